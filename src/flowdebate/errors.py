@@ -1,0 +1,355 @@
+"""Every error and warning of the project.
+
+    FlowDebateError
+    ├── ConfigurationError (ValueError)      what the application asked for cannot be built
+    │   └── ResourceConflict                 two different resources under one key
+    ├── ModelError                           a language model could not be asked, or gave no usable answer
+    │   ├── ModelUnavailable                 no model is set up, or its endpoint cannot be reached
+    │   │   └── ConnectionLost               the connection broke before the answer was whole
+    │   ├── ModelTimeout                     the deadline of the call passed
+    │   ├── RequestRejected                  the endpoint refused the request as it stands
+    │   │   ├── AuthenticationFailed         the key is missing, wrong or not allowed to do this
+    │   │   ├── ModelNotFound                the endpoint does not know the model
+    │   │   ├── ContextTooLong               the prompt does not fit the model's context
+    │   │   └── RateLimited                  too many requests, or the quota is used up
+    │   ├── ProviderFailed                   the endpoint failed on its own side (5xx)
+    │   ├── BadAnswer                        an answer came, and cannot be used
+    │   │   ├── MalformedResponse            it is not what the protocol promises
+    │   │   ├── EmptyResponse                it has no text
+    │   │   ├── OutputTruncated              it was cut off before its end
+    │   │   ├── Refused                      the model or its filter declined to answer
+    │   │   └── SchemaViolation              it does not fit the schema that was asked for
+    │   ├── ToolLoopExceeded                 the model kept calling tools
+    │   ├── RealModelForbidden               a test forbids real model calls
+    │   └── ScriptError                      a scripted model was asked too often, or not often enough
+    ├── OutputError                          a block of the application returned what cannot be used
+    │   └── RosterError                      a moderator named a speaker who is not in the debate
+    ├── LoopLimitExceeded                    a loop did not end within its bound
+    └── TaskError
+        ├── TaskNotFound                     no task with this id
+        └── IllegalTransition                the task's status does not allow the change
+
+    FlowDebateWarning (UserWarning)          suspicious, not wrong
+
+Classes take facts and write the sentence themselves; the facts stay readable as attributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = (
+    "AuthenticationFailed",
+    "BadAnswer",
+    "ConfigurationError",
+    "ConnectionLost",
+    "ContextTooLong",
+    "EmptyResponse",
+    "FlowDebateError",
+    "FlowDebateWarning",
+    "IllegalTransition",
+    "LoopLimitExceeded",
+    "MalformedResponse",
+    "ModelError",
+    "ModelNotFound",
+    "ModelTimeout",
+    "ModelUnavailable",
+    "OutputError",
+    "OutputTruncated",
+    "ProviderFailed",
+    "RateLimited",
+    "RealModelForbidden",
+    "Refused",
+    "RequestRejected",
+    "ResourceConflict",
+    "RosterError",
+    "SchemaViolation",
+    "ScriptError",
+    "TaskError",
+    "TaskNotFound",
+    "ToolLoopExceeded",
+)
+
+_SHOWN = 200
+"""Characters of a foreign value that an error message shows."""
+
+
+def shown(value: object) -> str:
+    """`value` as an error message shows it: its `repr`, on one line, cut to a readable length.
+
+    >>> shown("x" * 500)[-12:]
+    'xxx… (500)'
+    """
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being told
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    if len(text) <= _SHOWN:
+        return text
+    size = len(value) if isinstance(value, str) else len(text)
+    return f"{text[: _SHOWN - 1]}… ({size})"
+
+
+class FlowDebateWarning(UserWarning):
+    """Something suspicious that is allowed; the message says what to write instead."""
+
+
+class FlowDebateError(Exception):
+    """Base class: `except FlowDebateError` catches everything that the library itself raises."""
+
+
+class ConfigurationError(FlowDebateError, ValueError):
+    """What was asked for cannot be built; raised before anything runs.
+
+    >>> str(ConfigurationError("debate 'rent'", "max_rounds", 0, "an int >= 1"))
+    "debate 'rent': `max_rounds` must be an int >= 1, got 0"
+    """
+
+    def __init__(self, where: str, field: str, got: object, allowed: str, *, hint: str = "") -> None:
+        self.where = where
+        self.field = field
+        self.got = got
+        self.allowed = allowed
+        message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
+        super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class ResourceConflict(ConfigurationError):
+    """Two different resource objects stand under one key in one pipeline."""
+
+    def __init__(self, where: str, key: str, owners: Sequence[str]) -> None:
+        self.key = key
+        self.owners = tuple(owners)
+        super().__init__(
+            where,
+            f"resources[{key!r}]",
+            f"different objects declared by {' and '.join(repr(owner) for owner in owners)}",
+            "one object that all its users share",
+            hint=f"Create the {key} once and pass the same reference to every block (and to the pattern: {key}={key})",
+        )
+
+
+class ModelError(FlowDebateError):
+    """A language model could not be asked, or gave no usable answer.
+
+    `model` and `block` say which one and who asked; they are None where that is not known.
+    """
+
+    def __init__(self, message: str, *, model: str | None = None, block: str | None = None) -> None:
+        self.message = message
+        self.model = model
+        self.block = block
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = [f"block {self.block!r}"] if self.block else []
+        if self.model:
+            where.append(f"model {self.model!r}")
+        return f"{self.message} ({', '.join(where)})" if where else self.message
+
+
+class ModelUnavailable(ModelError):
+    """No model is set up, or its endpoint cannot be reached; the message says the ways out."""
+
+
+class ConnectionLost(ModelUnavailable):
+    """The connection broke before the answer was whole; the call may have been billed."""
+
+
+class ModelTimeout(ModelError):
+    """The call's deadline passed; `seconds` is the deadline."""
+
+    def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
+        self.seconds = seconds
+        super().__init__(f"no answer within {seconds:g} s", model=model, block=block)
+
+
+class RequestRejected(ModelError):
+    """The endpoint refused the request as it stands; sending it again unchanged is pointless.
+
+    `status` is the HTTP status, or None.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, model: str | None = None, block: str | None = None
+    ) -> None:
+        self.status = status
+        super().__init__(message, model=model, block=block)
+
+
+class AuthenticationFailed(RequestRejected):
+    """The key is missing, wrong, or not allowed to do this; the key itself is never shown."""
+
+
+class ModelNotFound(RequestRejected):
+    """The endpoint does not know the model."""
+
+
+class ContextTooLong(RequestRejected):
+    """The prompt does not fit the model's context."""
+
+
+class RateLimited(RequestRejected):
+    """Too many requests, or the quota is used up.
+
+    `retry_after` is in seconds, None where the endpoint did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        status: int | None = 429,
+        model: str | None = None,
+        block: str | None = None,
+    ) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, status=status, model=model, block=block)
+
+
+class ProviderFailed(ModelError):
+    """The endpoint failed on its own side; `status` is the HTTP status, or None."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, model: str | None = None, block: str | None = None
+    ) -> None:
+        self.status = status
+        super().__init__(message, model=model, block=block)
+
+
+class BadAnswer(ModelError):
+    """An answer came, and cannot be used."""
+
+
+class MalformedResponse(BadAnswer):
+    """The answer is not what the protocol promises."""
+
+
+class EmptyResponse(BadAnswer):
+    """The answer has no text."""
+
+
+class OutputTruncated(BadAnswer):
+    """The answer was cut off before its end: give it more room (`max_tokens`)."""
+
+
+class Refused(BadAnswer):
+    """The model, or a filter before it, declined to answer; `reason` is its own text."""
+
+    def __init__(self, reason: str, *, model: str | None = None, block: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(f"the model declined to answer: {shown(reason)}", model=model, block=block)
+
+
+class SchemaViolation(BadAnswer):
+    """A model's answer does not fit the schema; `problems` are `(field, what is wrong)` pairs."""
+
+    def __init__(
+        self, problems: Iterable[tuple[str, str]], *, model: str | None = None, block: str | None = None
+    ) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", model=model, block=block)
+
+
+class ToolLoopExceeded(ModelError):
+    """The model kept calling tools for `rounds` requests and never answered."""
+
+    def __init__(self, rounds: int, *, model: str | None = None, block: str | None = None) -> None:
+        self.rounds = rounds
+        super().__init__(
+            f"the model was still calling tools after {rounds} rounds; raise max_tool_rounds, or offer fewer tools",
+            model=model,
+            block=block,
+        )
+
+
+class RealModelForbidden(ModelError):
+    """A real model would have been called where `forbid_real_models()` is in force."""
+
+    def __init__(self, *, model: str | None = None) -> None:
+        super().__init__(
+            "real model calls are forbidden here; use ScriptedModel or FunctionModel of flowdebate.testing, "
+            "or allow_real_models() around the call",
+            model=model,
+        )
+
+
+class ScriptError(ModelError):
+    """A scripted model was asked more often than its script goes, or not often enough."""
+
+
+class OutputError(FlowDebateError):
+    """A block of the application returned what cannot be used.
+
+    `problems` are `(field, what is wrong)` pairs; the field is empty where the whole value is meant.
+    """
+
+    def __init__(self, block: str, expected: str, problems: Iterable[tuple[str, str]]) -> None:
+        self.block = block
+        self.expected = expected
+        self.problems = tuple(problems)
+        super().__init__(f"block {block!r} must return {expected}: {_listed(self.problems)}")
+
+
+class RosterError(OutputError):
+    """A moderator named a speaker who is not in the debate; `available` is in declared order."""
+
+    def __init__(self, block: str, name: str, available: Sequence[str]) -> None:
+        self.name = name
+        self.available = tuple(available)
+        problem = f"{shown(name)} is not a debater; available: {', '.join(map(repr, available))}"
+        super().__init__(block, "names of debaters", [("next_speakers", problem)])
+
+
+class LoopLimitExceeded(FlowDebateError):
+    """A `do_while` or `do_until` did not end within `limit` iterations."""
+
+    def __init__(self, block: str, limit: int) -> None:
+        self.block = block
+        self.limit = limit
+        super().__init__(f"block {block!r} did not end within {limit} iterations; raise max_iterations if it should")
+
+
+class TaskError(FlowDebateError):
+    """Base of what a `TaskCollection` refuses; the collection is unchanged afterwards."""
+
+
+class TaskNotFound(TaskError):
+    """No task with this id."""
+
+    def __init__(self, collection_id: str, task_id: str) -> None:
+        self.collection_id = collection_id
+        self.task_id = task_id
+        super().__init__(f"task collection {collection_id!r} has no task {task_id!r}")
+
+
+class IllegalTransition(TaskError):
+    """The task's status does not allow the change."""
+
+    def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:
+        self.task_id = task_id
+        self.action = action
+        self.status = status
+        self.allowed = tuple(allowed)
+        message = f"cannot {action} task {task_id!r}: it is {status}, and must be {' or '.join(allowed)}"
+        super().__init__(f"{message} ({reason})" if reason else message)
+
+
+def _listed(problems: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
+
+
+def problems_of(error: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
+    """The `(field, what is wrong)` pairs of a pydantic `ValidationError`."""
+    return [
+        (".".join(str(part) for part in item["loc"]), f"{_plain(item['msg'])}, got {shown(item.get('input'))}")
+        for item in error.errors(include_url=False, include_context=False)
+    ]
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")

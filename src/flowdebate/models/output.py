@@ -1,0 +1,113 @@
+"""What a structured answer must be: one type for pydantic models, other types, and JSON Schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    PydanticSchemaGenerationError,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
+
+from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of
+
+__all__ = ("OutputSchema",)
+
+
+class OutputSchema:
+    """The promise that a structured answer keeps.
+
+    `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type that pydantic can validate,
+    or a JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that
+    want one; `validate` gives back what the application asked for.
+
+    >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
+    {'n': 1}
+    >>> OutputSchema.of(list[int]).validate('{"value": [1, 2]}')
+    [1, 2]
+    """
+
+    def __init__(self, model: type[BaseModel], *, unwrap: str | None = None) -> None:
+        self.model = model
+        self._unwrap = unwrap
+
+    @classmethod
+    def of(cls, spec: object, *, where: str = "output schema", field: str = "output_schema") -> OutputSchema:
+        """The schema of `spec`; ConfigurationError if nothing can be validated against it."""
+        if isinstance(spec, OutputSchema):
+            return spec
+        if isinstance(spec, type) and issubclass(spec, BaseModel):
+            return cls(spec)
+        if isinstance(spec, Mapping):
+            return cls(_json_schema_model(dict(spec), where, field), unwrap="root")
+        return _of_type(spec, where, field)
+
+    @property
+    def name(self) -> str:
+        """A name for it, as providers accept names."""
+        return self.model.__name__
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema; its top level is an object."""
+        return self.model.model_json_schema()
+
+    def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
+        """`value` (JSON text, plain data, or an instance) as what was asked for; SchemaViolation if it is not."""
+        try:
+            if isinstance(value, (str, bytes)):
+                checked = self.model.model_validate_json(value)
+            else:
+                checked = self.model.model_validate(value)
+        except ValidationError as error:
+            raise SchemaViolation(problems_of(error)) from None
+        return checked if self._unwrap is None else getattr(checked, self._unwrap)
+
+
+def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
+    allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
+    try:
+        schema = TypeAdapter(spec).json_schema()
+    except (PydanticSchemaGenerationError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigurationError(where, field, spec, allowed) from error
+    name = re.sub(r"\W", "", getattr(spec, "__name__", "")) or "Output"
+    if schema.get("type") == "object":
+        return OutputSchema(type(name, (RootModel[spec],), {"__module__": __name__}), unwrap="root")
+    return OutputSchema(create_model(name, value=(spec, ...)), unwrap="value")
+
+
+def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
+    import jsonschema
+
+    validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        validator_class.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = ".".join(map(str, error.absolute_path)) or "the top level"
+        raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
+    if schema.get("type", "object") != "object":
+        raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
+    validator = validator_class(schema)
+
+    def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
+        problems = [
+            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: {problem.message}"
+            for problem in validator.iter_errors(value)
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
+    annotated = Annotated[dict[str, Any], AfterValidator(check), WithJsonSchema({"type": "object", **schema})]
+    root: Any = RootModel[annotated]  # type: ignore[valid-type]  # the annotation is made at run time
+    return type(name, (root,), {"__module__": __name__})

@@ -1,0 +1,145 @@
+"""What travels through a debate: its input, contributions, decisions, verdicts and raw output.
+
+Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
+`model_dump_json(by_alias=True)` write what flow-state-dev's `debate` writes, and either spelling is read back.
+Values are frozen: a change makes a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+__all__ = (
+    "DebateContributionEntry",
+    "DebateInput",
+    "DebateModeratorDecision",
+    "DebateModeratorOutput",
+    "DebateRawOutput",
+    "DebateState",
+    "DebateTranscriptState",
+    "DebateVerdict",
+    "StopReason",
+)
+
+StopReason = Literal["max_rounds", "moderator_done", "predicate"]
+"""Why a debate ended: its cap, its moderator, or `terminate_when`."""
+
+
+class WireModel(BaseModel):
+    """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+
+class DebateInput(WireModel):
+    """What a debate is asked."""
+
+    question: str
+    """The question that is argued."""
+
+
+class DebateContributionEntry(WireModel):
+    """One argument of the transcript."""
+
+    round: Annotated[int, Field(ge=1)]
+    """The round in which it was made, from 1."""
+    agent_name: str
+    """The debater's name."""
+    stance: str
+    """The position that it defends."""
+    text: str
+    """The argument, as it was made."""
+
+
+class DebateTranscriptState(WireModel):
+    """The arguments so far, in the order in which they were made."""
+
+    entries: list[DebateContributionEntry] = Field(default_factory=list)
+
+    def with_entry(self, entry: DebateContributionEntry) -> DebateTranscriptState:
+        """This transcript, one argument longer."""
+        return DebateTranscriptState.model_construct(entries=[*self.entries, entry])
+
+
+class DebateModeratorOutput(WireModel):
+    """What a moderator decides when it opens a round."""
+
+    next_speakers: list[str]
+    """Who speaks in this round, in this order; the same name twice has two turns."""
+    briefing: str | None = None
+    """What the debaters of this round should know."""
+    new_angle: str | None = None
+    """What the debaters of this round should focus on."""
+    done: bool = False
+    """True: this round is the last."""
+
+    @model_validator(mode="after")
+    def _someone_speaks(self) -> DebateModeratorOutput:
+        if not self.next_speakers and not self.done:
+            message = "next_speakers may be empty only with done=true: a round without speakers would never end"
+            raise ValueError(message)
+        return self
+
+
+class DebateModeratorDecision(DebateModeratorOutput):
+    """A moderator's decision, with the round that it opened."""
+
+    round: Annotated[int, Field(ge=1)]
+
+
+class DebateVerdict(WireModel):
+    """What the judge found."""
+
+    verdict: str
+    """The conclusion, in words."""
+    winner: str | None
+    """The stance that won; None for a synthesis of several."""
+    reasoning: str
+    """Why."""
+
+
+class DebateState(WireModel):
+    """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
+
+    question: str = ""
+    round: int = 0
+    """The round in progress, from 1; 0 before the first."""
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    """One for each round so far; empty without a moderator."""
+    stop_reason: StopReason | None = None
+    """Why the loop ended; None while it goes on."""
+
+    @property
+    def decision(self) -> DebateModeratorDecision | None:
+        """The moderator's decision for the round in progress, or None."""
+        last = self.moderator_decisions[-1] if self.moderator_decisions else None
+        return last if last is not None and last.round == self.round else None
+
+
+class DebateRawOutput(WireModel):
+    """Everything a debate came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+
+    rounds: int
+    """How many rounds were held."""
+    question: str
+    transcript: list[DebateContributionEntry]
+    verdict: DebateVerdict
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    """One for each round with a moderator; empty without one."""
+    stop_reason: StopReason = "max_rounds"
+    """Why the debate ended when it did."""
+    seed: int | None = None
+    """The seed of the run, from which the judge's shuffle was drawn."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)
