@@ -21,7 +21,7 @@
     │   │   └── SchemaViolation              it does not fit the schema that was asked for
     │   ├── ToolLoopExceeded                 the model kept calling tools
     │   ├── RealModelForbidden               a test forbids real model calls
-    │   └── ScriptError                      a scripted model was asked too often, or not often enough
+    │   └── ScriptError (AssertionError)     a scripted model was asked too often, or not often enough
     ├── OutputError                          a block of the application returned what cannot be used
     │   └── RosterError                      a moderator named a speaker who is not in the debate
     ├── LoopLimitExceeded                    a loop did not end within its bound
@@ -195,7 +195,7 @@ class ContextTooLong(RequestRejected):
 class RateLimited(RequestRejected):
     """Too many requests, or the quota is used up.
 
-    `retry_after` is in seconds, None where the endpoint did not say.
+    `retry_after` is in seconds, None where the endpoint did not say; with `quota_exhausted` waiting is pointless.
     """
 
     def __init__(
@@ -203,11 +203,13 @@ class RateLimited(RequestRejected):
         message: str,
         *,
         retry_after: float | None = None,
+        quota_exhausted: bool = False,
         status: int | None = 429,
         model: str | None = None,
         block: str | None = None,
     ) -> None:
         self.retry_after = retry_after
+        self.quota_exhausted = quota_exhausted
         super().__init__(message, status=status, model=model, block=block)
 
 
@@ -278,7 +280,7 @@ class RealModelForbidden(ModelError):
         )
 
 
-class ScriptError(ModelError):
+class ScriptError(ModelError, AssertionError):
     """A scripted model was asked more often than its script goes, or not often enough."""
 
 

@@ -1,1 +1,22 @@
+"""What users need to test debates of their own, without a real model.
 
+`flowdebate.testing.strategies` has hypothesis strategies (hypothesis has to be installed: `flowdebate[testing]`).
+"""
+
+from __future__ import annotations
+
+from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
+from flowdebate.models.guard import allow_real_models, forbid_real_models
+from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
+
+__all__ = (
+    "FunctionModel",
+    "ModelRequest",
+    "ModelResponse",
+    "RecordedCall",
+    "Reply",
+    "ScriptedModel",
+    "ToolCall",
+    "allow_real_models",
+    "forbid_real_models",
+)

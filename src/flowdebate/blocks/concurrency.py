@@ -1,0 +1,56 @@
+"""The one way in which the library does several things at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+__all__ = ("in_order",)
+
+T = TypeVar("T")
+
+
+async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None) -> list[T]:
+    """Carry out `calls` at the same time, at most `limit` at once; results in the order of the calls.
+
+    The first failure cancels the others and is raised as itself; when several fail in the same moment, the one of
+    the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
+    left behind.
+    """
+    if limit == 1 or len(calls) == 1:
+        return [await call() for call in calls]
+    import anyio
+
+    results: list[Any] = [None] * len(calls)
+    failures: dict[int, Exception] = {}
+    slots = anyio.CapacityLimiter(limit) if limit is not None and limit < len(calls) else None
+
+    async def carry_out(index: int, call: Callable[[], Awaitable[T]]) -> None:
+        try:
+            if slots is None:
+                results[index] = await call()
+            else:
+                async with slots:
+                    results[index] = await call()
+        except Exception as failure:
+            failures[index] = failure
+            raise
+
+    try:
+        async with anyio.create_task_group() as group:
+            for index, call in enumerate(calls):
+                group.start_soon(carry_out, index, call)
+    except BaseExceptionGroup as group_failure:
+        if not failures or group_failure.split(Exception)[1] is not None:
+            raise  # something that is no Exception: it is not ours to choose from
+        raise _first(failures) from None
+    return results
+
+
+def _first(failures: dict[int, Exception]) -> Exception:
+    (_, first), *others = sorted(failures.items())
+    for index, failure in others:
+        first.add_note(f"at the same time, call {index} failed: {type(failure).__name__}: {failure}")
+    return first

@@ -1,0 +1,230 @@
+"""`generator`: a language model as a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.functions import Invocation, invocation, result_of
+from flowdebate.blocks.handler import checked_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools
+from flowdebate.errors import ConfigurationError, ToolLoopExceeded
+from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
+from flowdebate.models.output import OutputSchema
+from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+
+__all__ = ("Generator", "MessagesSlot", "TextSlot", "Visibility", "generator")
+
+OutT = TypeVar("OutT")
+
+TextSlot: TypeAlias = "str | Callable[..., Any]"
+"""Text, or a function of `(input, ctx)` or `(input)` that gives it."""
+MessagesSlot: TypeAlias = "Sequence[Message | str] | Callable[..., Any]"
+"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that gives them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """Whether a block's items reach the readers of the event stream, and the session's history."""
+
+    client: bool = True
+    history: bool = True
+
+
+class Generator(Block[Any, OutT]):
+    """A block that asks a model; made by `generator`."""
+
+    def __init__(  # noqa: PLR0913 - the parts of one value; applications call generator()
+        self,
+        name: str,
+        *,
+        model: Model | str,
+        system: Sequence[Invocation],
+        before: Sequence[Invocation],
+        user: Invocation,
+        output: OutputSchema | None,
+        tools: Mapping[str, Tool],
+        max_tool_rounds: int,
+        visibility: Visibility,
+        settings: ModelSettings,
+        transform: Callable[[Any, ModelResponse, Context], Any] | None,
+        resources: Mapping[str, Resource],
+    ) -> None:
+        super().__init__(name, resources=resources)
+        self.model = model
+        self.output = output
+        self.tools = tools
+        self.visibility = visibility
+        self._specs = tuple(tool.spec for tool in tools.values())
+        self._system = system
+        self._before = before
+        self._user = user
+        self._max_tool_rounds = max_tool_rounds
+        self._settings = settings
+        self._transform = transform
+
+    async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - whatever the slots make of it
+        messages = await self._messages(value, ctx)
+        response = await self._converse(messages, ctx)
+        output: Any = response.text if self.output is None else response.data
+        if self._transform is not None:
+            output = self._transform(output, response, ctx)
+        if self.visibility.client:
+            ctx.emit(BlockAnswered(block=self.name, output=output, truncated=response.finish == "length"))
+        if self.visibility.history:
+            ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
+        result: OutT = output
+        return result
+
+    async def _messages(self, value: object, ctx: Context) -> list[Message]:
+        system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
+        messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+        for slot in self._before:
+            messages.extend(_as_message(item) for item in await result_of(slot(value, ctx)) or ())
+        user = await result_of(self._user(value, ctx))
+        if user:
+            messages.append({"role": "user", "content": str(user)})
+        return messages
+
+    async def _converse(self, messages: list[Message], ctx: Context) -> ModelResponse:
+        """The model's answer, after all the tool calls that it wanted."""
+        for turn in range(self._max_tool_rounds + 1):
+            request = ModelRequest(
+                messages=messages,
+                block=self.name,
+                output=self.output,
+                tools=self._specs,
+                settings=self._settings,
+                on_text=self._teller(ctx),
+            )
+            response = await ctx.run.ask(self.model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
+            if not response.tool_calls:
+                return response
+            messages = [*messages, _calls_message(response), *[await self._called(c, ctx) for c in response.tool_calls]]
+        raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
+
+    def _teller(self, ctx: Context) -> Callable[[str], None] | None:
+        if self.output is not None or not self.visibility.client or not ctx.run.listeners:
+            return None
+        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text))
+
+    async def _called(self, call: ToolCall, ctx: Context) -> Message:
+        tool = self.tools.get(call.name)
+        if tool is None:
+            result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
+        else:
+            result = await ctx.run.step(f"{ctx.path}/{call.name}#{call.id}", lambda: tool.answer(call.arguments, ctx))
+        if self.visibility.client:
+            ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
+        return {"role": "tool", "tool_call_id": call.id, "content": result}
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="generator")
+
+
+def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
+    *,
+    name: str,
+    prompt: TextSlot = "",
+    user: TextSlot | None = None,
+    context: MessagesSlot = (),
+    history: bool | MessagesSlot = False,
+    instructions: TextSlot | None = None,
+    model: Model | str | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    tools: Sequence[ToolLike] = (),
+    uses: Sequence[Capability] = (),
+    max_tool_rounds: int = 8,
+    visibility: Visibility | Mapping[str, bool] | None = None,
+    settings: ModelSettings | None = None,
+    transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
+    resources: Mapping[str, Resource] | None = None,
+) -> Generator[Any]:
+    """A block that asks a language model, in streamed text or, with `output_schema`, for a validated value.
+
+    The messages are, in this order: the system message (`prompt`, then `instructions`, then those of `uses`),
+    `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as text). A slot is
+    a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds` rounds (then
+    `ToolLoopExceeded`). `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run resolves;
+    None is `"intent/chat"`. `transform(output, response, ctx)` makes the block's output of the model's.
+
+    Raises what the model raises: see `flowdebate.errors.ModelError`.
+    """
+    where = f"generator {name!r}"
+    if not isinstance(max_tool_rounds, int) or isinstance(max_tool_rounds, bool) or max_tool_rounds < 1:
+        raise ConfigurationError(where, "max_tool_rounds", max_tool_rounds, "an int >= 1")
+    texts = [(prompt, "prompt"), (instructions, "instructions")]
+    texts += [(capability.instructions, "uses") for capability in uses]
+    before = [(context, "context"), *[(capability.context, "uses") for capability in uses]]
+    before.append((_session_history if history is True else history or (), "history"))
+    return Generator(
+        name,
+        model="intent/chat" if model is None else model,
+        system=[_slot(text, where, field) for text, field in texts if text],
+        before=[_slot(messages, where, field) for messages, field in before if messages],
+        user=_slot(_as_text if user is None else user, where, "user"),
+        output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        tools=as_tools(tools, uses, where=where),
+        max_tool_rounds=max_tool_rounds,
+        visibility=as_visibility(visibility, Visibility(), where=where, field="visibility"),
+        settings=settings or ModelSettings(),
+        transform=transform,
+        resources=checked_resources(resources, where=where),
+    )
+
+
+def as_visibility(
+    value: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
+) -> Visibility:
+    """`value` as a visibility; a dict may leave out what is as in `default`."""
+    if value is None:
+        return default
+    if isinstance(value, Visibility):
+        return value
+    known = {"client", "history"}
+    if not hasattr(value, "items") or not known.issuperset(value) or not all(v in (True, False) for v in value.values()):
+        raise ConfigurationError(where, field, value, "a Visibility, or a dict of client and history to bool")
+    return Visibility(client=value.get("client", default.client), history=value.get("history", default.history))
+
+
+def _slot(value: object, where: str, field: str) -> Invocation:
+    if callable(value):
+        return invocation(value, where=where, field=field)
+    if field in {"context", "history"} and isinstance(value, str):
+        value = [value]
+    return lambda *_: value
+
+
+def _session_history(_: object, ctx: Context) -> list[Message]:
+    return list(ctx.session.history)
+
+
+def _as_message(item: Message | str) -> Message:
+    return {"role": "user", "content": item} if isinstance(item, str) else item
+
+
+def _as_text(value: Any) -> str:  # noqa: ANN401 - any value
+    if isinstance(value, str):
+        return value
+    dump = getattr(value, "model_dump_json", None)
+    return str(dump(by_alias=True) if dump is not None else value)
+
+
+def _calls_message(response: ModelResponse) -> Message:
+    return {
+        "role": "assistant",
+        "content": response.text or None,
+        "tool_calls": [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in response.tool_calls
+        ],
+    }

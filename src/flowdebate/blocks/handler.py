@@ -1,0 +1,104 @@
+"""`handler`: the application's function as a block."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.functions import Function, function_name, invocation
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+
+__all__ = ("Handler", "as_block", "checked_resources", "handler")
+
+InT = TypeVar("InT")
+OutT = TypeVar("OutT")
+
+
+class Handler(Block[InT, OutT]):
+    """A block that calls a function."""
+
+    def __init__(self, function: Function, *, name: str, resources: Mapping[str, Resource] | None) -> None:
+        super().__init__(name, resources=checked_resources(resources, where=f"handler {name!r}"))
+        self._call = invocation(function, where=f"handler {name!r}", field="function")
+
+    async def act(self, value: InT, ctx: Context, /) -> OutT:
+        outcome = self._call(value, ctx)
+        result: OutT = await outcome if isinstance(outcome, Awaitable) else outcome
+        return result
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="handler")
+
+
+@overload
+def handler(
+    function: Callable[[InT, Context], Awaitable[OutT]],
+    /,
+    *,
+    name: str | None = None,
+    resources: Mapping[str, Resource] | None = None,
+) -> Handler[InT, OutT]: ...
+@overload
+def handler(
+    function: Callable[[InT, Context], OutT],
+    /,
+    *,
+    name: str | None = None,
+    resources: Mapping[str, Resource] | None = None,
+) -> Handler[InT, OutT]: ...
+@overload
+def handler(
+    function: Function, /, *, name: str | None = None, resources: Mapping[str, Resource] | None = None
+) -> Handler[Any, Any]: ...
+@overload
+def handler(
+    *, name: str | None = None, resources: Mapping[str, Resource] | None = None
+) -> Callable[[Function], Handler[Any, Any]]: ...
+def handler(
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    resources: Mapping[str, Resource] | None = None,
+) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
+    """A block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
+
+    `resources` are what the function reaches as `ctx.resources.<key>`. A sync function runs on the event loop: one
+    that waits for something should be async.
+
+    >>> @handler(name="shout")
+    ... def shout(input, ctx):
+    ...     return input.upper()
+    >>> shout.run_sync("for").output
+    'FOR'
+    """
+    if function is None:
+        return lambda decorated: handler(decorated, name=name, resources=resources)
+    return Handler(function, name=function_name(function) if name is None else name, resources=resources)
+
+
+def as_block(value: Any, *, name: str, where: str, field: str) -> Block[Any, Any]:  # noqa: ANN401 - it is checked here
+    """`value` if it is a block, else the function `value` as a handler called `name`."""
+    if isinstance(value, Block):
+        return value
+    if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
+        return Handler(value, name=name, resources=None)
+    raise ConfigurationError(where, field, value, "a block or a function of (input, ctx)")
+
+
+def checked_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
+    """`resources`, each under its own key; ConfigurationError for what is no resource."""
+    for key, resource in (resources or {}).items():
+        if not hasattr(resource, "open") or not hasattr(resource, "key"):
+            raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource")
+        if resource.key != key:
+            raise ConfigurationError(
+                where, f"resources[{key!r}]", resource.key, f"declared under the resource's own key, {resource.key!r}"
+            )
+    return dict(resources or {})

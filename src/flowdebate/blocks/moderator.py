@@ -1,0 +1,147 @@
+"""The default moderator: a model that opens each round, picks who speaks, briefs them, and may end the debate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from pydantic import Field, create_model
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.debate_state import as_model, debate_state, entries_of, question_of
+from flowdebate.blocks.debater import filled
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import ConfigurationError, RosterError
+from flowdebate.runs.events import ModeratorDecided
+from flowdebate.schemas import DebateModeratorDecision, DebateModeratorOutput
+from flowdebate.views.moderator import MODERATOR, ModeratorTemplate, render_moderator_system, render_moderator_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.blocks.debater import BlockOptions
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.resources.transcript import Transcript
+    from flowdebate.runs.context import Context
+
+__all__ = ("Moderator", "create_moderator", "stash_moderator_decision")
+
+
+class Moderator(Block[Any, DebateModeratorOutput]):
+    """A generator that knows the roster it picks from."""
+
+    def __init__(self, inner: Generator[DebateModeratorOutput], roster_names: Sequence[str]) -> None:
+        super().__init__(inner.name, resources=inner.resources)
+        self._inner = inner
+        self.roster_names = tuple(roster_names)
+
+    async def act(self, value: object, ctx: Context, /) -> DebateModeratorOutput:
+        return await self._inner.act(value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
+
+
+def create_moderator(
+    *,
+    name: str,
+    roster_names: Sequence[str],
+    transcript: Transcript,
+    max_rounds: int | None = None,
+    template: ModeratorTemplate = MODERATOR,
+    **options: Unpack[BlockOptions],
+) -> Moderator:
+    """The block `{name}-moderator`: opens a round with `{next_speakers, briefing, new_angle, done}`.
+
+    It sees the whole transcript with names, and its own earlier decisions. With `tools` (or `uses`) it is asked to
+    look facts up and to put what it finds into the briefing. The schema that its model gets has `roster_names` as an
+    enum. `max_rounds`, where it is given, is told to it.
+    """
+    where = f"moderator {name!r}"
+    roster = list(roster_names)
+    if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
+        raise ConfigurationError(where, "roster_names", roster_names, "the names of the debaters")
+    has_tools = bool(options.get("tools")) or any(capability.tools for capability in options.get("uses") or ())
+
+    def system(value: object, ctx: Context) -> str:
+        return render_moderator_system(
+            question=question_of(value, ctx),
+            roster=roster,
+            max_rounds=max_rounds,
+            has_tools=has_tools,
+            template=template,
+        )
+
+    def turn(_: object, ctx: Context) -> str:
+        state = debate_state(ctx)
+        return render_moderator_turn(
+            entries=entries_of(ctx),
+            decisions=state.moderator_decisions,
+            round=max(state.round, 1),
+            max_rounds=max_rounds,
+            has_tools=has_tools,
+            template=template,
+        )
+
+    def decided(answer: Any, _: ModelResponse, __: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
+        return DebateModeratorOutput.model_construct(**{key: getattr(answer, key) for key in _FIELDS})
+
+    block_name = f"{name}-moderator"
+    inner: Generator[DebateModeratorOutput] = generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        output_schema=_decision_among(roster),
+        transform=decided,
+        resources={"transcript": transcript},
+        **filled(options, "intent/synthesize", Visibility(), where=block_name),
+    )
+    return Moderator(inner, roster)
+
+
+def stash_moderator_decision(
+    *, name: str, moderator: str, roster_names: Sequence[str]
+) -> Handler[Any, DebateModeratorDecision]:
+    """A block that checks what `moderator` decided, and adds it to the debate's state with its round.
+
+    OutputError for what is no decision, RosterError for a speaker who is not in the debate.
+    """
+    roster = frozenset(roster_names)
+
+    @handler(name=f"{name}-stash-moderator-decision")
+    def stash(value: object, ctx: Context) -> DebateModeratorDecision:
+        output = as_model(value, DebateModeratorOutput, block=moderator)
+        for speaker in output.next_speakers:
+            if speaker not in roster:
+                raise RosterError(moderator, speaker, list(roster_names))
+        state = debate_state(ctx)
+        decision = DebateModeratorDecision.model_construct(
+            round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS}
+        )
+        ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+        ctx.emit(ModeratorDecided(block=moderator, decision=decision))
+        return decision
+
+    return stash
+
+
+_FIELDS = tuple(DebateModeratorOutput.model_fields)
+_TURNS_EACH = 4
+"""How often the default moderator's model may call one speaker in a round: without a bound it could loop."""
+
+
+def _decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
+    """The moderator's answer, with the roster as an enum for models that can be held to one.
+
+    Names are checked where the decision is stashed, by `stash_moderator_decision` alone.
+    """
+    speaker = Annotated[str, Field(json_schema_extra={"enum": list(roster)})]
+    return create_model(
+        "DebateModeratorOutput",
+        __base__=DebateModeratorOutput,
+        next_speakers=(list[speaker], Field(max_length=_TURNS_EACH * len(roster))),  # type: ignore[valid-type]
+        briefing=(str | None, None),
+        new_angle=(str | None, None),
+        done=(bool, False),
+    )

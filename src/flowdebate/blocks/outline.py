@@ -1,0 +1,94 @@
+"""A pipeline drawn: as text, and as a Mermaid flowchart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.blocks.base import Block
+
+__all__ = ("Outline", "outline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """One line of a drawing, and what is drawn below it."""
+
+    text: str
+    """What the step does: a block's name, or a verb and what it applies to."""
+    kind: str = "block"
+    """handler, generator, router, sequencer, or the name of a step."""
+    children: Sequence[Outline] = ()
+    target: str | None = None
+    """The text of the step that is jumped back to."""
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self, 0))
+
+    def mermaid(self) -> str:
+        """The drawing as a Mermaid flowchart."""
+        return "\n".join(["flowchart TD", *_Mermaid().draw(self)])
+
+
+def outline(block: Block[Any, Any]) -> Outline:
+    """`block` as a drawing: `str()` of it is text, `.mermaid()` a flowchart.
+
+    >>> from flowdebate import handler, sequencer
+    >>> print(outline(sequencer(name="sum").map(abs).then(handler(lambda value, ctx: value + 1, name="add"))))
+    sum
+      → map abs
+      → add
+    """
+    return block.outline()
+
+
+def _lines(node: Outline, depth: int) -> Iterator[str]:
+    arrow = "  " * depth + ("→ " if depth else "")
+    back = f" ↺ {node.target}" if node.target else ""
+    yield f"{arrow}{node.text}{back}"
+    for child in node.children:
+        yield from _lines(child, depth + 1)
+
+
+class _Mermaid:
+    """Numbers the nodes and draws steps in sequence; children of a step hang inside a subgraph."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._ids: dict[str, str] = {}
+
+    def draw(self, node: Outline, indent: str = "  ") -> Iterator[str]:
+        if not node.children:
+            yield f"{indent}{self._id(node)}{_shape(node)}"
+            return
+        name = self._id(node)
+        yield f"{indent}subgraph {name} [{_quoted(node.text)}]"
+        ids: list[str] = []
+        for child in node.children:
+            before = self._count
+            yield from self.draw(child, indent + "  ")
+            ids.append(f"n{before + 1}")
+        yield f"{indent}end"
+        if node.kind == "sequencer":
+            yield from (f"{indent}{one} --> {other}" for one, other in zip(ids, ids[1:], strict=False))
+            for child, key in zip(node.children, ids, strict=True):
+                if child.target in self._ids:
+                    yield f"{indent}{key} -. again .-> {self._ids[child.target]}"
+
+    def _id(self, node: Outline) -> str:
+        self._count += 1
+        key = f"n{self._count}"
+        self._ids[node.text] = key
+        return key
+
+
+def _shape(node: Outline) -> str:
+    text = _quoted(node.text)
+    return f"{{{{{text}}}}}" if node.kind in {"router", "loop_back", "branch"} else f"[{text}]"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', "#quot;").replace("\n", " ") + '"'

@@ -1,0 +1,95 @@
+"""`router`: which block acts is decided when its turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.functions import Function, invocation, result_of
+from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.merge import merged_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import ConfigurationError, OutputError, shown
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+__all__ = ("Router", "router")
+
+
+class Router(Block[Any, Any]):
+    """A block that hands its input to one of its routes."""
+
+    def __init__(
+        self, *, name: str, choose: Function, routes: Mapping[str, Block[Any, Any]], otherwise: Block[Any, Any] | None
+    ) -> None:
+        self._where = f"router {name!r}"
+        every = [*routes.values(), *([] if otherwise is None else [otherwise])]
+        shared, hidden = merged_resources(self._where, every)
+        super().__init__(name, resources=shared, hidden=hidden)
+        self.routes = routes
+        self.otherwise = otherwise
+        self._choose = invocation(choose, where=self._where, field="choose")
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - as the chosen route
+        chosen = await result_of(self._choose(value, ctx))
+        block = self._route(chosen)
+        return await block(value, ctx.child(block.name, f"{ctx.path}/{block.name}"))
+
+    def _route(self, chosen: object) -> Block[Any, Any]:
+        if isinstance(chosen, Block):
+            if any(chosen is route for route in self.routes.values()) or chosen is self.otherwise:
+                return chosen
+        elif isinstance(chosen, str) and chosen in self.routes:
+            return self.routes[chosen]
+        if self.otherwise is not None:
+            return self.otherwise
+        known = ", ".join(map(repr, self.routes))
+        raise OutputError(self.name, "one of its routes", [("", f"chose {shown(chosen)}; available: {known}")])
+
+    def outline(self) -> Outline:
+        children = [Outline(text=f"{key}:", children=(block.outline(),)) for key, block in self.routes.items()]
+        if self.otherwise is not None:
+            children.append(Outline(text="otherwise:", children=(self.otherwise.outline(),)))
+        return Outline(text=f"{self.name} (router)", kind="router", children=children)
+
+
+def router(
+    *,
+    name: str,
+    choose: Function,
+    routes: Mapping[str, Any] | Sequence[Any],
+    otherwise: Any = None,  # noqa: ANN401 - a block or a function
+) -> Router:
+    """A block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
+
+    In its keyed form `routes` is a mapping and `choose` returns a key; with a sequence of blocks it returns one of
+    them. What is not among the routes goes to `otherwise`, or is an `OutputError` that lists what there is.
+
+    >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
+    >>> sign.run_sync(-3).output
+    3
+    """
+    where = f"router {name!r}"
+    if not isinstance(routes, Mapping):
+        if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
+            raise ConfigurationError(where, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
+        routes = {route.name: route for route in routes}
+    if not routes:
+        raise ConfigurationError(where, "routes", routes, "at least one block")
+    return Router(
+        name=name,
+        choose=choose,
+        routes={
+            key: _as_route(route, name=f"{name}-{key}", where=where, field=f"routes[{key!r}]")
+            for key, route in routes.items()
+        },
+        otherwise=None
+        if otherwise is None
+        else _as_route(otherwise, name=f"{name}-otherwise", where=where, field="otherwise"),
+    )
+
+
+def _as_route(value: Any, *, name: str, where: str, field: str) -> Block[Any, Any]:  # noqa: ANN401 - checked there
+    return as_block(value, name=name, where=where, field=field)

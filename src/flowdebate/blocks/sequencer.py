@@ -1,0 +1,324 @@
+"""`sequencer`: blocks one after another, built verb by verb; itself a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.functions import Function, Invocation, function_name, invocation, result_of
+from flowdebate.blocks.handler import as_block, checked_resources
+from flowdebate.blocks.merge import merged_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
+from flowdebate.errors import ConfigurationError
+from flowdebate.runs.context import Scope, SequencerHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+
+__all__ = ("Sequencer", "sequencer")
+
+InT = TypeVar("InT")
+OutT = TypeVar("OutT")
+
+
+class Sequencer(Block[InT, OutT]):
+    """Steps, one after another, each on what the one before it gave; without steps it gives what it gets.
+
+    Every verb returns a new sequencer and leaves this one as it was. Wherever a block is asked for, a function of
+    `(input)` or `(input, ctx)` will do.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts of one value; applications call sequencer()
+        self,
+        name: str,
+        *,
+        steps: tuple[Step, ...] = (),
+        state: Callable[[], Any] | None = None,
+        declared: Mapping[str, Resource] | None = None,
+        owned: tuple[Resource, ...] = (),
+        accepts: Callable[[Any], Any] | None = None,
+    ) -> None:
+        blocks = [block for step in steps for block in step.blocks()]
+        shared, hidden = merged_resources(f"sequencer {name!r}", blocks, declared=declared, owned=owned)
+        super().__init__(name, resources=shared, hidden=hidden)
+        self.steps = steps
+        self._state = state
+        self._declared = declared
+        self._owned = owned
+        self._accepts = accepts
+        self._loops = _loops(steps)
+        own = {key: resource for key, resource in hidden.items() if resource in owned}
+        self._reach: Mapping[str, Resource] = {**shared, **own}
+
+    # Building
+
+    def then(self, block: Any) -> Sequencer[InT, Any]:  # noqa: ANN401 - a block or a function, checked
+        """Hand the value to `block`; go on with its output."""
+        return self._with(Then(block=self._block(block, "then")))
+
+    def then_if(self, condition: Function, block: Any) -> Sequencer[InT, Any]:  # noqa: ANN401
+        """`then`, where `condition` holds; else the value goes on as it is."""
+        return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
+
+    def tap(self, block: Any) -> Sequencer[InT, OutT]:  # noqa: ANN401
+        """Hand the value to `block`, and go on with the value itself."""
+        return self._with(Tap(block=self._block(block, "tap")))
+
+    def tap_if(self, condition: Function, block: Any) -> Sequencer[InT, OutT]:  # noqa: ANN401
+        """`tap`, where `condition` holds."""
+        return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
+
+    def map(self, function: Function) -> Sequencer[InT, Any]:
+        """Put the value through `function`."""
+        return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
+
+    def parallel(
+        self, branches: Mapping[str, Any] | Sequence[Any], *, max_concurrency: int | None = None
+    ) -> Sequencer[InT, dict[str, Any]]:
+        """Hand the value to all `branches` at once; go on with a dict of their outputs, by key (or block name)."""
+        if not isinstance(branches, Mapping):
+            blocks = [self._block(branch, "parallel") for branch in branches]
+            branches = {block.name: block for block in blocks}
+            if len(branches) != len(blocks):
+                raise self._error("parallel", [block.name for block in blocks], "blocks with different names")
+        return self._with(
+            Parallel(
+                branches={key: self._block(block, f"parallel-{key}") for key, block in branches.items()},
+                max_concurrency=self._count(max_concurrency, "max_concurrency"),
+            )
+        )
+
+    def for_each(
+        self, block: Any, *, over: Function | None = None, max_concurrency: int | None = None  # noqa: ANN401
+    ) -> Sequencer[InT, list[Any]]:
+        """Hand each item of the value (or of `over(value, ctx)`) to `block`; go on with the outputs in order.
+
+        All at once, or at most `max_concurrency` at a time; 1 is one after the other.
+        """
+        return self._with(self._for_each(block, over, max_concurrency, tapped=False))
+
+    def tap_each(
+        self, block: Any, *, over: Function | None = None, max_concurrency: int | None = None  # noqa: ANN401
+    ) -> Sequencer[InT, OutT]:
+        """`for_each`, but the value goes on as it was."""
+        return self._with(self._for_each(block, over, max_concurrency, tapped=True))
+
+    def branch(self, *cases: tuple[Function, Any], otherwise: Any = None) -> Sequencer[InT, Any]:  # noqa: ANN401
+        """Hand the value to the block of the first `(condition, block)` that holds, else to `otherwise`.
+
+        Where none holds and there is no `otherwise`, the value goes on as it is.
+        """
+        if not cases:
+            raise self._error("branch", cases, "at least one (condition, block)")
+        return self._with(
+            Branch(
+                cases=[
+                    (self._function(condition, "branch"), self._block(block, f"branch-{index}"))
+                    for index, (condition, block) in enumerate(cases)
+                ],
+                otherwise=None if otherwise is None else self._block(otherwise, "otherwise"),
+            )
+        )
+
+    def loop_back(self, to: str, *, when: Function, max_iterations: int, label: str = "loop") -> Sequencer[InT, OutT]:
+        """Go back to the step `to` while `when` holds, so that it is passed at most `max_iterations` times.
+
+        `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks.
+        """
+        index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
+        if index is None:
+            raise self._error("loop_back to", to, f"one of {', '.join(repr(step.key) for step in self.steps)}")
+        if any(isinstance(step, LoopBack) for step in self.steps[index:]):
+            raise self._error("loop_back to", to, "behind the previous loop_back; nest sequencers for loops in loops")
+        bound = self._count(max_iterations, "max_iterations", optional=False)
+        return self._with(
+            LoopBack(
+                target=index,
+                target_name=to,
+                when=self._function(when, "when"),
+                max_iterations=bound or 1,
+                label=label,
+            )
+        )
+
+    def do_while(self, body: Any, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:  # noqa: ANN401
+        """Put the value through `body` once, and again while `condition` holds of its output.
+
+        LoopLimitExceeded when it still holds after `max_iterations`.
+        """
+        return self._with(self._loop(body, condition, max_iterations, until=False))
+
+    def do_until(self, body: Any, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:  # noqa: ANN401
+        """Put the value through `body` once, and again until `condition` holds of its output.
+
+        LoopLimitExceeded when it does not after `max_iterations`.
+        """
+        return self._with(self._loop(body, condition, max_iterations, until=True))
+
+    def rescue(
+        self, block: Any, *, on: type[Exception] | tuple[type[Exception], ...] = Exception  # noqa: ANN401
+    ) -> Sequencer[InT, Any]:
+        """When a step before this one raises `on`, hand the exception to `block` and go on with its output.
+
+        Cancellation is no exception in this sense: it always passes.
+        """
+        kinds = on if isinstance(on, tuple) else (on,)
+        if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+            raise self._error("rescue", on, "a subclass of Exception, or a tuple of them")
+        return self._with(Rescue(block=self._block(block, "rescue"), on=kinds))
+
+    # Acting
+
+    async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - OutT, known to the builder
+        current: Any = value if self._accepts is None else self._accepts(value)
+        inner = self._inner(ctx)
+        passes = 1
+        index = 0
+        while index < len(self.steps):
+            step = self.steps[index]
+            try:
+                if isinstance(step, LoopBack):
+                    if passes < step.max_iterations and await result_of(step.when(current, inner)):
+                        passes, index = passes + 1, step.target
+                        continue
+                    passes = 1
+                elif not isinstance(step, Rescue):
+                    loop = self._loops[index]
+                    place = ctx.path if loop is None else f"{ctx.path}/{loop.label}[{passes}]"
+                    current = await step.run(current, inner, f"{place}/{step.key}")
+            except Exception as error:  # noqa: BLE001 - it is raised again unless a rescue takes it
+                index, current = await self._rescued(error, index, inner)
+                passes = 1
+            index += 1
+        return current
+
+    async def _rescued(self, error: Exception, index: int, ctx: Context) -> tuple[int, Any]:
+        """The place of the next rescue that takes `error`, and what it made of it; raises where there is none."""
+        for place in range(index + 1, len(self.steps)):
+            step = self.steps[place]
+            if isinstance(step, Rescue) and isinstance(error, step.on):
+                try:
+                    return place, await step.block(error, ctx.child(step.block.name, f"{ctx.path}/{step.key}"))
+                except Exception as another:  # noqa: BLE001 - it may be for a later rescue
+                    return await self._rescued(another, place, ctx)
+        raise error
+
+    def _inner(self, ctx: Context) -> Context:
+        """The context of the steps: with what this sequencer opens, and its state."""
+        opened = ctx.scope.opened
+        fresh = {resource: None for resource in self._reach.values() if resource not in opened}
+        if not fresh and self._state is None:
+            return ctx
+        if fresh:
+            handles = {
+                resource: ctx.run.open(resource) if resource in self._owned else ctx.run.open_shared(resource)
+                for resource in fresh
+            }
+            opened = {**opened, **handles}
+        visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
+        state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state())
+        return ctx.child(self.name, ctx.path, Scope(visible, opened, state))
+
+    # Drawing
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="sequencer", children=[step.outline() for step in self.steps])
+
+    # Helpers of the builder
+
+    def _with(self, step: Step) -> Sequencer[Any, Any]:
+        return Sequencer(
+            self.name,
+            steps=(*self.steps, replace(step, key=self._key_of(step))),
+            state=self._state,
+            declared=self._declared,
+            owned=self._owned,
+            accepts=self._accepts,
+        )
+
+    def _key_of(self, step: Step) -> str:
+        blocks = step.blocks()
+        if isinstance(step, Map):
+            wish = step.name
+        else:
+            wish = blocks[0].name if len(blocks) == 1 else type(step).__name__.lower()
+        taken = {other.key for other in self.steps}
+        number = 2
+        key = wish
+        while key in taken:
+            key, number = f"{wish}#{number}", number + 1
+        return key
+
+    def _for_each(self, block: Any, over: Function | None, limit: int | None, *, tapped: bool) -> ForEach:  # noqa: ANN401
+        return ForEach(
+            block=self._block(block, "for_each"),
+            over=None if over is None else self._function(over, "over"),
+            max_concurrency=self._count(limit, "max_concurrency"),
+            tapped=tapped,
+        )
+
+    def _loop(self, body: Any, condition: Function, limit: int, *, until: bool) -> DoLoop:  # noqa: ANN401
+        return DoLoop(
+            body=self._block(body, "loop"),
+            condition=self._function(condition, "condition"),
+            until=until,
+            max_iterations=self._count(limit, "max_iterations", optional=False) or 1,
+        )
+
+    def _block(self, value: Any, verb: str) -> Block[Any, Any]:  # noqa: ANN401 - checked here
+        if isinstance(value, Block):
+            return value
+        name = function_name(value) if callable(value) else verb
+        return as_block(value, name=name, where=f"sequencer {self.name!r}", field=verb)
+
+    def _function(self, value: Function, field: str) -> Invocation:
+        return invocation(value, where=f"sequencer {self.name!r}", field=field)
+
+    def _count(self, value: int | None, field: str, *, optional: bool = True) -> int | None:
+        if value is None and optional:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self._error(field, value, "an int >= 1" + (" or None" if optional else ""))
+        return value
+
+    def _error(self, field: str, got: object, allowed: str) -> ConfigurationError:
+        return ConfigurationError(f"sequencer {self.name!r}", field, got, allowed)
+
+
+def _loops(steps: Sequence[Step]) -> list[LoopBack | None]:
+    """For each step, the jump that leads back to it or behind it."""
+    around: list[LoopBack | None] = [None] * len(steps)
+    for index, step in enumerate(steps):
+        if isinstance(step, LoopBack):
+            around[step.target : index] = [step] * (index - step.target)
+    return around
+
+
+def sequencer(
+    *,
+    name: str,
+    state: Callable[[], Any] | None = None,
+    resources: Mapping[str, Resource] | None = None,
+    owns: Sequence[Resource] = (),
+    accepts: Callable[[Any], Any] | None = None,
+) -> Sequencer[Any, Any]:
+    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `branch`, `loop_back`, …
+
+    `state` makes the value that its blocks share as `ctx.sequencer.state`, anew for each time that it acts (a
+    sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that
+    its blocks declare are collected; `resources` declares more. Those in `owns` are opened anew for each time that
+    it acts, and kept from the blocks around it. `accepts` turns what is handed in into what the first step takes.
+
+    >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
+    '2'
+    """
+    if state is not None and not callable(state):
+        raise ConfigurationError(f"sequencer {name!r}", "state", state, "something to call for a new state, or None")
+    declared = checked_resources(resources, where=f"sequencer {name!r}")
+    return Sequencer(name, state=state, declared=declared, owned=tuple(owns), accepts=accepts)

@@ -1,0 +1,240 @@
+"""The steps of a sequencer: what each verb of the builder does when its turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.functions import Invocation, result_of
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import LoopLimitExceeded, OutputError, shown
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.runs.context import Context
+
+__all__ = ("Branch", "DoLoop", "ForEach", "LoopBack", "Map", "Parallel", "Rescue", "Step", "Tap", "Then")
+
+AnyBlock = "Block[Any, Any]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step; `key` is its place in the sequencer, unlike all others'."""
+
+    key: str = ""
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        """The blocks that the step may run."""
+        return ()
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401 - values of the application
+        """The value after the step; `path` is the step's place in the run."""
+        raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself carries out jumps
+
+    def outline(self) -> Outline:
+        """How the step is drawn."""
+        raise AssertionError(self)  # pragma: no cover - every step draws itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Then(Step):
+    """Hand the value to a block, and go on with what it gives; with `when`, only if that is true of the value."""
+
+    block: Block[Any, Any]
+    when: Invocation | None = None
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        return (self.block,)
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        if self.when is not None and not await result_of(self.when(value, ctx)):
+            return value
+        return await self.block(value, ctx.child(self.block.name, path))
+
+    def outline(self) -> Outline:
+        return _prefixed("then_if" if self.when else "", self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tap(Then):
+    """As `Then`, but the value goes on as it was."""
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        await super().run(value, ctx, path)
+        return value
+
+    def outline(self) -> Outline:
+        return _prefixed("tap_if" if self.when else "tap", self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Step):
+    """Put the value through a function."""
+
+    function: Invocation
+    name: str
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        return await result_of(self.function(value, ctx.child(self.name, path)))
+
+    def outline(self) -> Outline:
+        return Outline(text=f"map {self.name}", kind="map")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel(Step):
+    """Hand the value to several blocks at once; go on with their outputs by name."""
+
+    branches: Mapping[str, Block[Any, Any]]
+    max_concurrency: int | None = None
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        return tuple(self.branches.values())
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        outputs = await in_order(
+            [
+                _call(block, value, ctx.child(block.name, f"{path}.{name}/{block.name}"))
+                for name, block in self.branches.items()
+            ],
+            limit=self.max_concurrency,
+        )
+        return dict(zip(self.branches, outputs, strict=True))
+
+    def outline(self) -> Outline:
+        children = [_named(name, block) for name, block in self.branches.items()]
+        return Outline(text="parallel", kind="parallel", children=children)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForEach(Step):
+    """Hand each item to a block; go on with the outputs in the items' order."""
+
+    block: Block[Any, Any]
+    over: Invocation | None = None
+    max_concurrency: int | None = None
+    tapped: bool = False
+    """True: the outputs are dropped and the value goes on as it was."""
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        return (self.block,)
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        items = value if self.over is None else await result_of(self.over(value, ctx))
+        if not isinstance(items, Iterable):
+            raise OutputError(f"{ctx.block} for_each", "items to iterate over", [("", f"got {shown(items)}")])
+        outputs = await in_order(
+            [
+                _call(self.block, item, ctx.child(self.block.name, f"{path}[{index}]"))
+                for index, item in enumerate(items)
+            ],
+            limit=self.max_concurrency,
+        )
+        return value if self.tapped else outputs
+
+    def outline(self) -> Outline:
+        limit = "" if self.max_concurrency is None else f" (max_concurrency {self.max_concurrency})"
+        return Outline(text=f"for_each{limit}", kind="for_each", children=(self.block.outline(),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch(Step):
+    """Hand the value to the first block whose condition holds."""
+
+    cases: Sequence[tuple[Invocation, Block[Any, Any]]]
+    otherwise: Block[Any, Any] | None
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        rest = () if self.otherwise is None else (self.otherwise,)
+        return (*(block for _, block in self.cases), *rest)
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        chosen = self.otherwise
+        for condition, block in self.cases:
+            if await result_of(condition(value, ctx)):
+                chosen = block
+                break
+        if chosen is None:
+            return value
+        return await chosen(value, ctx.child(chosen.name, f"{path}/{chosen.name}"))
+
+    def outline(self) -> Outline:
+        children = [_named("if", block) for _, block in self.cases]
+        if self.otherwise is not None:
+            children.append(_named("otherwise", self.otherwise))
+        return Outline(text="branch", kind="branch", children=children)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoLoop(Step):
+    """Repeat a block on its own output, at least once, while (or until) a condition holds."""
+
+    body: Block[Any, Any]
+    condition: Invocation
+    until: bool
+    max_iterations: int
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        return (self.body,)
+
+    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+        for iteration in range(self.max_iterations):
+            value = await self.body(value, ctx.child(self.body.name, f"{path}[{iteration + 1}]"))
+            if bool(await result_of(self.condition(value, ctx))) is self.until:
+                return value
+        raise LoopLimitExceeded(ctx.block, self.max_iterations)
+
+    def outline(self) -> Outline:
+        verb = "do_until" if self.until else "do_while"
+        return Outline(text=f"{verb} (at most {self.max_iterations})", kind=verb, children=(self.body.outline(),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopBack(Step):
+    """Go back to an earlier step while a condition holds, for at most so many passes."""
+
+    target: int
+    """The index of the step to go back to."""
+    target_name: str
+    when: Invocation
+    max_iterations: int
+    label: str
+
+    def outline(self) -> Outline:
+        return Outline(
+            text=f"loop_back (at most {self.max_iterations} passes)", kind="loop_back", target=self.target_name
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescue(Step):
+    """When an earlier step of the sequencer fails, go on with what a block makes of the failure."""
+
+    block: Block[Any, Any]
+    on: tuple[type[Exception], ...] = field(default=(Exception,))
+
+    def blocks(self) -> Sequence[Block[Any, Any]]:
+        return (self.block,)
+
+    def outline(self) -> Outline:
+        names = "" if self.on == (Exception,) else f" {' | '.join(error.__name__ for error in self.on)}"
+        return _prefixed(f"rescue{names}", self.block)
+
+
+def _call(block: Block[Any, Any], value: object, ctx: Context) -> Callable[[], Any]:
+    return lambda: block(value, ctx)
+
+
+def _prefixed(verb: str, block: Block[Any, Any]) -> Outline:
+    inner = block.outline()
+    return Outline(
+        text=f"{verb} {inner.text}".lstrip(), kind=inner.kind, children=inner.children, target=inner.target
+    )
+
+
+def _named(name: str, block: Block[Any, Any]) -> Outline:
+    inner = block.outline()
+    return Outline(text=f"{name}: {inner.text}", kind=inner.kind, children=inner.children, target=inner.target)

@@ -1,0 +1,79 @@
+"""The two taps that keep a debate's transcript: one clears it, the other adds an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.debate_state import debate_state
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import OutputError
+from flowdebate.models.text import clean_text
+from flowdebate.resources.tasks import create_task_collection
+from flowdebate.schemas import DebateContributionEntry, DebateTranscriptState
+
+if TYPE_CHECKING:
+    from flowdebate.resources.resource import Resource
+    from flowdebate.resources.transcript import Transcript
+    from flowdebate.runs.context import Context
+
+__all__ = ("audit_resources", "create_init_transcript", "create_record_argument")
+
+
+def audit_resources(transcript: Transcript, collection_id: str) -> dict[str, Resource]:
+    """What the blocks that keep a debate's records declare."""
+    return {"transcript": transcript, "tasks": create_task_collection(collection_id)}
+
+
+def create_init_transcript(*, name: str, transcript: Transcript, collection_id: str) -> Handler[Any, Any]:
+    """A tap that clears the transcript and opens the audit trail `collection_id`."""
+
+    @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
+    def init_transcript(value: object, ctx: Context) -> object:
+        ctx.resources.transcript.set(DebateTranscriptState())
+        return value
+
+    return init_transcript
+
+
+def create_record_argument(
+    *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
+) -> Handler[Any, str]:
+    """A block that adds what a debater returned to the transcript, and completes the turn's task with it.
+
+    It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
+    `FlowDebateWarning` per debater. Its output is the text that was added. OutputError if not even `str()` works.
+    """
+
+    @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
+    def record_argument(value: object, ctx: Context) -> str:
+        text = clean_text(_text_of(value, agent_name, ctx))
+        entry = DebateContributionEntry.model_construct(
+            round=max(debate_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
+        )
+        handles = ctx.scope.handles
+        handles["transcript"].set(handles["transcript"].state.with_entry(entry))
+        for task in handles["tasks"].list(status="in_progress", assignee=agent_name):
+            handles["tasks"].complete(task.id, output=text)
+        return text
+
+    return record_argument
+
+
+def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 - whatever a block returned
+    if isinstance(value, str):
+        return str(value)
+    text = value.get("text") if isinstance(value, Mapping) else getattr(value, "text", None)
+    if isinstance(text, str):
+        return text
+    try:
+        coerced = str(value)
+    except Exception as error:
+        problem = f"got a {type(value).__name__} whose str() raises {type(error).__name__}: {error}"
+        raise OutputError(ctx.block, "text", [("", problem)]) from error
+    ctx.run.warn_once(
+        f"{ctx.block}: not text",
+        f"debater {agent_name!r} returned a {type(value).__name__}; its str() stands in the transcript. "
+        'Return a str or {"text": str}',
+    )
+    return coerced

@@ -1,0 +1,214 @@
+"""What an OpenAI-compatible server sends back, whole or in a stream, as a `ModelResponse`.
+
+openai does not validate what it is given, so nothing here trusts a type. An answer counts only with a reason for its
+end: `length` as such, `content_filter` as Refused, none at all as OutputTruncated; reasons that this file does not
+know count as "stop", because servers have names of their own for it ("eos", "end_turn").
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import MalformedResponse, OutputTruncated, ProviderFailed, Refused, shown
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.foreign import status_error
+from flowdebate.models.text import clean_text, one_line
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from flowdebate.models.base import FinishReason
+
+__all__ = ("read_completion", "read_stream")
+
+Json = Any
+"""What openai constructed from a server's JSON without a check."""
+
+
+def read_completion(completion: Json, *, secrets: Sequence[str] = ()) -> ModelResponse:
+    """The answer in a whole chat completion; no error that it raises shows one of `secrets`."""
+    if isinstance(completion, str):
+        page = one_line(completion[:200], secrets=secrets)
+        raise MalformedResponse(f"a page came back instead of JSON ({page}): is base_url an API?")
+    choices = getattr(completion, "choices", None)
+    if not isinstance(choices, list) or not choices:
+        _raise_told_error(completion, secrets)
+        raise MalformedResponse(f"the answer has no choices ({shown(completion)})")
+    choice = choices[0]
+    message = getattr(choice, "message", None)
+    if message is None:
+        raise MalformedResponse(f"the answer has no message ({shown(choice)})")
+    calls = [_tool_call(call, i) for i, call in enumerate(_list(getattr(message, "tool_calls", None)))]
+    return _answer(
+        text=_text(getattr(message, "content", None)),
+        refusal=getattr(message, "refusal", None),
+        calls=calls,
+        reason=getattr(choice, "finish_reason", None),
+        usage=_usage(getattr(completion, "usage", None)),
+        model=getattr(completion, "model", None),
+    )
+
+
+async def read_stream(chunks: AsyncIterator[Json], on_text: Callable[[str], None]) -> ModelResponse:
+    """The answer in a stream of chunks, each piece of text told to `on_text` as it arrives."""
+    parts = _Parts()
+    async with aclosing(chunks):  # type: ignore[type-var]  # every iterator that comes here is a generator
+        async for chunk in chunks:
+            piece = parts.add(chunk)
+            if piece:
+                on_text(piece)
+    if not parts.chunks:
+        raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
+    return _answer(
+        text="".join(parts.text),
+        refusal="".join(parts.refusal) or None,
+        calls=parts.tool_calls(),
+        reason=parts.reason,
+        usage=parts.usage,
+        model=parts.model,
+    )
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call whose pieces arrive one after the other."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What has arrived of a streamed answer."""
+
+    chunks: int = 0
+    text: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    calls: dict[int, _Call] = field(default_factory=dict)
+    reason: object = None
+    usage: Usage = field(default_factory=Usage.unknown)
+    model: object = None
+
+    def add(self, chunk: Json) -> str:
+        """Take in one chunk; gives its text, clean."""
+        self.chunks += 1
+        self.model = getattr(chunk, "model", None) or self.model
+        if getattr(chunk, "usage", None) is not None:
+            self.usage = _usage(chunk.usage)
+        choices = _list(getattr(chunk, "choices", None))
+        if not choices:  # the last chunk, with the usage; and the pings of some servers
+            return ""
+        choice = choices[0]
+        self.reason = getattr(choice, "finish_reason", None) or self.reason
+        delta = getattr(choice, "delta", None)
+        refusal = getattr(delta, "refusal", None)
+        if isinstance(refusal, str):
+            self.refusal.append(refusal)
+        for call in _list(getattr(delta, "tool_calls", None)):
+            self._add_call(call)
+        text = _text(getattr(delta, "content", None))
+        self.text.append(text)
+        return clean_text(text)
+
+    def _add_call(self, delta: Json) -> None:
+        index = getattr(delta, "index", None)
+        key = index if isinstance(index, int) else len(self.calls)
+        call = self.calls.setdefault(key, _Call())
+        function = getattr(delta, "function", None)
+        call.id = call.id or _str(getattr(delta, "id", None), "a tool call's id")
+        call.name = call.name or _str(getattr(function, "name", None), "a tool call's name")
+        call.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
+
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls, whole."""
+        return [
+            ToolCall(
+                id=call.id or f"call_{index}", name=clean_text(call.name), arguments=clean_text("".join(call.arguments))
+            )
+            for index, call in sorted(self.calls.items())
+        ]
+
+
+def _answer(
+    *, text: str, refusal: object, calls: Sequence[ToolCall], reason: object, usage: Usage, model: object
+) -> ModelResponse:
+    if isinstance(refusal, str) and refusal.strip():
+        raise Refused(clean_text(refusal))
+    if reason == "content_filter":
+        raise Refused("the provider's content filter stopped the answer")
+    if reason == "error":
+        raise ProviderFailed("the endpoint failed while it was answering")
+    if not isinstance(reason, str) or not reason:
+        raise OutputTruncated("the answer ended without saying that it is whole")
+    finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
+    return ModelResponse(
+        text=clean_text(text),
+        tool_calls=tuple(calls),
+        finish=finish,
+        usage=usage,
+        model=clean_text(model) if isinstance(model, str) else None,
+    )
+
+
+def _raise_told_error(completion: Json, secrets: Sequence[str]) -> None:
+    """Some proxies answer 200 with an error inside."""
+    error = getattr(completion, "error", None)
+    if isinstance(error, dict):
+        code = error.get("code")
+        status = code if isinstance(code, int) and 300 <= code < 600 else 500  # noqa: PLR2004 - no HTTP error
+        raise status_error(status, error, secrets=secrets)
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        if texts and all(isinstance(text, str) for text in texts):
+            return "".join(texts)
+    raise MalformedResponse(f"the answer's content must be text, got {shown(content)}")
+
+
+def _tool_call(call: Json, index: int) -> ToolCall:
+    function = getattr(call, "function", None)
+    return ToolCall(
+        id=_str(getattr(call, "id", None), "a tool call's id") or f"call_{index}",
+        name=clean_text(_str(getattr(function, "name", None), "a tool call's name")),
+        arguments=clean_text(_str(getattr(function, "arguments", None), "a tool call's arguments")),
+    )
+
+
+def _str(value: object, what: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedResponse(f"{what} must be a str, got {shown(value)}")
+    return value
+
+
+def _list(value: object) -> list[Json]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedResponse(f"a list was promised, got {shown(value)}")
+    return value
+
+
+def _usage(usage: Json) -> Usage:
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        calls=1,
+        prompt_tokens=_count(getattr(usage, "prompt_tokens", None)),
+        cached_tokens=_count(getattr(details, "cached_tokens", None)),
+        completion_tokens=_count(getattr(usage, "completion_tokens", None)),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

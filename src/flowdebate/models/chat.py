@@ -1,0 +1,152 @@
+"""One exchange with a chat completions server: parameters out, `ModelResponse` in, foreign errors classified."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate.models.answers import read_completion, read_stream
+from flowdebate.models.clients import load
+from flowdebate.models.foreign import classify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from openai import AsyncOpenAI
+
+    from flowdebate.errors import FlowDebateError
+    from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, ToolSpec
+    from flowdebate.models.clients import Endpoint
+
+__all__ = ("Chat", "Dialect", "StructuredMode")
+
+StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
+"""How a structured answer is asked for: with a response format, as a tool call, as JSON, as JSON in a code block."""
+
+Parameters = dict[str, Any]
+"""What goes into a request, under the names of the chat completions API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What one server wants to be told, and how."""
+
+    model: str
+    settings: ModelSettings
+    structured: StructuredMode
+    tools_with_schema: bool
+    room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What the server calls the limit of an answer's length."""
+    amend: Callable[[Parameters], Parameters] | None = None
+    """Has the last word on the parameters of each request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A client in use, by a dialect; it raises FlowDebateError, and what `on_text` raises."""
+
+    dialect: Dialect
+    client: AsyncOpenAI
+    endpoint: Endpoint
+
+    async def answer(self, request: ModelRequest) -> ModelResponse:
+        """The answer; a structured one is JSON in `text`, and cut off where `finish` is "length"."""
+        if request.output is None:
+            return await self._text(request)
+        if not request.tools or self.dialect.tools_with_schema:
+            return await self._structured(request, request.tools)
+        offered = await self._text(request)
+        if offered.tool_calls:
+            return offered
+        answered = await self._structured(request, ())
+        return replace(answered, usage=offered.usage + answered.usage)
+
+    async def _text(self, request: ModelRequest) -> ModelResponse:
+        parameters = self._parameters(request)
+        parameters["messages"] = list(request.messages)
+        if request.tools:
+            parameters["tools"] = _as_tools(request.tools)
+        if request.on_text is None or request.output is not None:
+            _, response = await self._send(parameters)
+            return response
+        parameters |= {"stream": True, "stream_options": {"include_usage": True}}
+        return await read_stream(self._chunks(parameters), request.on_text)
+
+    async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
+        assert request.output is not None  # noqa: S101 - `answer` has looked
+        if "flowdebate.models.structured" not in sys.modules:
+            await load(_import_structured)
+        from flowdebate.models.structured import ask_structured
+
+        return await ask_structured(
+            self._send,
+            request.output,
+            mode=self.dialect.structured,
+            messages=request.messages,
+            tools=_as_tools(tools),
+            parameters=self._parameters(request),
+        )
+
+    def _parameters(self, request: ModelRequest) -> Parameters:
+        mine, theirs = self.dialect.settings, request.settings
+        parameters: Parameters = {"model": self.dialect.model}
+        temperature = mine.temperature if theirs.temperature is None else theirs.temperature
+        if temperature is not None:
+            parameters["temperature"] = temperature
+        room = theirs.max_tokens or mine.max_tokens
+        if room is not None:
+            parameters[self.dialect.room] = room
+        if mine.extra or theirs.extra:
+            parameters["extra_body"] = {**mine.extra, **theirs.extra}
+        return parameters
+
+    async def _send(self, parameters: Parameters) -> tuple[Any, ModelResponse]:
+        """One whole answer: as openai has it, and as it is read."""
+        try:
+            completion = await self.client.chat.completions.create(**self._amended(parameters))
+            return completion, read_completion(completion, secrets=self._secrets)
+        except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
+            failure = self._classified(error)
+        raise failure
+
+    async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
+        """The pieces of a streamed answer; the connection is given back however the iteration ends."""
+        stream: Any = None
+        try:
+            stream = await self.client.chat.completions.create(**self._amended(parameters))
+            async for chunk in stream:
+                yield chunk
+            return
+        except Exception as error:  # noqa: BLE001 - see _send
+            failure = self._classified(error)
+        finally:
+            if stream is not None:
+                await stream.close()
+        raise failure
+
+    def _amended(self, parameters: Parameters) -> Parameters:
+        return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
+
+    def _classified(self, error: Exception) -> FlowDebateError:
+        return classify(error, base_url=self.endpoint.base_url, secrets=self._secrets)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return (self.endpoint.api_key,)
+
+
+def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
+
+
+def _import_structured() -> None:
+    from flowdebate.models import structured
+
+    structured.prepare()

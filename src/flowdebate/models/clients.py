@@ -1,0 +1,129 @@
+"""Connections to one endpoint: one openai client per running event loop, open as long as somebody holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from flowdebate.models.guard import is_loopback
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from openai import AsyncOpenAI
+
+__all__ = ("Clients", "Endpoint", "load")
+
+_CONNECTIONS = 5_000
+"""Calls in flight at once per model and loop; what is more waits for a connection."""
+
+_CONNECT_SECONDS = 30.0
+"""An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a model is, and the key to it."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What one event loop has: how many hold it, and its clients (a second one when the endpoint has moved)."""
+
+    holders: int = 0
+    clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
+
+
+class Clients:
+    """The clients of one model.
+
+    `hold` keeps connections open for as long as it is entered; `client` gives the running loop's client inside of
+    one. Loops, and so threads, do not share clients.
+    """
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = {"Accept-Encoding": "identity", **(headers or {})}
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Keep the running loop's connections open until the block, and every other one like it, has ended."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            await self.release()
+
+    def acquire(self) -> None:
+        """Begin to hold."""
+        with self._lock:
+            self._loops.setdefault(asyncio.get_running_loop(), _Held()).holders += 1
+
+    async def release(self) -> None:
+        """End it; the last one closes the connections."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            held = self._loops[loop]
+            held.holders -= 1
+            if held.holders:
+                return
+            del self._loops[loop]
+        for client in held.clients.values():
+            # each closes its sockets before its first await, so a cancellation that comes now leaves none open
+            await client.close()
+
+    async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
+        """The running loop's client for `endpoint`; call it inside a `hold`."""
+        if "openai" not in sys.modules or self._context is None:
+            await load(self._prepare, endpoint)
+        held = self._loops[asyncio.get_running_loop()]
+        found = held.clients.get(endpoint)
+        if found is None:
+            found = held.clients[endpoint] = self._connect(endpoint)
+        return found
+
+    def _prepare(self, endpoint: Endpoint) -> None:
+        import httpx2
+        import openai
+
+        openai.AsyncOpenAI.chat  # noqa: B018 - half of the time that openai takes to import goes here
+        secure = endpoint.base_url.startswith("https")
+        self._context = httpx2.create_ssl_context(verify=secure)
+
+    def _connect(self, endpoint: Endpoint) -> AsyncOpenAI:
+        import httpx2
+        import openai
+
+        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        http = openai.DefaultAioHttpClient(
+            limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+            timeout=timeout,
+            follow_redirects=False,
+            # a proxy that is set for the world is not asked for this machine
+            trust_env=not is_loopback(endpoint.base_url),
+            verify=self._context,
+        )
+        return openai.AsyncOpenAI(
+            api_key=endpoint.api_key,
+            base_url=endpoint.base_url,
+            default_headers=self._headers,
+            http_client=http,
+            max_retries=0,
+            timeout=timeout,
+        )
+
+
+async def load(function: Callable[..., object], *arguments: object) -> None:
+    """Run a slow first import, or the like, beside the event loop."""
+    await asyncio.get_running_loop().run_in_executor(None, function, *arguments)

@@ -1,0 +1,72 @@
+"""The embedded engine's own process: llama.cpp's server, which lives as long as its standard input is open.
+
+It is a process of its own because loading a model holds Python's global lock for seconds, and because what goes wrong
+in native code should cost one answer and not the application. Run as a script; only the standard library and
+xllamacpp are imported. One line of JSON comes in (`Config`), one goes out (`{"address": …}` or `{"error": …}`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TypedDict
+
+__all__ = ("Config",)
+
+
+class Config(TypedDict):
+    """What the engine is told."""
+
+    model: str
+    """Path of the GGUF file."""
+    api_key: str
+    context: int
+    """Tokens of prompt and answer together."""
+    threads: int
+    library: str
+    """The folder that holds xllamacpp."""
+
+
+def main() -> None:
+    """Serve until standard input ends: when its other end closes it, or is no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which then closes the input
+    report = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    config: Config = json.loads(sys.stdin.buffer.readline())
+    try:
+        server = _serve(config)
+        told = {"address": server.listening_address}
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the other end must hear of it
+        told = {"error": f"{type(error).__name__}: {error}"}
+    report.write(json.dumps(told) + "\n")
+    report.flush()
+    if "address" in told:
+        sys.stdin.buffer.read()
+    os._exit(0)  # nothing is to be saved, and freeing two gigabytes in order takes time
+
+
+def _serve(config: Config):  # type: ignore[no-untyped-def]  # noqa: ANN202 - xllamacpp has no types
+    # without it another busy process slows generation ten times and more; read once, when the library is loaded
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    sys.path.append(config["library"])
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = config["model"]
+    params.n_ctx = config["context"]
+    params.n_parallel = 1  # slots share neither the context nor what they have computed of a common prefix
+    params.n_batch = 512  # how much of a prompt is computed before a cancelled call is noticed
+    params.n_gpu_layers = 0
+    params.cpuparams.n_threads = config["threads"]
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [config["api_key"]]
+    params.verbosity = -1
+    params.ui = False
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    main()

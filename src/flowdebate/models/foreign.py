@@ -1,0 +1,255 @@
+"""What foreign libraries raise while a model is asked, as errors of flowdebate.
+
+The most specific class comes first. Whatever is left over broke while an answer was being read (openai and instructor
+let TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it is a
+MalformedResponse: no foreign exception leaves this package.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContextTooLong,
+    FlowDebateError,
+    MalformedResponse,
+    ModelError,
+    ModelNotFound,
+    ModelUnavailable,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+    RequestRejected,
+    SchemaViolation,
+    problems_of,
+    shown,
+)
+from flowdebate.models.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ("classify", "retry_after", "status_error")
+
+_LONGEST_WAIT = 7 * 24 * 3600.0
+"""Seconds; a server that asks for a longer wait is not believed."""
+
+_UNAUTHORIZED = frozenset({401, 403})
+_OVERLOADED = frozenset({429, 529})
+_TRANSIENT = frozenset({408, 409, 425})
+_CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
+            "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
+_QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "insufficient credit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a server said about its refusal."""
+
+    message: str
+    code: str
+
+
+def classify(error: Exception, *, base_url: str = "", secrets: Sequence[str] = ()) -> FlowDebateError:
+    """`error` as one of the project's own, with `error` as its cause unless that could show one of `secrets`.
+
+    Raise it outside the `except` block that caught `error`, or Python chains the two by itself.
+    """
+    if isinstance(error, FlowDebateError):
+        return error
+    mapped = _openai(error, base_url, secrets) or _instructor(error) or _transport(error, base_url, secrets)
+    if mapped is None:
+        if isinstance(error, UnicodeEncodeError):
+            mapped = RequestRejected("the prompt is not valid Unicode, so it cannot be sent")
+        else:
+            text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
+            mapped = MalformedResponse(f"the answer could not be read ({text})")
+    mapped.__cause__ = None if _tells_secret(error, secrets) else error
+    return mapped
+
+
+def status_error(
+    status: int, body: object, *, headers: Mapping[str, str] | None = None, secrets: Sequence[str] = (), base_url: str = ""
+) -> ModelError:
+    """The error that HTTP `status` with the decoded `body` means."""
+    told = _told(body, secrets)
+    text = f"the endpoint answered {status}: {told.message}" if told.message else f"the endpoint answered {status}"
+    searched = f"{told.code} {told.message}".lower()
+    if status in _UNAUTHORIZED:
+        return AuthenticationFailed(f"{text}. Check the API key", status=status)
+    if status in _OVERLOADED or status == 402:  # noqa: PLR2004 - 402 is Payment Required
+        spent = status == 402 or any(word in searched for word in _QUOTA)  # noqa: PLR2004
+        hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
+        return RateLimited(text + hint, retry_after=retry_after(headers or {}), status=status, quota_exhausted=spent)
+    if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
+        return ContextTooLong(text, status=status)
+    if status == 400 and any(word in searched for word in _QUOTA):  # noqa: PLR2004
+        return RateLimited(f"{text}. Check plan and billing", status=status, quota_exhausted=True)
+    if status == 404:  # noqa: PLR2004 - Not Found
+        return ModelNotFound(f"{text}. Check the model's name{_at(base_url)}", status=status)
+    if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
+        return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+    if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
+        return ProviderFailed(text, status=status)
+    return RequestRejected(text, status=status)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How many seconds `headers` ask to wait; None where they do not say, or say nonsense.
+
+    >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
+    (2.5, None, None)
+    """
+    millis, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
+    try:
+        wait = float(millis) / 1000 if millis else float(seconds or "")
+    except ValueError:
+        wait = _until(seconds or "")
+    return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
+
+
+def _until(date: str) -> float:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelError | None:
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        headers = error.response.headers
+        body = error.body if error.body is not None else error.message
+        if "html" in headers.get("content-type", ""):
+            body = f"an HTML page; is base_url{_at(base_url)} an API?"
+        return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
+    if isinstance(error, openai.APIConnectionError):  # timeouts are a subclass
+        return _transport(error.__cause__, base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
+    if isinstance(error, openai.LengthFinishReasonError):
+        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    if isinstance(error, openai.ContentFilterFinishReasonError):
+        return Refused("the provider's content filter stopped the answer")
+    if isinstance(error, openai.APIResponseValidationError):
+        return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
+    if isinstance(error, openai.APIError):  # an error event inside a stream
+        status = _as_status(error.code) or _as_status(error.type)
+        return status_error(status or 500, error.body or error.message, secrets=secrets, base_url=base_url)
+    if isinstance(error, openai.OpenAIError):
+        return RequestRejected(one_line(_safe_str(error), secrets=secrets))
+    return None
+
+
+def _instructor(error: Exception) -> ModelError | None:
+    import pydantic
+    from instructor.core import exceptions as instructor
+
+    if isinstance(error, instructor.IncompleteOutputException):
+        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    for link in _chain(error):
+        if isinstance(link, pydantic.ValidationError):
+            return SchemaViolation(problems_of(link))
+    if isinstance(error, instructor.InstructorError):
+        kind = type(error.__cause__ or error).__name__
+        return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])
+    return None
+
+
+def _transport(error: BaseException | None, base_url: str, secrets: Sequence[str]) -> ModelError | None:
+    """Errors of the connection; the transport under httpx2 is aiohttp, whose own errors are more exact."""
+    import ssl
+
+    import aiohttp
+    import httpx2
+
+    links = list(_chain(error))
+    at = _at(base_url)
+    reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
+    if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError):
+        return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
+    if _any(links, aiohttp.ClientConnectorError, ConnectionRefusedError, aiohttp.ConnectionTimeoutError):
+        return ModelUnavailable(f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?")
+    if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+        return ConnectionLost(f"the endpoint{at} went silent")
+    if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+        return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
+    if _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
+        return MalformedResponse(f"what came back{at} is not HTTP ({reason})")
+    if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
+        return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
+    if _any(links, OSError):
+        return ModelUnavailable(f"no connection to the endpoint{at} ({reason})")
+    return None
+
+
+def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
+    return any(isinstance(link, classes) for link in links)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _told(body: object, secrets: Sequence[str]) -> _Told:
+    """Message and code of an error body; every provider nests them in its own way."""
+    inner: Any = body
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+    if not isinstance(inner, dict):
+        return _Told(one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", "")
+    message = inner.get("message") or inner.get("detail") or ""
+    if not isinstance(message, str):
+        message = shown(message)
+    if not message:
+        message = json.dumps(inner, default=repr)
+    code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
+    return _Told(one_line(message, secrets=secrets), code)
+
+
+def _as_status(code: object) -> int | None:
+    text = str(code)
+    return int(text) if text.isdecimal() and len(text) == 3 and text[0] in "345" else None  # noqa: PLR2004
+
+
+def _tells_secret(error: BaseException, secrets: Sequence[str]) -> bool:
+    """Whether a traceback of `error` and of what led to it could show a key."""
+    told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in _chain(error))
+    return any(secret in told for secret in secrets if secret)
+
+
+def _safe_str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__ must not hide the error that is being told
+        return type(error).__name__
+
+
+def _safe_repr(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except Exception:  # noqa: BLE001 - see _safe_str
+        return type(error).__name__
+
+
+def _at(base_url: str) -> str:
+    """Where the endpoint is, without what may be secret in an address: user, password, query."""
+    if not base_url:
+        return ""
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return f" {shown(base_url)}"
+    return one_line(f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")

@@ -1,0 +1,86 @@
+"""Real model calls can be forbidden, so that a test cannot make one by accident."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from flowdebate.errors import RealModelForbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("allow_real_models", "check_real_calls_allowed", "forbid_real_models", "is_loopback")
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared with, never bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rule:
+    """What one `with` block says; the innermost block holds, in every thread and task of the process."""
+
+    remote: bool
+    local: bool
+
+
+_rules: list[_Rule] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
+    """Inside, a call of a real model raises RealModelForbidden; `allow_local` lets loopback endpoints through.
+
+    >>> with forbid_real_models():
+    ...     check_real_calls_allowed("openai/gpt-5-mini")
+    Traceback (most recent call last):
+    flowdebate.errors.RealModelForbidden: ...
+    """
+    with _in_force(_Rule(remote=False, local=allow_local)):
+        yield
+
+
+@contextmanager
+def allow_real_models() -> Iterator[None]:
+    """Inside, real models may be called, whatever is forbidden outside."""
+    with _in_force(_Rule(remote=True, local=True)):
+        yield
+
+
+def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
+    """RealModelForbidden if the endpoint at `base_url` (None: a provider's own) must not be called here."""
+    if not _rules:
+        return
+    with _lock:
+        rule = _rules[-1] if _rules else None
+    if rule is None or rule.remote or (rule.local and base_url is not None and is_loopback(base_url)):
+        return
+    raise RealModelForbidden(model=name)
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether `base_url` names this machine.
+
+    >>> is_loopback("http://localhost:11434/v1"), is_loopback("https://localhost.example.com")
+    (True, False)
+    """
+    try:
+        host = urlsplit(base_url).hostname or ""
+    except ValueError:
+        return False
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+@contextmanager
+def _in_force(rule: _Rule) -> Iterator[None]:
+    with _lock:
+        _rules.append(rule)
+    try:
+        yield
+    finally:
+        with _lock:
+            # by identity: blocks of different threads may end in another order than they began
+            del _rules[max(index for index, other in enumerate(_rules) if other is rule)]

@@ -1,0 +1,122 @@
+"""`LocalModel`: a model in the user's own machine, without key or network, behind the embedded engine."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import OutputTruncated
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.chat import Chat, Dialect
+from flowdebate.models.clients import Clients
+from flowdebate.models.deadline import within
+from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.local_server import running_server, stop_local_servers
+from flowdebate.models.schema_bounds import bounded
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator
+    from typing import Self
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
+__all__ = ("LocalModel", "stop_local_servers")
+
+_SAMPLING = {"top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.2, "repeat_last_n": 2048}
+"""Without it a small model repeats, word for word, what the other side has just said."""
+_TEMPERATURE = 0.7
+
+_TURN = 160
+"""Tokens of a text: two to four sentences, more of which make a small model ramble."""
+_ANSWER = 1_200
+"""Tokens of a structured answer, at first."""
+_MORE = 3
+"""How many times the room when a structured answer did not fit."""
+
+
+class LocalModel:
+    """A GGUF model that llama.cpp runs here; the engine starts at the first call and ends with the process.
+
+    - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
+    - `settings`: what holds where a request leaves the choice open; unset parts are what small models need.
+
+    All `LocalModel`s of a file share one engine. It answers one call after the other, in order, since a prompt that
+    repeats the last one's beginning then costs only its end. A deadline is the call's as a whole: starting the engine
+    and waiting for earlier calls count. A structured answer that does not fit is asked for once more, with more room.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, settings: ModelSettings | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._settings = settings or ModelSettings()
+        self._clients = Clients()
+
+    @property
+    def name(self) -> str:
+        """What errors, events and usage call it."""
+        return "local" if self._path is None else f"local:{self._path.stem}"
+
+    def __repr__(self) -> str:
+        return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Self]:
+        """Keep the running loop's connections until the block, and every other one like it, has ended."""
+        async with self._clients.hold():
+            yield self
+
+    async def __aenter__(self) -> Self:
+        self._clients.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.release()
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once; no retries, but for a structured answer that did not fit."""
+        check_real_calls_allowed(self.name, base_url="http://127.0.0.1")
+        timeout = self._settings.timeout
+        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        if request.output is not None and response.finish == "length":
+            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        return response
+
+    async def _answer(self, request: ModelRequest) -> ModelResponse:
+        async with self._clients.hold():
+            server = running_server(self._path)
+            endpoint = await server.endpoint()
+            client = await self._clients.client(endpoint)
+            async with server.turn:
+                dialect = _dialect(self._settings, request)
+                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
+                response = await chat.answer(request)
+                if request.output is None or response.finish != "length":
+                    return response
+                room = _MORE * (request.settings.max_tokens or dialect.settings.max_tokens or _ANSWER)
+                again = replace(request, settings=replace(request.settings, max_tokens=room))
+                second = await chat.answer(again)
+                return replace(second, usage=response.usage + second.usage)
+
+
+def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
+    room = _TURN if request.output is None else _ANSWER
+    preset = ModelSettings(
+        temperature=_TEMPERATURE if settings.temperature is None else settings.temperature,
+        max_tokens=settings.max_tokens or room,
+        extra={**_SAMPLING, **settings.extra},
+    )
+    return Dialect(model="local", settings=preset, structured="json_schema", tools_with_schema=False, amend=_amended)
+
+
+def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with a schema whose strings end."""
+    form = parameters.get("response_format")
+    if form is None:
+        return parameters
+    schema = form["json_schema"]
+    return {
+        **parameters,
+        "response_format": {**form, "json_schema": {**schema, "schema": bounded(schema["schema"])}},
+    }

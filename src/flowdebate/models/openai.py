@@ -1,0 +1,141 @@
+"""`OpenAIModel`: a model behind any server that speaks OpenAI's chat completions API."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, get_args
+
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, OutputTruncated
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.chat import Chat, Dialect, StructuredMode
+from flowdebate.models.clients import Clients, Endpoint
+from flowdebate.models.deadline import within
+from flowdebate.models.guard import check_real_calls_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Self
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
+__all__ = ("OpenAIModel", "StructuredMode")
+
+_OPENAI = "https://api.openai.com"
+_KEY_ENV = "OPENAI_API_KEY"
+
+_NO_KEY = "no-key"
+"""Sent to servers that want none; a header must hold something."""
+
+
+class OpenAIModel:
+    """The model `name` on an OpenAI-compatible server.
+
+    - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
+    - `settings`: what holds where a request leaves the choice open; of two deadlines the shorter one counts, and a
+      timeout that is left at its default is none.
+    - `structured`: how structured answers are asked for; "json_schema" constrains the model on servers that can.
+    - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
+      tools are offered first, and once the model calls none of them it is asked again for the structured answer.
+    - `label`: what errors and events call the model; None for `name`.
+
+    Connections are kept while `hold()` is entered, which a run does for its models; `async with model:` keeps them
+    over many runs. One object serves any number of runs, event loops and threads.
+
+    >>> OpenAIModel("gemma3", base_url="http://127.0.0.1:11434/v1")
+    OpenAIModel('gemma3', base_url='http://127.0.0.1:11434/v1')
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = _KEY_ENV,
+        settings: ModelSettings | None = None,
+        structured: StructuredMode = "json_schema",
+        tools_with_schema: bool = True,
+        default_headers: Mapping[str, str] | None = None,
+        label: str | None = None,
+    ) -> None:
+        _check(name, base_url, structured)
+        self._name = name
+        self._label = label or name
+        self._base_url = base_url
+        self._api_key = api_key
+        self._api_key_env = api_key_env
+        self._settings = settings or ModelSettings()
+        self._structured: StructuredMode = structured
+        self._tools_with_schema = tools_with_schema
+        self._clients = Clients(default_headers)
+
+    @property
+    def name(self) -> str:
+        """What errors, events and usage call it."""
+        return self._label
+
+    @property
+    def base_url(self) -> str:
+        """The endpoint that a call made now would go to."""
+        return self._base_url or os.environ.get("OPENAI_BASE_URL") or f"{_OPENAI}/v1"
+
+    def __repr__(self) -> str:
+        where = "" if self._base_url is None else f", base_url={self._base_url!r}"
+        return f"OpenAIModel({self._name!r}{where})"
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Self]:
+        """Keep the running loop's connections until the block, and every other one like it, has ended."""
+        async with self._clients.hold():
+            yield self
+
+    async def __aenter__(self) -> Self:
+        self._clients.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.release()
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once; no retries."""
+        check_real_calls_allowed(self.name, base_url=self.base_url)
+        timeout = self._settings.timeout
+        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        if request.output is not None and response.finish == "length":
+            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        return response
+
+    async def _answer(self, request: ModelRequest) -> ModelResponse:
+        endpoint = self._endpoint()
+        async with self._clients.hold():
+            client = await self._clients.client(endpoint)
+            return await Chat(dialect=self._dialect(endpoint), client=client, endpoint=endpoint).answer(request)
+
+    def _dialect(self, endpoint: Endpoint) -> Dialect:
+        return Dialect(
+            model=self._name,
+            settings=self._settings,
+            structured=self._structured,
+            tools_with_schema=self._tools_with_schema,
+            # OpenAI's reasoning models know only the newer name, most other servers only the older one
+            room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
+        )
+
+    def _endpoint(self) -> Endpoint:
+        key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
+        url = self.base_url
+        if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
+            raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
+        return Endpoint(base_url=url, api_key=key or _NO_KEY)
+
+
+def _check(name: str, base_url: str | None, structured: str) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
+    if base_url is not None and not str(base_url).startswith(("http://", "https://")):
+        raise ConfigurationError("OpenAIModel", "base_url", base_url, "an address that begins with http:// or https://")
+    if structured not in get_args(StructuredMode):
+        allowed = " or ".join(map(repr, get_args(StructuredMode)))
+        raise ConfigurationError("OpenAIModel", "structured", structured, allowed)

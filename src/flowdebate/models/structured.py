@@ -1,0 +1,148 @@
+"""Structured answers through instructor: it asks in the way that the server knows, and reads what comes back.
+
+This module is imported when the first structured answer is asked for, because instructor is slow to import.
+instructor is never given `context=` (it would render what debaters wrote as templates), and asks once.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import instructor
+from instructor.core.exceptions import IncompleteOutputException
+from instructor.utils import extract_json_from_codeblock
+
+from flowdebate.errors import FlowDebateError, SchemaViolation
+from flowdebate.models.foreign import classify
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from flowdebate.models.base import Message, ModelResponse
+    from flowdebate.models.output import OutputSchema
+
+__all__ = ("ask_structured", "prepare")
+
+_MODES = {
+    "json_schema": instructor.Mode.JSON_SCHEMA,
+    "tools": instructor.Mode.TOOLS,
+    "json": instructor.Mode.JSON,
+    "md_json": instructor.Mode.MD_JSON,
+}
+
+_asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
+
+
+def prepare() -> None:
+    """Let instructor do what it does at its first use: register handlers, import the rest of itself."""
+
+    async def create(**_: object) -> None: ...
+
+    instructor.patch(create=create, mode=instructor.Mode.JSON_SCHEMA)
+    logger = logging.getLogger("instructor.v2.retry")
+    if _not_asking not in logger.filters:
+        logger.addFilter(_not_asking)
+
+
+def _not_asking(_: logging.LogRecord) -> bool:
+    """Keep back what instructor would log of our calls: failures are raised, and model text belongs in no log."""
+    return not _asking.get()
+
+
+class _Settled(IncompleteOutputException):
+    """Ends instructor's work early: the one exception that it passes on as it is, without a word."""
+
+    def __init__(self, outcome: ModelResponse | FlowDebateError) -> None:
+        self.outcome = outcome
+        super().__init__()
+
+
+async def ask_structured(
+    send: Callable[[dict[str, Any]], Awaitable[tuple[Any, ModelResponse]]],
+    output: OutputSchema,
+    *,
+    mode: str,
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]],
+    parameters: Mapping[str, Any],
+) -> ModelResponse:
+    """Ask for `output`: a response whose text is JSON that fits, or calls of `tools`, or one cut off by `length`.
+
+    `send` makes the call: the request's parameters in, the raw completion and what it says out.
+    """
+    seen: list[ModelResponse] = []
+
+    async def create(**prepared: Any) -> Any:  # noqa: ANN401 - whatever openai gave back
+        try:
+            completion, response = await send(_request(prepared, mode, messages, tools))
+        except FlowDebateError as error:
+            raise _Settled(error) from None
+        seen.append(response)
+        _settle_early(response, mode, output.name)
+        return completion
+
+    ask = instructor.patch(create=create, mode=_MODES[mode])
+    asking = _asking.set(True)
+    try:
+        await ask(
+            response_model=output.model, max_retries=0, strict=False, messages=_as_instructor_reads(messages), **parameters
+        )
+        return _with_json(seen[-1], mode)
+    except _Settled as settled:
+        outcome = settled.outcome
+    except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
+        outcome = classify(error)
+    finally:
+        _asking.reset(asking)
+    if isinstance(outcome, FlowDebateError):
+        raise outcome
+    return outcome
+
+
+def _request(
+    prepared: dict[str, Any], mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """instructor's request with the application's tools, and its messages byte for byte where the mode adds none."""
+    if mode in ("json_schema", "tools"):
+        prepared["messages"] = list(messages)
+    if tools:
+        prepared["tools"] = [*tools, *prepared.get("tools", ())]
+        prepared["tool_choice"] = "required" if mode == "tools" else "auto"
+    return prepared
+
+
+def _settle_early(response: ModelResponse, mode: str, answer_tool: str) -> None:
+    """What instructor should not look at: calls of tools, text where a call was due, an answer that was cut off."""
+    if response.finish == "length":
+        raise _Settled(response)
+    calls = response.tool_calls
+    if mode != "tools":
+        if calls:
+            raise _Settled(response)
+        return
+    answers = [call for call in calls if call.name == answer_tool]
+    if calls and not answers:
+        raise _Settled(response)
+    if not calls:  # the JSON may stand in the text
+        raise _Settled(response)
+    if len(answers) > 1:
+        raise _Settled(SchemaViolation([("", f"{len(answers)} answers came at once")]))
+    if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
+        raise _Settled(replace(response, tool_calls=tuple(call for call in calls if call.name != answer_tool)))
+
+
+def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
+    """`response` with the JSON that instructor accepted as its text; instructor's own objects stay behind."""
+    if mode == "tools":
+        return replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
+    if mode == "md_json":
+        return replace(response, text=extract_json_from_codeblock(response.text))
+    return response
+
+
+def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:
+    """instructor wants a content in every message, and takes None for a list."""
+    return [message if message.get("content") is not None else {**message, "content": ""} for message in messages]

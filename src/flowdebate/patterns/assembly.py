@@ -1,0 +1,178 @@
+"""How a debate is put together from its blocks, once its options are known to be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.debate_state import debate_state
+from flowdebate.blocks.debater import create_debater
+from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.judge import create_judge
+from flowdebate.blocks.moderator import stash_moderator_decision
+from flowdebate.blocks.router import router
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.blocks.synthesizer import create_synthesizer
+from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript, create_record_argument
+from flowdebate.blocks.turn import Turn
+from flowdebate.patterns.rounds import (
+    accept_question,
+    another_round,
+    build_raw_output,
+    increment_round,
+    stamp_question,
+    validate_output,
+)
+from flowdebate.schemas import DebateState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.generator import Visibility
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.resources.transcript import Transcript
+    from flowdebate.runs.context import Context
+
+__all__ = ("Assembly",)
+
+Seat = "Block[Any, Any] | Function | None"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """A debate's checked options; `pipeline()` is the debate."""
+
+    name: str
+    where: str
+    roster: tuple[Debater, ...]
+    max_rounds: int
+    judge: Block[Any, Any] | Function | None
+    synthesizer: Block[Any, Any] | Function | bool | None
+    moderator: Block[Any, Any] | Function | None
+    terminate_when: Function | None
+    transcript: Transcript
+    owns_transcript: bool
+    output_schema: OutputSchema | None
+    defaults: Mapping[str, Any]
+    """Options that reach the default blocks only."""
+    judge_view: Mapping[str, bool]
+    """How the default judge is shown the transcript."""
+    debater_visibility: Visibility
+    judge_visibility: Visibility
+    synthesizer_visibility: Visibility
+    collection_id: str
+
+    def pipeline(self) -> Sequencer[Any, Any]:
+        """Opening, rounds, verdict, output."""
+        increment = increment_round(self.name, self.max_rounds)
+        judge = self._judge()
+        pipeline = self._speakers(self._opening().tap(increment))
+        pipeline = (
+            pipeline.loop_back(
+                increment.name,
+                when=another_round(self.max_rounds, self.terminate_when),
+                max_iterations=self.max_rounds,
+                label="round",
+            )
+            .then(judge)
+            .then(build_raw_output(self.name, judge.name))
+        )
+        return pipeline if self.synthesizer is False else self._output(pipeline)
+
+    def _opening(self) -> Sequencer[Any, Any]:
+        resources = audit_resources(self.transcript, self.collection_id)
+        owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
+        return (
+            sequencer(name=self.name, state=DebateState, owns=owned, accepts=accept_question(self.where))
+            .tap(
+                create_init_transcript(
+                    name=self.name, transcript=self.transcript, collection_id=self.collection_id
+                )
+            )
+            .tap(stamp_question(self.name))
+        )
+
+    def _speakers(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
+        """A round's turns: all of them in declared order, or those that the moderator picks."""
+        turns = {debater.name: self._turn(debater) for debater in self.roster}
+        if self.moderator is None:
+            for turn in turns.values():
+                pipeline = pipeline.tap(turn)
+            return pipeline
+        moderator = as_block(self.moderator, name=f"{self.name}-moderator", where=self.where, field="moderator")
+        stash = stash_moderator_decision(name=self.name, moderator=moderator.name, roster_names=list(turns))
+        opening = sequencer(name=f"{self.name}-open-round").then(moderator).then(stash)
+        dispatch = router(name=f"{self.name}-dispatch", choose=_itself, routes=turns)
+        return pipeline.tap(opening).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+
+    def _turn(self, debater: Debater) -> Turn:
+        record = create_record_argument(
+            name=self.name,
+            agent_name=debater.name,
+            stance=debater.stance,
+            transcript=self.transcript,
+            collection_id=self.collection_id,
+        )
+        return Turn(
+            f"{self.name}-turn-{debater.name}",
+            agent_name=debater.name,
+            stance=debater.stance,
+            debater=self._debater(debater),
+            record=record,
+        )
+
+    def _debater(self, debater: Debater) -> Block[Any, Any]:
+        if debater.block is not None:
+            name = f"{self.name}-debater-{debater.name}"
+            return as_block(debater.block, name=name, where=self.where, field=f"block of {debater.name!r}")
+        options = dict(self.defaults) if debater.model is None else {**self.defaults, "model": debater.model}
+        return create_debater(
+            name=self.name,
+            agent_name=debater.name,
+            stance=debater.stance,
+            role=debater.role,
+            max_rounds=self.max_rounds,
+            stances=[side.stance for side in self.roster],
+            transcript=self.transcript,
+            visibility=self.debater_visibility,
+            **options,
+        )
+
+    def _judge(self) -> Block[Any, Any]:
+        if self.judge is not None:
+            return as_block(self.judge, name=f"{self.name}-judge", where=self.where, field="judge")
+        return create_judge(
+            name=self.name,
+            transcript=self.transcript,
+            stances=[debater.stance for debater in self.roster],
+            visibility=self.judge_visibility,
+            **self.judge_view,
+            **self.defaults,
+        )
+
+    def _output(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
+        if self.synthesizer is None:
+            default = create_synthesizer(
+                name=self.name,
+                output_schema=self.output_schema,
+                visibility=self.synthesizer_visibility,
+                **self.defaults,
+            )
+            return pipeline.then(default)
+        own = as_block(self.synthesizer, name=f"{self.name}-synthesizer", where=self.where, field="synthesizer")
+        pipeline = pipeline.then(own)
+        if self.output_schema is None:
+            return pipeline
+        return pipeline.then(validate_output(self.name, own.name, self.output_schema))
+
+
+def _speakers_of_round(_: object, ctx: Context) -> list[str]:
+    decision = debate_state(ctx).decision
+    return [] if decision is None else decision.next_speakers
+
+
+def _itself(speaker: str) -> str:
+    return speaker

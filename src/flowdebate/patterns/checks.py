@@ -1,0 +1,106 @@
+"""What cannot be a debate, said before anything is built; and what may be, but is suspicious."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.moderator import Moderator
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.resources.resource import StateResource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.models.base import Model
+    from flowdebate.patterns.roster import Debater
+
+__all__ = (
+    "check_moderator_roster",
+    "check_name",
+    "check_predicate",
+    "check_rounds",
+    "check_seats",
+    "check_transcript",
+    "warn_of",
+)
+
+MANY_ROUNDS = 4
+"""More rounds than this are warned of."""
+
+
+def check_name(value: object, *, where: str, field: str) -> None:
+    """A name is a string that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(where, field, value, "a string that is not blank")
+
+
+def check_rounds(value: object, *, where: str) -> None:
+    """A number of rounds is an int of at least 1; a bool is not an int here."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(where, "max_rounds", value, "an int >= 1")
+
+
+def check_seats(where: str, *, judge: object, moderator: object, synthesizer: object, output_schema: object) -> None:
+    """A seat is left to None, or taken by a block or a function; a synthesizer may be left out."""
+    _check_seat(where, "judge", judge, "None, which is the default block,")
+    _check_seat(where, "moderator", moderator, "None, which leaves it out,")
+    if synthesizer is not False:
+        _check_seat(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
+    elif output_schema is not None:
+        raise ConfigurationError(
+            where, "output_schema", output_schema, "None with synthesizer=False: there is nothing to apply it to"
+        )
+
+
+def _check_seat(where: str, field: str, value: object, absent: str) -> None:
+    if value is not None and not isinstance(value, Block) and not callable(value):
+        raise ConfigurationError(where, field, value, f"{absent} a block, or a function of (input, ctx)")
+
+
+def check_predicate(value: object, *, where: str) -> None:
+    """A predicate takes the context."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(where, "terminate_when", value, "a sync or async function of (ctx), or None")
+
+
+def check_transcript(value: object, *, where: str) -> None:
+    """A transcript comes from `create_debate_transcript()`."""
+    if value is not None and not (isinstance(value, StateResource) and value.key == "transcript"):
+        raise ConfigurationError(where, "transcript", value, "what create_debate_transcript() makes, or None")
+
+
+def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401
+    """A default moderator picks from the names that the debaters have."""
+    if not isinstance(moderator, Moderator):
+        return
+    names = [debater.name for debater in roster]
+    if sorted(moderator.roster_names) != sorted(names):
+        raise ConfigurationError(
+            where, "moderator", list(moderator.roster_names), f"made with the debaters' names, roster_names={names}"
+        )
+
+
+def warn_of(
+    where: str, roster: Sequence[Debater], *, max_rounds: int, model: Model | str | None, named_judge: bool
+) -> None:
+    """Warn of many rounds, and of a default judge that is shown names and shares a model with a debater."""
+    if max_rounds > MANY_ROUNDS:
+        warnings.warn(
+            f"{where}: max_rounds={max_rounds}: debaters tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
+            f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
+            FlowDebateWarning,
+            stacklevel=3,
+        )
+    if not named_judge:
+        return
+    same = [debater.name for debater in roster if debater.block is None and (debater.model or model) == model]
+    if same:
+        warnings.warn(
+            f"{where}: anonymize_transcript=False while the default judge shares a model with "
+            f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
+            "or give the judge another model (judge=create_judge(..., model=...))",
+            FlowDebateWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,115 @@
+"""`debate()`: sides argue assigned stances round by round, a judge finds, a synthesizer makes the deliverable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.models.output import OutputSchema
+from flowdebate.patterns import checks
+from flowdebate.patterns.assembly import Assembly
+from flowdebate.patterns.roster import Debater, checked_roster
+from flowdebate.resources.transcript import Transcript, create_debate_transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import Model
+
+__all__ = ("Debater", "debate")
+
+DEBATER = Visibility(client=True, history=False)
+OTHERS = Visibility(client=True, history=True)
+
+
+def debate(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = 2,
+    judge: Block[Any, Any] | Function | None = None,
+    synthesizer: Block[Any, Any] | Function | bool | None = None,
+    moderator: Block[Any, Any] | Function | None = None,
+    terminate_when: Function | None = None,
+    transcript: Transcript | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    instructions: TextSlot | None = None,
+    model: Model | str | None = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    anonymize_transcript: bool = True,
+    shuffle_for_judge: bool = True,
+    judge_visibility: Visibility | Mapping[str, bool] | None = None,
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
+    debater_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+) -> Sequencer[Any, Any]:
+    """A block that argues a question and finds: `await debate(...).run("Should we ship?")`.
+
+    Each round, every debater speaks once, in declared order; with a `moderator`, those speak whom it picks when it
+    opens the round. Later speakers see the earlier ones' arguments. After `max_rounds` rounds, or earlier if the
+    moderator says `done` or `terminate_when(ctx)` is true after a round, the judge reads the whole transcript once,
+    and the synthesizer makes the output of it.
+
+    - `judge`, `moderator`, a debater's `block`: None is the default (for the moderator: no moderator), else a block
+      or a function of `(input, ctx)` or `(input)`. `synthesizer` also takes False: the output is then the
+      `DebateRawOutput` itself.
+    - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
+    - `instructions`, `model`, `tools`, `uses`, `context` and the visibilities reach the default blocks only.
+      Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
+    - `collection_id`: the id of the audit trail (default: `name`).
+
+    The input is a question: a str, `{"question": str}` or a `DebateInput`. Raises `ConfigurationError` for what
+    cannot be a debate, before anything is built; warns (`FlowDebateWarning`) of more than four rounds, and of a
+    judge that could know its own arguments by name.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> sides = [Debater("a", "cap rents"), Debater("b", "free rents")]
+    >>> rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    >>> verdict = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It answered every objection."}
+    >>> result = rent.run_sync("Should rents be capped?", model=ScriptedModel("Homes first.", "Build more.", verdict))
+    >>> result.output.rounds, result.output.verdict.winner
+    (1, 'cap rents')
+    """
+    checks.check_name(name, where="debate", field="name")
+    where = f"debate {name!r}"
+    roster = checked_roster(debaters, where=where)
+    checks.check_rounds(max_rounds, where=where)
+    checks.check_seats(where, judge=judge, moderator=moderator, synthesizer=synthesizer, output_schema=output_schema)
+    checks.check_moderator_roster(moderator, roster, where=where)
+    checks.check_transcript(transcript, where=where)
+    checks.check_predicate(terminate_when, where=where)
+    if collection_id is not None:
+        checks.check_name(collection_id, where=where, field="collection_id")
+    assembly = Assembly(
+        name=name,
+        where=where,
+        roster=roster,
+        max_rounds=max_rounds,
+        judge=judge,
+        synthesizer=synthesizer,
+        moderator=moderator,
+        terminate_when=terminate_when,
+        transcript=create_debate_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        defaults={"model": model, "tools": tools, "uses": uses, "context": context, "instructions": instructions},
+        judge_view={"anonymize_transcript": anonymize_transcript, "shuffle_for_judge": shuffle_for_judge},
+        debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
+        judge_visibility=as_visibility(judge_visibility, OTHERS, where=where, field="judge_visibility"),
+        synthesizer_visibility=as_visibility(
+            synthesizer_visibility, OTHERS, where=where, field="synthesizer_visibility"
+        ),
+        collection_id=name if collection_id is None else collection_id,
+    )
+    pipeline = assembly.pipeline()
+    checks.warn_of(
+        where, roster, max_rounds=max_rounds, model=model, named_judge=judge is None and not anonymize_transcript
+    )
+    return pipeline

@@ -1,0 +1,133 @@
+"""The small blocks between a debate's turns: the question, the count of rounds, their end, and what is handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.debate_state import as_model, debate_state, entries_of
+from flowdebate.blocks.functions import Function, result_of
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
+from flowdebate.runs.events import DebateStopped, RoundStarted, VerdictReached
+from flowdebate.schemas import DebateInput, DebateRawOutput, DebateVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas import StopReason
+
+__all__ = (
+    "accept_question",
+    "another_round",
+    "build_raw_output",
+    "increment_round",
+    "stamp_question",
+    "stop_reason",
+    "validate_output",
+)
+
+
+def accept_question(where: str) -> Callable[[object], DebateInput]:
+    """What a debate takes as its input; ConfigurationError for anything else."""
+
+    def accept(value: object) -> DebateInput:
+        if isinstance(value, DebateInput):
+            return value
+        question = value.get("question") if isinstance(value, Mapping) and set(value) == {"question"} else value
+        if not isinstance(question, str):
+            raise ConfigurationError(where, "input", value, 'a question: a str, {"question": str} or a DebateInput')
+        return DebateInput(question=question)
+
+    return accept
+
+
+def stamp_question(name: str) -> Handler[DebateInput, None]:
+    """A tap that puts the question into the debate's state."""
+
+    @handler(name=f"{name}-stamp-question")
+    def stamp(value: DebateInput, ctx: Context) -> None:
+        ctx.sequencer.update(question=value.question)
+
+    return stamp
+
+
+def increment_round(name: str, max_rounds: int) -> Handler[DebateInput, None]:
+    """A tap that opens the next round."""
+
+    @handler(name=f"{name}-increment-round")
+    def increment(_: DebateInput, ctx: Context) -> None:
+        number = debate_state(ctx).round + 1
+        ctx.sequencer.update(round=number)
+        ctx.emit(RoundStarted(round=number, max_rounds=max_rounds))
+
+    return increment
+
+
+def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
+    """Why a debate ends after `round`, or None if it goes on; the first that holds wins.
+
+    >>> stop_reason(2, max_rounds=2, moderator_done=True, predicate=False)
+    'max_rounds'
+    """
+    if round >= max_rounds:
+        return "max_rounds"
+    if moderator_done:
+        return "moderator_done"
+    return "predicate" if predicate else None
+
+
+def another_round(max_rounds: int, terminate_when: Function | None) -> Function:
+    """Whether a debate goes on; where it does not, the reason is left in its state and told."""
+
+    async def goes_on(_: object, ctx: Context) -> bool:
+        state = debate_state(ctx)
+        done = state.decision is not None and state.decision.done
+        reason = stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=False)
+        if reason is None and terminate_when is not None and await result_of(terminate_when(ctx)):
+            reason = "predicate"
+        if reason is None:
+            return True
+        ctx.sequencer.update(stop_reason=reason)
+        ctx.emit(DebateStopped(rounds=state.round, reason=reason))
+        return False
+
+    return goes_on
+
+
+def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
+    """A block that takes the judge's verdict and gives all that the debate came to; also the run's `raw`."""
+
+    @handler(name=f"{name}-build-raw-output")
+    def build(value: object, ctx: Context) -> DebateRawOutput:
+        verdict = as_model(value, DebateVerdict, block=judge)
+        ctx.emit(VerdictReached(block=judge, verdict=verdict))
+        state = debate_state(ctx)
+        raw = DebateRawOutput.model_construct(
+            rounds=state.round,
+            question=state.question,
+            transcript=list(entries_of(ctx)),
+            verdict=verdict,
+            moderator_decisions=list(state.moderator_decisions),
+            stop_reason=state.stop_reason or "max_rounds",
+            seed=ctx.seed,
+        )
+        ctx.run.artifacts["raw"] = raw
+        return raw
+
+    return build
+
+
+def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
+    """A block that holds the application's own synthesizer to the output schema."""
+
+    @handler(name=f"{name}-validate-output")
+    def validate(value: object) -> object:
+        try:
+            return schema.validate(value)
+        except SchemaViolation as violation:
+            raise OutputError(synthesizer, schema.name, violation.problems) from None
+
+    return validate

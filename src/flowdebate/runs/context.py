@@ -1,0 +1,119 @@
+"""What a block can reach while it acts."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.resources.resource import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from flowdebate.models.usage import Usage
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.run import Run
+    from flowdebate.runs.session import Session
+
+__all__ = ("Context", "SequencerHandle")
+
+
+class SequencerHandle:
+    """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
+
+    __slots__ = ("name", "state")
+
+    def __init__(self, name: str, state: Any) -> None:  # noqa: ANN401 - each sequencer has a state of its own type
+        self.name = name
+        self.state = state
+        """The value now; blocks replace it as a whole or by `update`."""
+
+    def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
+        """Replace fields of a pydantic or dict state."""
+        state = self.state
+        self.state = {**state, **changes} if isinstance(state, dict) else state.model_copy(update=changes)
+
+
+class Scope:
+    """The open resources and the state that blocks at one place of a pipeline share."""
+
+    __slots__ = ("handles", "opened", "sequencer")
+
+    def __init__(
+        self, handles: Mapping[str, Any], opened: Mapping[Resource, Any], sequencer: SequencerHandle | None
+    ) -> None:
+        self.handles = handles
+        self.opened = opened
+        self.sequencer = sequencer
+
+
+class Context:
+    """The second argument of every block: `def block(input, ctx)`."""
+
+    __slots__ = ("_random", "block", "path", "run", "scope")
+
+    def __init__(self, run: Run, scope: Scope, block: str, path: str) -> None:
+        self.run = run
+        """The run that the block is part of."""
+        self.scope = scope
+        self.block = block
+        """The block's name."""
+        self.path = path
+        """The block's place in the run: the same in every run of the same pattern that goes the same way."""
+        self._random: Random | None = None
+
+    @property
+    def session(self) -> Session:
+        """The application's session: `ctx.session.state` is its dict."""
+        return self.run.session
+
+    @property
+    def resources(self) -> Resources:
+        """The resources in reach: `ctx.resources.transcript.state`."""
+        return Resources(self.scope.handles)
+
+    @property
+    def sequencer(self) -> SequencerHandle:
+        """The nearest enclosing sequencer with a state: `ctx.sequencer.state.round`."""
+        if self.scope.sequencer is None:
+            message = f"block {self.block!r} is not inside a sequencer with a state"
+            raise AttributeError(message)
+        return self.scope.sequencer
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.run.run_id
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.run.seed
+
+    @property
+    def usage(self) -> Usage:
+        """What the run's calls came to so far."""
+        return self.run.usage
+
+    @property
+    def random(self) -> Random:
+        """A random source of this place in the run: drawn from the run's seed and the path, so that it repeats."""
+        if self._random is None:
+            self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
+        return self._random
+
+    def now(self) -> float:
+        """The run's clock, in seconds since the epoch."""
+        return self.run.now()
+
+    def emit(self, event: object, /) -> None:
+        """Add `event`, of any type, to the run's stream and to `result.events`."""
+        self.run.emit(event)
+
+    async def step(self, call: Callable[[], Awaitable[Any]], *, key: str = "") -> Any:  # noqa: ANN401 - what call gives
+        """Do something impure (a request, a write) under this block's key: the seam where runs become durable."""
+        return await self.run.step(f"{self.path}#{key}" if key else self.path, call)
+
+    def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
+        """The context of a block inside this one."""
+        return Context(self.run, self.scope if scope is None else scope, block, path)

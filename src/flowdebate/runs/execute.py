@@ -1,0 +1,122 @@
+"""How a block is run: in the caller's task, in a task of its own, or from synchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.events import RunFinished, RunStarted
+from flowdebate.runs.result import RunHandle, RunResult
+from flowdebate.runs.run import Run
+from flowdebate.runs.session import as_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.session import SessionLike
+
+__all__ = ("make_run", "run_block", "run_sync", "start_block")
+
+OutT_co = TypeVar("OutT_co", covariant=True)
+T = TypeVar("T")
+
+
+class Runnable(Protocol[OutT_co]):
+    """What `run_block` needs of a block."""
+
+    @property
+    def name(self) -> str:
+        """The block's name."""
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The resources that the block shares with those around it."""
+
+    def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
+        """Act."""
+
+
+def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None) -> Run:
+    """A run that has not begun; ConfigurationError for what it cannot be made of."""
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise ConfigurationError("run", "seed", seed, "an int or None")
+    return Run(
+        run_id=uuid.uuid4().hex,
+        session=as_session(session),
+        seed=secrets.randbits(63) if seed is None else seed,
+        models=ModelResolver(model),
+    )
+
+
+async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
+    """Carry `run` out in the caller's task, from its first event to its last."""
+    started = time.perf_counter()
+    run.emit(RunStarted(run_id=run.run_id, block=block.name, seed=run.seed, at=run.now()))
+    status: RunStatus = "failed"
+    error: str | None = None
+    try:
+        output = await block(value, run.root_context(block.name, block.resources))
+        status = "completed"
+    except asyncio.CancelledError:
+        status = "cancelled"
+        raise
+    except BaseException as failure:
+        error = f"{type(failure).__name__}: {failure}"
+        raise
+    finally:
+        try:
+            await run.close()
+        finally:
+            seconds = time.perf_counter() - started
+            run.emit(
+                RunFinished(run_id=run.run_id, status=status, usage=run.usage, seconds=seconds, error=error),
+            )
+    return RunResult(run, output, seconds=seconds)
+
+
+def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
+    """Carry `run` out in a task of its own; needs a running event loop."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(
+            f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
+        ) from None
+    return RunHandle(run, loop.create_task(run_block(block, value, run), name=f"flowdebate {run.run_id}"))
+
+
+def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of the coroutine that `make` makes, for scripts and notebooks (where a loop is running already)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    return _run_in_thread(make)
+
+
+def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(asyncio.run(make()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="flowdebate-run-sync")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

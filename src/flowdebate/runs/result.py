@@ -1,0 +1,166 @@
+"""What a run gives back: its result, or a handle on it while it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flowdebate.resources.resource import StateHandle
+from flowdebate.resources.tasks import TaskCollection
+from flowdebate.runs.events import RunFinished
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Sequence
+
+    from flowdebate.models.usage import Usage
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.run import Run
+    from flowdebate.runs.session import Session
+    from flowdebate.schemas import DebateTranscriptState
+
+__all__ = ("RunHandle", "RunResult")
+
+OutT = TypeVar("OutT")
+
+
+class RunView:
+    """What can be read of a run while it goes on and when it is over, whatever its end."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._run.run_id
+
+    @property
+    def seed(self) -> int:
+        """The seed of all that the run drew by chance; pass it as `seed=` for the same draws."""
+        return self._run.seed
+
+    @property
+    def session(self) -> Session:
+        """The session that the run worked in."""
+        return self._run.session
+
+    @property
+    def usage(self) -> Usage:
+        """Calls and tokens so far."""
+        return self._run.usage
+
+    @property
+    def events(self) -> Sequence[object]:
+        """What was told so far, in order (without the live-only `TextDelta`)."""
+        return self._run.events
+
+    @property
+    def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
+        return self._run.artifacts.get("raw")
+
+    @property
+    def task_collections(self) -> list[TaskCollection]:
+        """Every audit trail of the run, in the order in which they were opened."""
+        return [handle for handle in self._run.opened if isinstance(handle, TaskCollection)]
+
+    @property
+    def tasks(self) -> TaskCollection:
+        """The audit trail: the run's (last) `TaskCollection`; LookupError where no block keeps one."""
+        collections = self.task_collections
+        if not collections:
+            message = f"run {self.run_id} keeps no TaskCollection"
+            raise LookupError(message)
+        return collections[-1]
+
+    @property
+    def transcript(self) -> DebateTranscriptState:
+        """What was argued so far: the state of the run's (last) transcript; LookupError where there is none."""
+        for handle in reversed(self._run.opened):
+            if isinstance(handle, StateHandle) and handle.resource.key == "transcript":
+                state: DebateTranscriptState = handle.state
+                return state
+        message = f"run {self.run_id} has no transcript"
+        raise LookupError(message)
+
+
+class RunResult(RunView, Generic[OutT]):
+    """What a finished run came to."""
+
+    def __init__(self, run: Run, output: OutT, *, seconds: float) -> None:
+        super().__init__(run)
+        self.output = output
+        """What the block returned."""
+        self.seconds = seconds
+        """How long it took."""
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.run_id} output={self.output!r}>"
+
+
+class RunHandle(RunView, Generic[OutT]):
+    """A run that goes on: iterate over it for events, await it for the result, cancel it, read it at any time.
+
+    A failure of the run is raised by `await handle`; iteration just ends. Several may iterate, each gets all events.
+    """
+
+    def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT]]) -> None:
+        super().__init__(run)
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, RunResult[OutT]]:
+        return self._task.__await__()
+
+    def cancel(self) -> None:
+        """End the run, and the model calls that it waits for, at once; `await handle` then raises CancelledError."""
+        self._task.cancel()
+
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._task.done()
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run stands."""
+        last = self._run.events[-1] if self._run.events else None
+        return last.status if isinstance(last, RunFinished) else "running"
+
+    async def __aiter__(self) -> AsyncIterator[object]:
+        inbox = _Inbox(self._run.events)
+        self._run.listeners.append(inbox.put)
+        self._task.add_done_callback(inbox.wake)
+        try:
+            while True:
+                while inbox.events:
+                    yield inbox.events.popleft()
+                if self._task.done():
+                    return
+                await inbox.wait()
+        finally:
+            self._run.listeners.remove(inbox.put)
+            self._task.remove_done_callback(inbox.wake)
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """The events that one reader has not taken yet."""
+
+    events: deque[object]
+    _news: asyncio.Event
+
+    def __init__(self, events: Sequence[object]) -> None:
+        self.events = deque(events)
+        self._news = asyncio.Event()
+
+    def put(self, event: object) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    def wake(self, _: object) -> None:
+        self._news.set()
+
+    async def wait(self) -> None:
+        await self._news.wait()
+        self._news.clear()

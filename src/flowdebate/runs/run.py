@@ -1,0 +1,161 @@
+"""One run: its identity, its stream of events, its usage, and the one seam through which impure steps go."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate.errors import FlowDebateError, FlowDebateWarning, ModelError
+from flowdebate.models import boundary
+from flowdebate.models.usage import Usage
+from flowdebate.runs.context import Context, Scope
+from flowdebate.runs.events import ModelCalled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.resolve import ModelResolver
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.session import Session
+
+__all__ = ("Run",)
+
+T = TypeVar("T")
+
+
+class Run:
+    """Carries out one run; made by `Block.run`, reached by blocks as `ctx.run`."""
+
+    __slots__ = (
+        "_held",
+        "_holds",
+        "_warned",
+        "artifacts",
+        "events",
+        "listeners",
+        "models",
+        "opened",
+        "run_id",
+        "seed",
+        "session",
+        "shared",
+        "usage",
+    )
+
+    def __init__(self, *, run_id: str, session: Session, seed: int, models: ModelResolver) -> None:
+        self.run_id = run_id
+        self.session = session
+        self.seed = seed
+        self.models = models
+        self.events: list[object] = []
+        """Everything told so far; what `result.events` will be."""
+        self.listeners: list[Callable[[object], None]] = []
+        """Those who read along; without any, text is not streamed."""
+        self.usage = Usage.none()
+        self.artifacts: dict[str, Any] = {}
+        """What patterns leave besides their output, by name: `raw`."""
+        self.shared: dict[Resource, Any] = {}
+        self.opened: list[Any] = []
+        """Handles of all resources, in the order in which they were opened."""
+        self._warned: set[str] = set()
+        self._holds = AsyncExitStack()
+        self._held: dict[int, Model] = {}
+
+    # What resources need of a run (ResourceScope)
+
+    @property
+    def saved_states(self) -> dict[str, Any]:
+        """The session's resource states by key."""
+        return self.session.resources
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def emit(self, event: object, /) -> None:
+        """Keep `event`, and tell it to those who read along."""
+        self.events.append(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def tell(self, event: object) -> None:
+        """Tell `event` to those who read along, without keeping it."""
+        for listener in self.listeners:
+            listener(event)
+
+    def warn_once(self, key: str, message: str) -> None:
+        """Warn the first time that this run comes to `key`."""
+        if key not in self._warned:
+            self._warned.add(key)
+            warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+    # Resources
+
+    def open(self, resource: Resource) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
+        """A new hold on `resource`."""
+        handle = resource.open(self)
+        self.opened.append(handle)
+        return handle
+
+    def open_shared(self, resource: Resource) -> Any:  # noqa: ANN401 - see open
+        """The run's one hold on `resource`."""
+        if resource not in self.shared:
+            self.shared[resource] = self.open(resource)
+        return self.shared[resource]
+
+    def root_context(self, name: str, resources: Mapping[str, Resource]) -> Context:
+        """The context in which the outermost block acts."""
+        handles = {key: self.open_shared(resource) for key, resource in resources.items()}
+        return Context(self, Scope(handles, dict(self.shared), None), name, name)
+
+    # Impure steps
+
+    async def step(self, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Carry out the impure `call` whose place in the run is `key`."""
+        del key  # in memory nothing is looked up and nothing recorded
+        return await call()
+
+    async def ask(self, spec: Model | str | None, request: ModelRequest, *, path: str) -> ModelResponse:
+        """One call of the model that `spec` means, as the step `path`; told and counted, answered or not."""
+        model = self.models.resolve(spec)
+        if id(model) not in self._held:
+            await self._hold(model)
+        started = time.perf_counter()
+        usage, error = _FAILED, None
+        try:
+            response = await self.step(path, lambda: boundary.ask(model, request))
+            usage = response.usage
+        except BaseException as failure:
+            error = f"{type(failure).__name__}: {failure}" if isinstance(failure, FlowDebateError) else repr(failure)
+            if isinstance(failure, ModelError) and failure.block is None:
+                failure.block = request.block
+            raise
+        finally:
+            self.usage += usage
+            self.emit(
+                ModelCalled(
+                    block=request.block,
+                    path=path,
+                    model=model.name,
+                    usage=usage,
+                    seconds=time.perf_counter() - started,
+                    error=error,
+                )
+            )
+        return response
+
+    async def _hold(self, model: Model) -> None:
+        self._held[id(model)] = model
+        hold = getattr(model, "hold", None)
+        if hold is not None:
+            await self._holds.enter_async_context(hold())
+
+    async def close(self) -> None:
+        """Let go of the models' connections."""
+        await self._holds.aclose()
+
+
+_FAILED = Usage.unknown()

@@ -1,0 +1,139 @@
+"""Models for tests: one that follows a script, and one that is a function."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import BaseModel
+
+from flowdebate.errors import MalformedResponse, ScriptError, shown
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import Message, ModelRequest
+
+__all__ = ("FunctionModel", "RecordedCall", "Reply", "ScriptedModel")
+
+Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
+"""What a double answers with: text, a structured answer, a whole response, tool calls, or an exception to raise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """A request as it was when it was made."""
+
+    block: str
+    """Who asked."""
+    messages: Sequence[Message]
+    output_schema: Mapping[str, Any] | None
+    tools: Sequence[str]
+    """The names of the tools that were offered."""
+
+    @property
+    def prompt(self) -> str:
+        """All messages as one text, for assertions."""
+        return "\n".join(str(message.get("content") or "") for message in self.messages)
+
+
+class FunctionModel:
+    """A model that answers with `function(request)`, sync or async.
+
+    `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured
+    answer or None for text, `request.block` is the name of the asking block. It returns `str`, a dict (a structured
+    answer, validated like any model's), a `ToolCall` or several, or a whole `ModelResponse`; what it raises reaches
+    the caller as it is.
+
+    >>> from flowdebate import generator
+    >>> echo = FunctionModel(lambda request: request.messages[-1]["content"].upper())
+    >>> generator(name="echo").run_sync("for", model=echo).output
+    'FOR'
+    """
+
+    def __init__(
+        self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]], *, name: str = "function"
+    ) -> None:
+        self.name = name
+        self._function = function
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer with what the function returns."""
+        reply = self._function(request)
+        return _response(await reply if isinstance(reply, Awaitable) else reply, request, self.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class ScriptedModel:
+    """A model that answers with `replies`, one for each call, in order.
+
+    A reply is text, a dict or pydantic model (a structured answer), a `ToolCall` or several, a `ModelResponse`, or an
+    exception, which is raised. A call beyond the script is a `ScriptError`, and so is `assert_complete()` while
+    replies are left. `calls` holds what was asked.
+
+    >>> model = ScriptedModel("one", "two")
+    >>> model.remaining
+    2
+    """
+
+    def __init__(self, *replies: Reply, name: str = "scripted") -> None:
+        self.name = name
+        self.calls: list[RecordedCall] = []
+        self._replies = replies
+
+    @property
+    def remaining(self) -> int:
+        """How many replies are left."""
+        return max(len(self._replies) - len(self.calls), 0)
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer with the next reply."""
+        self.calls.append(
+            RecordedCall(
+                block=request.block,
+                messages=copy.deepcopy(list(request.messages)),
+                output_schema=copy.deepcopy(request.output_schema),
+                tools=[tool.name for tool in request.tools],
+            )
+        )
+        number = len(self.calls)
+        if number > len(self._replies):
+            message = f"call {number} is not in the script, which has {len(self._replies)} replies"
+            raise ScriptError(message, model=self.name, block=request.block)
+        return _response(self._replies[number - 1], request, self.name)
+
+    def assert_complete(self) -> None:
+        """ScriptError while replies are left."""
+        if self.remaining:
+            left = self._replies[len(self.calls) :]
+            message = f"{len(left)} of {len(self._replies)} replies were not asked for; the next is {shown(left[0])}"
+            raise ScriptError(message, model=self.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self.calls)} of {len(self._replies)} replies given>"
+
+
+def _response(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  # noqa: ANN401 - checked case by case
+    if isinstance(reply, BaseException):
+        raise reply
+    if isinstance(reply, ModelResponse):
+        return reply
+    if isinstance(reply, str):
+        if request.on_text is not None:
+            for piece in reply.splitlines(keepends=True):
+                request.on_text(piece)
+        return ModelResponse(text=reply, usage=Usage.unknown())
+    if isinstance(reply, ToolCall):
+        reply = [reply]
+    if isinstance(reply, (list, tuple)) and reply and all(isinstance(call, ToolCall) for call in reply):
+        return ModelResponse(tool_calls=tuple(reply), finish="tool_calls")
+    if isinstance(reply, (Mapping, BaseModel)) and request.output is not None:
+        plain = reply.model_dump() if isinstance(reply, BaseModel) else reply
+        return ModelResponse(data=plain)
+    expected = "text" if request.output is None else "text (JSON), a dict or a pydantic model"
+    message = f"the reply must be {expected}, tool calls or a ModelResponse, got {shown(reply)}"
+    raise MalformedResponse(message, model=name, block=request.block)
