@@ -330,15 +330,15 @@ class TaskNotFound(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task's status does not allow the change."""
+    """The task's status does not allow the change; or it does (`status in allowed`), and `reason` says what forbids it."""
 
     def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:
         self.task_id = task_id
         self.action = action
         self.status = status
         self.allowed = tuple(allowed)
-        message = f"cannot {action} task {task_id!r}: it is {status}, and must be {' or '.join(allowed)}"
-        super().__init__(f"{message} ({reason})" if reason else message)
+        why = reason if status in allowed else f"it is {status}, and must be {' or '.join(allowed)}"
+        super().__init__(f"cannot {action} task {task_id!r}: {why}")
 
 
 def _listed(problems: Iterable[tuple[str, str]]) -> str:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ("Block",)
 
-InT = TypeVar("InT", contravariant=True)
-OutT = TypeVar("OutT", covariant=True)
+InT_contra = TypeVar("InT_contra", contravariant=True)
+OutT_co = TypeVar("OutT_co", covariant=True)
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})
 
 
-class Block(ABC, Generic[InT, OutT]):
+class Block(ABC, Generic[InT_contra, OutT_co]):
     """One step of a debate: configuration only, so that the same block can act in a thousand runs at once.
 
     Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or hand in plain functions;
@@ -50,14 +50,14 @@ class Block(ABC, Generic[InT, OutT]):
         """What it keeps to itself; nobody else may use another object under these keys."""
 
     @abstractmethod
-    async def act(self, value: InT, ctx: Context, /) -> OutT:  # type: ignore[misc]  # contravariant by use
+    async def act(self, value: InT_contra, ctx: Context, /) -> OutT_co:  # type: ignore[misc]  # contravariant by use
         """Do the block's work; `ctx` is the block's own."""
 
     @abstractmethod
     def outline(self) -> Outline:
         """How the block is drawn."""
 
-    async def __call__(self, value: InT, ctx: Context, /) -> OutT:  # type: ignore[misc]
+    async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:  # type: ignore[misc]
         """Act; an exception leaves with a note that names the block."""
         try:
             return await self.act(value, ctx)
@@ -66,8 +66,8 @@ class Block(ABC, Generic[InT, OutT]):
             raise
 
     async def run(
-        self, value: InT, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
-    ) -> RunResult[OutT]:
+        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+    ) -> RunResult[OutT_co]:
         """Run it to the end.
 
         `model` says what the intents mean in this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
@@ -77,14 +77,14 @@ class Block(ABC, Generic[InT, OutT]):
         return await run_block(self, value, make_run(session=session, model=model, seed=seed))
 
     def start(
-        self, value: InT, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
-    ) -> RunHandle[OutT]:
+        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+    ) -> RunHandle[OutT_co]:
         """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
         return start_block(self, value, make_run(session=session, model=model, seed=seed))
 
     def run_sync(
-        self, value: InT, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
-    ) -> RunResult[OutT]:
+        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+    ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, session=session, model=model, seed=seed))
 

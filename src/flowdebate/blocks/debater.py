@@ -40,7 +40,7 @@ class BlockOptions(TypedDict, total=False):
     """Temperature, room for the answer, deadline."""
 
 
-def create_debater(  # noqa: PLR0913 - what a debater is told, and the options of all blocks
+def create_debater(
     *,
     name: str,
     agent_name: str,

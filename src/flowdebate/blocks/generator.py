@@ -26,9 +26,9 @@ __all__ = ("Generator", "MessagesSlot", "TextSlot", "Visibility", "generator")
 
 OutT = TypeVar("OutT")
 
-TextSlot: TypeAlias = "str | Callable[..., Any]"
+TextSlot: TypeAlias = str | Callable[..., Any]
 """Text, or a function of `(input, ctx)` or `(input)` that gives it."""
-MessagesSlot: TypeAlias = "Sequence[Message | str] | Callable[..., Any]"
+MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
 """Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that gives them."""
 
 
@@ -191,7 +191,11 @@ def as_visibility(
     if isinstance(value, Visibility):
         return value
     known = {"client", "history"}
-    if not hasattr(value, "items") or not known.issuperset(value) or not all(v in (True, False) for v in value.values()):
+    if (
+        not hasattr(value, "items")
+        or not known.issuperset(value)
+        or not all(v in (True, False) for v in value.values())
+    ):
         raise ConfigurationError(where, field, value, "a Visibility, or a dict of client and history to bool")
     return Visibility(client=value.get("client", default.client), history=value.get("history", default.history))
 

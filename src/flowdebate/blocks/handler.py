@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Function, function_name, invocation
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
-__all__ = ("Handler", "as_block", "checked_resources", "handler")
+__all__ = ("BlockLike", "Handler", "as_block", "checked_resources", "handler")
+
+BlockLike: TypeAlias = Block[Any, Any] | Function
+"""A block, or a function of `(input, ctx)` or `(input)` to be made one."""
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -83,7 +86,7 @@ def handler(
     return Handler(function, name=function_name(function) if name is None else name, resources=resources)
 
 
-def as_block(value: Any, *, name: str, where: str, field: str) -> Block[Any, Any]:  # noqa: ANN401 - it is checked here
+def as_block(value: BlockLike, *, name: str, where: str, field: str) -> Block[Any, Any]:
     """`value` if it is a block, else the function `value` as a handler called `name`."""
     if isinstance(value, Block):
         return value

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("create_judge",)
 
 
-def create_judge(  # noqa: PLR0913 - what a judge is shown, and the options of all blocks
+def create_judge(
     *,
     name: str,
     transcript: Transcript,

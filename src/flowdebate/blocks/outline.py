@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class _Mermaid:
             ids.append(f"n{before + 1}")
         yield f"{indent}end"
         if node.kind == "sequencer":
-            yield from (f"{indent}{one} --> {other}" for one, other in zip(ids, ids[1:], strict=False))
+            yield from (f"{indent}{one} --> {other}" for one, other in pairwise(ids))
             for child, key in zip(node.children, ids, strict=True):
                 if child.target in self._ids:
                     yield f"{indent}{key} -. again .-> {self._ids[child.target]}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Function, invocation, result_of
-from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.handler import BlockLike, as_block
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, shown
@@ -59,8 +59,8 @@ def router(
     *,
     name: str,
     choose: Function,
-    routes: Mapping[str, Any] | Sequence[Any],
-    otherwise: Any = None,  # noqa: ANN401 - a block or a function
+    routes: Mapping[str, BlockLike] | Sequence[Block[Any, Any]],
+    otherwise: BlockLike | None = None,
 ) -> Router:
     """A block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
 
@@ -91,5 +91,5 @@ def router(
     )
 
 
-def _as_route(value: Any, *, name: str, where: str, field: str) -> Block[Any, Any]:  # noqa: ANN401 - checked there
+def _as_route(value: BlockLike, *, name: str, where: str, field: str) -> Block[Any, Any]:
     return as_block(value, name=name, where=where, field=field)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Function, Invocation, function_name, invocation, result_of
-from flowdebate.blocks.handler import as_block, checked_resources
+from flowdebate.blocks.handler import BlockLike, as_block, checked_resources
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
@@ -25,6 +25,7 @@ __all__ = ("Sequencer", "sequencer")
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
+NewT = TypeVar("NewT")
 
 
 class Sequencer(Block[InT, OutT]):
@@ -34,7 +35,7 @@ class Sequencer(Block[InT, OutT]):
     `(input)` or `(input, ctx)` will do.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of one value; applications call sequencer()
+    def __init__(
         self,
         name: str,
         *,
@@ -58,19 +59,23 @@ class Sequencer(Block[InT, OutT]):
 
     # Building
 
-    def then(self, block: Any) -> Sequencer[InT, Any]:  # noqa: ANN401 - a block or a function, checked
+    @overload
+    def then(self, block: Block[Any, NewT]) -> Sequencer[InT, NewT]: ...
+    @overload
+    def then(self, block: Function) -> Sequencer[InT, Any]: ...
+    def then(self, block: BlockLike) -> Sequencer[InT, Any]:
         """Hand the value to `block`; go on with its output."""
         return self._with(Then(block=self._block(block, "then")))
 
-    def then_if(self, condition: Function, block: Any) -> Sequencer[InT, Any]:  # noqa: ANN401
+    def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
         """`then`, where `condition` holds; else the value goes on as it is."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
-    def tap(self, block: Any) -> Sequencer[InT, OutT]:  # noqa: ANN401
+    def tap(self, block: BlockLike) -> Sequencer[InT, OutT]:
         """Hand the value to `block`, and go on with the value itself."""
         return self._with(Tap(block=self._block(block, "tap")))
 
-    def tap_if(self, condition: Function, block: Any) -> Sequencer[InT, OutT]:  # noqa: ANN401
+    def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT]:
         """`tap`, where `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
@@ -79,7 +84,7 @@ class Sequencer(Block[InT, OutT]):
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
 
     def parallel(
-        self, branches: Mapping[str, Any] | Sequence[Any], *, max_concurrency: int | None = None
+        self, branches: Mapping[str, BlockLike] | Sequence[BlockLike], *, max_concurrency: int | None = None
     ) -> Sequencer[InT, dict[str, Any]]:
         """Hand the value to all `branches` at once; go on with a dict of their outputs, by key (or block name)."""
         if not isinstance(branches, Mapping):
@@ -95,7 +100,11 @@ class Sequencer(Block[InT, OutT]):
         )
 
     def for_each(
-        self, block: Any, *, over: Function | None = None, max_concurrency: int | None = None  # noqa: ANN401
+        self,
+        block: BlockLike,
+        *,
+        over: Function | None = None,
+        max_concurrency: int | None = None,
     ) -> Sequencer[InT, list[Any]]:
         """Hand each item of the value (or of `over(value, ctx)`) to `block`; go on with the outputs in order.
 
@@ -104,12 +113,16 @@ class Sequencer(Block[InT, OutT]):
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
     def tap_each(
-        self, block: Any, *, over: Function | None = None, max_concurrency: int | None = None  # noqa: ANN401
+        self,
+        block: BlockLike,
+        *,
+        over: Function | None = None,
+        max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT]:
         """`for_each`, but the value goes on as it was."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
-    def branch(self, *cases: tuple[Function, Any], otherwise: Any = None) -> Sequencer[InT, Any]:  # noqa: ANN401
+    def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
         """Hand the value to the block of the first `(condition, block)` that holds, else to `otherwise`.
 
         Where none holds and there is no `otherwise`, the value goes on as it is.
@@ -147,14 +160,14 @@ class Sequencer(Block[InT, OutT]):
             )
         )
 
-    def do_while(self, body: Any, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:  # noqa: ANN401
+    def do_while(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
         """Put the value through `body` once, and again while `condition` holds of its output.
 
         LoopLimitExceeded when it still holds after `max_iterations`.
         """
         return self._with(self._loop(body, condition, max_iterations, until=False))
 
-    def do_until(self, body: Any, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:  # noqa: ANN401
+    def do_until(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
         """Put the value through `body` once, and again until `condition` holds of its output.
 
         LoopLimitExceeded when it does not after `max_iterations`.
@@ -162,7 +175,10 @@ class Sequencer(Block[InT, OutT]):
         return self._with(self._loop(body, condition, max_iterations, until=True))
 
     def rescue(
-        self, block: Any, *, on: type[Exception] | tuple[type[Exception], ...] = Exception  # noqa: ANN401
+        self,
+        block: BlockLike,
+        *,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Sequencer[InT, Any]:
         """When a step before this one raises `on`, hand the exception to `block` and go on with its output.
 
@@ -175,7 +191,7 @@ class Sequencer(Block[InT, OutT]):
 
     # Acting
 
-    async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - OutT, known to the builder
+    async def act(self, value: InT, ctx: Context, /) -> Any:
         current: Any = value if self._accepts is None else self._accepts(value)
         inner = self._inner(ctx)
         passes = 1
@@ -255,7 +271,7 @@ class Sequencer(Block[InT, OutT]):
             key, number = f"{wish}#{number}", number + 1
         return key
 
-    def _for_each(self, block: Any, over: Function | None, limit: int | None, *, tapped: bool) -> ForEach:  # noqa: ANN401
+    def _for_each(self, block: BlockLike, over: Function | None, limit: int | None, *, tapped: bool) -> ForEach:
         return ForEach(
             block=self._block(block, "for_each"),
             over=None if over is None else self._function(over, "over"),
@@ -263,7 +279,7 @@ class Sequencer(Block[InT, OutT]):
             tapped=tapped,
         )
 
-    def _loop(self, body: Any, condition: Function, limit: int, *, until: bool) -> DoLoop:  # noqa: ANN401
+    def _loop(self, body: BlockLike, condition: Function, limit: int, *, until: bool) -> DoLoop:
         return DoLoop(
             body=self._block(body, "loop"),
             condition=self._function(condition, "condition"),
@@ -271,7 +287,7 @@ class Sequencer(Block[InT, OutT]):
             max_iterations=self._count(limit, "max_iterations", optional=False) or 1,
         )
 
-    def _block(self, value: Any, verb: str) -> Block[Any, Any]:  # noqa: ANN401 - checked here
+    def _block(self, value: BlockLike, verb: str) -> Block[Any, Any]:
         if isinstance(value, Block):
             return value
         name = function_name(value) if callable(value) else verb
@@ -308,7 +324,7 @@ def sequencer(
     owns: Sequence[Resource] = (),
     accepts: Callable[[Any], Any] | None = None,
 ) -> Sequencer[Any, Any]:
-    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `branch`, `loop_back`, …
+    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `branch`, `loop_back`, and so on.
 
     `state` makes the value that its blocks share as `ctx.sequencer.state`, anew for each time that it acts (a
     sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that

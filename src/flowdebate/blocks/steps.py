@@ -230,9 +230,7 @@ def _call(block: Block[Any, Any], value: object, ctx: Context) -> Callable[[], A
 
 def _prefixed(verb: str, block: Block[Any, Any]) -> Outline:
     inner = block.outline()
-    return Outline(
-        text=f"{verb} {inner.text}".lstrip(), kind=inner.kind, children=inner.children, target=inner.target
-    )
+    return Outline(text=f"{verb} {inner.text}".lstrip(), kind=inner.kind, children=inner.children, target=inner.target)
 
 
 def _named(name: str, block: Block[Any, Any]) -> Outline:

@@ -20,7 +20,9 @@ __all__ = ("Turn",)
 class Turn(Block[Any, str]):
     """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled."""
 
-    def __init__(self, name: str, *, agent_name: str, stance: str, debater: Block[Any, Any], record: Block[Any, str]):
+    def __init__(
+        self, name: str, *, agent_name: str, stance: str, debater: Block[Any, Any], record: Block[Any, str]
+    ) -> None:
         shared, hidden = merged_resources(f"turn {name!r}", [debater, record])
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
@@ -41,7 +43,9 @@ class Turn(Block[Any, str]):
         tasks.claim(task_id=task.id, by=self._agent_name)
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
-            said = await self._debater(DebateInput.model_construct(question=state.question), self._inside(self._debater, ctx))
+            said = await self._debater(
+                DebateInput.model_construct(question=state.question), self._inside(self._debater, ctx)
+            )
             text = await self._record(said, self._inside(self._record, ctx))
         except Exception as error:
             tasks.fail(task.id, f"{type(error).__name__}: {error}")

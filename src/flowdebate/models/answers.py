@@ -133,7 +133,7 @@ class _Parts:
         ]
 
 
-def _answer(
+def _answer(  # noqa: PLR0913 - the parts of an answer
     *, text: str, refusal: object, calls: Sequence[ToolCall], reason: object, usage: Usage, model: object
 ) -> ModelResponse:
     if isinstance(refusal, str) and refusal.strip():
@@ -170,8 +170,9 @@ def _text(content: object) -> str:
         return content
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        if texts and all(isinstance(text, str) for text in texts):
-            return "".join(texts)
+        known = [text for text in texts if isinstance(text, str)]
+        if known and len(known) == len(texts):
+            return "".join(known)
     raise MalformedResponse(f"the answer's content must be text, got {shown(content)}")
 
 

@@ -71,7 +71,8 @@ def _text_of(response: ModelResponse) -> str:
     text = response.text
     if not isinstance(text, str):
         raise _malformed("text", text, "a str")
-    return clean_text(text if type(text) is str else "".join((text,)))
+    # what a subclass of str does when it is formatted or compared is its own: only the characters are taken
+    return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 
 def _data_of(response: ModelResponse, text: str, request: ModelRequest) -> object:
@@ -82,7 +83,9 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest) -> objec
         return request.output.validate(text if response.data is None else response.data)
     except SchemaViolation as violation:
         if response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)") from violation
+            raise OutputTruncated(
+                "the answer was cut off before its end: give it more room (max_tokens)"
+            ) from violation
         raise
 
 

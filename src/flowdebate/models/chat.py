@@ -68,8 +68,7 @@ class Chat:
         if request.tools:
             parameters["tools"] = _as_tools(request.tools)
         if request.on_text is None or request.output is not None:
-            _, response = await self._send(parameters)
-            return response
+            return (await self._send(parameters))[1]
         parameters |= {"stream": True, "stream_options": {"include_usage": True}}
         return await read_stream(self._chunks(parameters), request.on_text)
 
@@ -105,9 +104,11 @@ class Chat:
         """One whole answer: as openai has it, and as it is read."""
         try:
             completion = await self.client.chat.completions.create(**self._amended(parameters))
-            return completion, read_completion(completion, secrets=self._secrets)
+            response = read_completion(completion, secrets=self._secrets)
         except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
             failure = self._classified(error)
+        else:
+            return completion, response
         raise failure
 
     async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:

@@ -14,7 +14,7 @@ from flowdebate.models.guard import is_loopback
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from openai import AsyncOpenAI
 
@@ -112,7 +112,7 @@ class Clients:
             follow_redirects=False,
             # a proxy that is set for the world is not asked for this machine
             trust_env=not is_loopback(endpoint.base_url),
-            verify=self._context,
+            verify=True if self._context is None else self._context,
         )
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,

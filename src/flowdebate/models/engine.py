@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from typing import TypedDict
+from typing import Any, TypedDict
 
 __all__ = ("Config",)
 
@@ -47,11 +47,11 @@ def main() -> None:
     os._exit(0)  # nothing is to be saved, and freeing two gigabytes in order takes time
 
 
-def _serve(config: Config):  # type: ignore[no-untyped-def]  # noqa: ANN202 - xllamacpp has no types
+def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     # without it another busy process slows generation ten times and more; read once, when the library is loaded
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.append(config["library"])
-    import xllamacpp
+    import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
     params.model.path = config["model"]

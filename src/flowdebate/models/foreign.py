@@ -77,8 +77,13 @@ def classify(error: Exception, *, base_url: str = "", secrets: Sequence[str] = (
     return mapped
 
 
-def status_error(
-    status: int, body: object, *, headers: Mapping[str, str] | None = None, secrets: Sequence[str] = (), base_url: str = ""
+def status_error(  # noqa: PLR0911 - a table
+    status: int,
+    body: object,
+    *,
+    headers: Mapping[str, str] | None = None,
+    secrets: Sequence[str] = (),
+    base_url: str = "",
 ) -> ModelError:
     """The error that HTTP `status` with the decoded `body` means."""
     told = _told(body, secrets)
@@ -124,7 +129,7 @@ def _until(date: str) -> float:
         return math.nan
 
 
-def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelError | None:
+def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelError | None:  # noqa: PLR0911 - a table
     import openai
 
     if isinstance(error, openai.APIStatusError):
@@ -164,7 +169,9 @@ def _instructor(error: Exception) -> ModelError | None:
     return None
 
 
-def _transport(error: BaseException | None, base_url: str, secrets: Sequence[str]) -> ModelError | None:
+def _transport(  # noqa: PLR0911 - a table
+    error: BaseException | None, base_url: str, secrets: Sequence[str]
+) -> ModelError | None:
     """Errors of the connection; the transport under httpx2 is aiohttp, whose own errors are more exact."""
     import ssl
 

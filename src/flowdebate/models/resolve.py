@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model
@@ -30,7 +30,7 @@ ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
-"""What a run may be given as `model`: for all intents, or by intent (`{"chat": …, "synthesize": …}`); None is nothing."""
+"""What a run may be given as `model`: for all intents, by intent (`{"chat": …, "synthesize": …}`), or nothing."""
 
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
@@ -144,4 +144,6 @@ def _as_model(value: object, field: str, where: str = "model") -> Model:
 def _check_mapping(choice: Mapping[str, Model | str], where: str = "run", field: str = "model") -> None:
     unknown = [intent for intent in choice if intent not in _INTENTS]
     if unknown:
-        raise ConfigurationError(where, field, unknown[0], f"a mapping with the keys {' and '.join(map(repr, _INTENTS))}")
+        raise ConfigurationError(
+            where, field, unknown[0], f"a mapping with the keys {' and '.join(map(repr, _INTENTS))}"
+        )

@@ -60,7 +60,7 @@ class _Settled(IncompleteOutputException):
         super().__init__()
 
 
-async def ask_structured(
+async def ask_structured(  # noqa: PLR0913 - the parts of a question
     send: Callable[[dict[str, Any]], Awaitable[tuple[Any, ModelResponse]]],
     output: OutputSchema,
     *,
@@ -84,11 +84,15 @@ async def ask_structured(
         _settle_early(response, mode, output.name)
         return completion
 
-    ask = instructor.patch(create=create, mode=_MODES[mode])
+    ask: Callable[..., Awaitable[object]] = instructor.patch(create=create, mode=_MODES[mode])
     asking = _asking.set(True)
     try:
         await ask(
-            response_model=output.model, max_retries=0, strict=False, messages=_as_instructor_reads(messages), **parameters
+            response_model=output.model,
+            max_retries=0,
+            strict=False,
+            messages=_as_instructor_reads(messages),
+            **parameters,
         )
         return _with_json(seen[-1], mode)
     except _Settled as settled:

@@ -1,1 +1,1 @@
-
+"""What composes: `debate`."""

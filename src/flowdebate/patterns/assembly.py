@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import Visibility
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Debater
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
 __all__ = ("Assembly",)
-
-Seat = "Block[Any, Any] | Function | None"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +48,9 @@ class Assembly:
     where: str
     roster: tuple[Debater, ...]
     max_rounds: int
-    judge: Block[Any, Any] | Function | None
-    synthesizer: Block[Any, Any] | Function | bool | None
-    moderator: Block[Any, Any] | Function | None
+    judge: BlockLike | None
+    synthesizer: BlockLike | bool | None
+    moderator: BlockLike | None
     terminate_when: Function | None
     transcript: Transcript
     owns_transcript: bool
@@ -87,11 +86,7 @@ class Assembly:
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         return (
             sequencer(name=self.name, state=DebateState, owns=owned, accepts=accept_question(self.where))
-            .tap(
-                create_init_transcript(
-                    name=self.name, transcript=self.transcript, collection_id=self.collection_id
-                )
-            )
+            .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_question(self.name))
         )
 

@@ -14,9 +14,9 @@ from flowdebate.resources.transcript import Transcript, create_debate_transcript
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model
@@ -32,9 +32,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
     max_rounds: int = 2,
-    judge: Block[Any, Any] | Function | None = None,
-    synthesizer: Block[Any, Any] | Function | bool | None = None,
-    moderator: Block[Any, Any] | Function | None = None,
+    judge: BlockLike | None = None,
+    synthesizer: BlockLike | bool | None = None,
+    moderator: BlockLike | None = None,
     terminate_when: Function | None = None,
     transcript: Transcript | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
@@ -50,7 +50,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
 ) -> Sequencer[Any, Any]:
-    """A block that argues a question and finds: `await debate(...).run("Should we ship?")`.
+    """Make a block that argues a question and finds: `await pattern.run("Should we ship?")`.
 
     Each round, every debater speaks once, in declared order; with a `moderator`, those speak whom it picks when it
     opens the round. Later speakers see the earlier ones' arguments. After `max_rounds` rounds, or earlier if the

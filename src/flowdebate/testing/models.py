@@ -53,9 +53,7 @@ class FunctionModel:
     'FOR'
     """
 
-    def __init__(
-        self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]], *, name: str = "function"
-    ) -> None:
+    def __init__(self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]], *, name: str = "function") -> None:
         self.name = name
         self._function = function
 

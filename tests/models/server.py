@@ -1,0 +1,218 @@
+"""A real server on the loopback that speaks as much of the chat completions API as the tests need.
+
+It is made of raw sockets, because a web framework cannot send half a body, a reset or nonsense. Which scenario is
+played is chosen by the request's `model`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+Json: TypeAlias = Any
+Handler: TypeAlias = "Callable[[Exchange], Awaitable[None]]"
+
+
+def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json) -> dict[str, Json]:
+    """A chat completion whose usage is known."""
+    return {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "served",
+        "choices": [
+            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content, **message}}
+        ],
+        "usage": {
+            "prompt_tokens": 10,
+            "completion_tokens": 3,
+            "total_tokens": 13,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        },
+    }
+
+
+def tool_call(name: str, arguments: str, call_id: str = "call_a") -> dict[str, Json]:
+    """A tool call as it stands in a completion."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def chunk(content: str | None = None, *, finish: str | None = None, **delta: Json) -> dict[str, Json]:
+    """One event of a streamed completion."""
+    delta = delta if content is None else {"content": content, **delta}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [choice]}
+
+
+def usage_chunk() -> dict[str, Json]:
+    """The last event, which holds the usage."""
+    return {**chunk(), "choices": [], "usage": completion()["usage"]}
+
+
+@dataclass(eq=False)
+class Exchange:
+    """One request, and the means to answer it."""
+
+    body: dict[str, Json]
+    headers: dict[str, str]
+    path: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    close: bool = False
+
+    async def raw(self, data: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(
+        self, body: bytes, *, status: int = 200, kind: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a whole response."""
+        await self.raw(_head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}) + body)
+
+    async def json(self, value: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        """Send JSON."""
+        await self.answer(json.dumps(value).encode(), status=status, headers=headers)
+
+    async def events(self, events: Iterable[Json], *, done: bool = True) -> None:
+        """Send a stream of server-sent events, and end the connection."""
+        await self.begin_events()
+        for event in events:
+            await self.event(event)
+        if done:
+            await self.raw(b"data: [DONE]\n\n")
+        self.close = True
+
+    async def begin_events(self) -> None:
+        """Send the head of a stream."""
+        await self.raw(_head(200, {"Content-Type": "text/event-stream", "Connection": "close"}))
+
+    async def event(self, event: Json) -> None:
+        """Send one event."""
+        await self.raw(f"data: {json.dumps(event)}\n\n".encode())
+
+    async def until_gone(self) -> None:
+        """Wait until the client has left."""
+        with contextlib.suppress(ConnectionError):
+            while await self.reader.read(1024):
+                pass
+        self.close = True
+
+    def reset(self) -> None:
+        """Break the connection off, so that the client sees a reset."""
+        linger = struct.pack("ii", 1, 0)
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.writer.transport.abort()
+        self.close = True
+
+
+async def fine(exchange: Exchange) -> None:
+    """Answer whatever was asked, streamed if that was asked."""
+    if exchange.body.get("stream"):
+        await exchange.events([chunk("fi"), chunk("ne"), chunk(finish="stop"), usage_chunk()])
+    else:
+        await exchange.json(completion())
+
+
+@dataclass(eq=False)
+class ChatServer:
+    """The server: `async with ChatServer({"some-model": handler}) as server:`."""
+
+    scenarios: Mapping[str, Handler] = field(default_factory=dict)
+    bodies: list[dict[str, Json]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    accepted: int = 0
+    """Connections ever."""
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+    port: int = 0
+
+    @property
+    def posts(self) -> int:
+        """How many requests came."""
+        return len(self.bodies)
+
+    @property
+    def base_url(self) -> str:
+        """What a client is told."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that stand."""
+        return len(self._open)
+
+    async def wait_for_posts(self, count: int) -> None:
+        """Wait until `count` requests have come."""
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: self.posts >= count)
+
+    async def wait_until_left(self) -> None:
+        """Wait until nobody is connected."""
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: not self._open)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._open.add(writer)
+        self.accepted += 1
+        try:
+            while not await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client, or the test, is gone
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+            self._tasks.discard(task)
+            self._open.discard(writer)
+            with contextlib.suppress(asyncio.CancelledError):
+                async with self.arrived:
+                    self.arrived.notify_all()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name}
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
+        async with self.arrived:
+            self.bodies.append(body)
+            self.headers.append(headers)
+            self.paths.append(first.split(" ")[1])
+            self.arrived.notify_all()
+        exchange = Exchange(body, headers, self.paths[-1], reader, writer)
+        await self.scenarios.get(body.get("model", ""), fine)(exchange)
+        return exchange.close
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} Status\r\n{lines}\r\n".encode()
