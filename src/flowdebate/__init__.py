@@ -20,7 +20,8 @@ from flowdebate.blocks.transcript_blocks import create_init_transcript, create_r
 from flowdebate.errors import FlowDebateError, FlowDebateWarning
 from flowdebate.models.openai import OpenAIModel
 from flowdebate.patterns.debate import Debater, debate
-from flowdebate.resources.tasks import Task, TaskCollection, create_task_collection
+from flowdebate.resources.task import Task
+from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.resources.transcript import create_debate_transcript
 from flowdebate.runs.session import Session
 from flowdebate.schemas import (

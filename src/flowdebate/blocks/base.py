@@ -50,14 +50,14 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """What it keeps to itself; nobody else may use another object under these keys."""
 
     @abstractmethod
-    async def act(self, value: InT_contra, ctx: Context, /) -> OutT_co:  # type: ignore[misc]  # contravariant by use
+    async def act(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Do the block's work; `ctx` is the block's own."""
 
     @abstractmethod
     def outline(self) -> Outline:
         """How the block is drawn."""
 
-    async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:  # type: ignore[misc]
+    async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Act; an exception leaves with a note that names the block."""
         try:
             return await self.act(value, ctx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pydantic import Field, create_model
 
@@ -82,7 +82,7 @@ def _verdict_among(stances: Sequence[str]) -> type[WireModel]:
     return create_model(
         "DebateVerdict",
         __base__=WireModel,
-        reasoning=(Annotated[str, Field(description="Which arguments were decisive, and why")], ...),
+        reasoning=(str, Field(description="Which arguments were decisive, and why")),
         winner=(winner | None, Field(description="The stance that won; null for a synthesis of several")),
-        verdict=(Annotated[str, Field(description="The conclusion, in one or two sentences")], ...),
+        verdict=(str, Field(description="The conclusion, in one or two sentences")),
     )

@@ -40,6 +40,8 @@ class Dialect:
     """What the server calls the limit of an answer's length."""
     amend: Callable[[Parameters], Parameters] | None = None
     """Has the last word on the parameters of each request."""
+    reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
+    """Finds the tool calls that a model has written as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Chat:
             return await self._text(request)
         if not request.tools or self.dialect.tools_with_schema:
             return await self._structured(request, request.tools)
-        offered = await self._text(request)
+        offered = await self._text(replace(request, output=None, on_text=None))
         if offered.tool_calls:
             return offered
         answered = await self._structured(request, ())
@@ -67,10 +69,12 @@ class Chat:
         parameters["messages"] = list(request.messages)
         if request.tools:
             parameters["tools"] = _as_tools(request.tools)
-        if request.on_text is None or request.output is not None:
-            return (await self._send(parameters))[1]
-        parameters |= {"stream": True, "stream_options": {"include_usage": True}}
-        return await read_stream(self._chunks(parameters), request.on_text)
+        if request.on_text is None:
+            _, response = await self._send(parameters)
+        else:
+            parameters |= {"stream": True, "stream_options": {"include_usage": True}}
+            response = await read_stream(self._chunks(parameters), request.on_text)
+        return response if self.dialect.reread is None else self.dialect.reread(response, request)
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - `answer` has looked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -41,6 +41,7 @@ class _Held:
 
     holders: int = 0
     clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
 
 
 class Clients:
@@ -79,9 +80,8 @@ class Clients:
             if held.holders:
                 return
             del self._loops[loop]
-        for client in held.clients.values():
-            # each closes its sockets before its first await, so a cancellation that comes now leaves none open
-            await client.close()
+        # a client closes its sockets before its first await, so a cancellation that comes now leaves none open
+        await held.closing.aclose()
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
         """The running loop's client for `endpoint`; call it inside a `hold`."""
@@ -91,13 +91,13 @@ class Clients:
         found = held.clients.get(endpoint)
         if found is None:
             found = held.clients[endpoint] = self._connect(endpoint)
+            held.closing.push_async_callback(found.close)
         return found
 
     def _prepare(self, endpoint: Endpoint) -> None:
         import httpx2
-        import openai
+        import openai.resources.chat.completions  # which `import openai` alone leaves for the first call
 
-        openai.AsyncOpenAI.chat  # noqa: B018 - half of the time that openai takes to import goes here
         secure = endpoint.base_url.startswith("https")
         self._context = httpx2.create_ssl_context(verify=secure)
 

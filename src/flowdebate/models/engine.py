@@ -51,7 +51,7 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     # without it another busy process slows generation ten times and more; read once, when the library is loaded
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.append(config["library"])
-    import xllamacpp  # type: ignore[import-untyped]
+    import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = config["model"]

@@ -60,7 +60,7 @@ class _Told:
 
 
 def classify(error: Exception, *, base_url: str = "", secrets: Sequence[str] = ()) -> FlowDebateError:
-    """`error` as one of the project's own, with `error` as its cause unless that could show one of `secrets`.
+    """`error` as one of the project's own, caused by `error` unless that could show one of `secrets`.
 
     Raise it outside the `except` block that caught `error`, or Python chains the two by itself.
     """
@@ -73,7 +73,8 @@ def classify(error: Exception, *, base_url: str = "", secrets: Sequence[str] = (
         else:
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
-    mapped.__cause__ = None if _tells_secret(error, secrets) else error
+    if not isinstance(mapped, SchemaViolation) and not _tells_secret(error, secrets):
+        mapped.__cause__ = error  # instructor's own would print the model's whole answer, several times
     return mapped
 
 

@@ -15,6 +15,7 @@ from flowdebate.models.deadline import within
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.local_server import running_server, stop_local_servers
 from flowdebate.models.schema_bounds import bounded
+from flowdebate.models.tool_text import with_tool_calls
 
 if TYPE_CHECKING:
     import os
@@ -107,7 +108,14 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
         max_tokens=settings.max_tokens or room,
         extra={**_SAMPLING, **settings.extra},
     )
-    return Dialect(model="local", settings=preset, structured="json_schema", tools_with_schema=False, amend=_amended)
+    return Dialect(
+        model="local",
+        settings=preset,
+        structured="json_schema",
+        tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
+        amend=_amended,
+        reread=with_tool_calls,
+    )
 
 
 def _amended(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class OpenAIModel:
         return Endpoint(base_url=url, api_key=key or _NO_KEY)
 
 
-def _check(name: str, base_url: str | None, structured: str) -> None:
+def _check(name: object, base_url: object, structured: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
     if base_url is not None and not str(base_url).startswith(("http://", "https://")):

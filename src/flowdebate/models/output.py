@@ -109,5 +109,5 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 
     name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
     annotated = Annotated[dict[str, Any], AfterValidator(check), WithJsonSchema({"type": "object", **schema})]
-    root: Any = RootModel[annotated]  # type: ignore[valid-type]  # the annotation is made at run time
+    root: Any = RootModel[annotated]
     return type(name, (root,), {"__module__": __name__})

@@ -6,6 +6,8 @@ instructor is never given `context=` (it would render what debaters wrote as tem
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,12 +19,12 @@ from instructor.utils import extract_json_from_codeblock
 
 from flowdebate.errors import FlowDebateError, SchemaViolation
 from flowdebate.models.foreign import classify
+from flowdebate.models.output import OutputSchema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from flowdebate.models.base import Message, ModelResponse
-    from flowdebate.models.output import OutputSchema
 
 __all__ = ("ask_structured", "prepare")
 
@@ -37,14 +39,21 @@ _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 
 
 def prepare() -> None:
-    """Let instructor do what it does at its first use: register handlers, import the rest of itself."""
-
-    async def create(**_: object) -> None: ...
-
-    instructor.patch(create=create, mode=instructor.Mode.JSON_SCHEMA)
+    """Let instructor import, in a thread that may wait, what it otherwise imports in its first call."""
+    asyncio.run(_rehearse())
     logger = logging.getLogger("instructor.v2.retry")
     if _not_asking not in logger.filters:
         logger.addFilter(_not_asking)
+
+
+async def _rehearse() -> None:
+    done = FlowDebateError()
+
+    async def send(_: object) -> tuple[object, ModelResponse]:
+        raise done
+
+    with contextlib.suppress(FlowDebateError):
+        await ask_structured(send, OutputSchema.of(dict), mode="json_schema", messages=(), tools=(), parameters={})
 
 
 def _not_asking(_: logging.LogRecord) -> bool:

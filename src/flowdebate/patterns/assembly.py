@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.debater import create_debater
@@ -49,7 +49,7 @@ class Assembly:
     roster: tuple[Debater, ...]
     max_rounds: int
     judge: BlockLike | None
-    synthesizer: BlockLike | bool | None
+    synthesizer: BlockLike | Literal[False] | None
     moderator: BlockLike | None
     terminate_when: Function | None
     transcript: Transcript
@@ -57,8 +57,8 @@ class Assembly:
     output_schema: OutputSchema | None
     defaults: Mapping[str, Any]
     """Options that reach the default blocks only."""
-    judge_view: Mapping[str, bool]
-    """How the default judge is shown the transcript."""
+    anonymize_transcript: bool
+    shuffle_for_judge: bool
     debater_visibility: Visibility
     judge_visibility: Visibility
     synthesizer_visibility: Visibility
@@ -79,7 +79,7 @@ class Assembly:
             .then(judge)
             .then(build_raw_output(self.name, judge.name))
         )
-        return pipeline if self.synthesizer is False else self._output(pipeline)
+        return pipeline if self.synthesizer is False else self._output(pipeline, self.synthesizer)
 
     def _opening(self) -> Sequencer[Any, Any]:
         resources = audit_resources(self.transcript, self.collection_id)
@@ -144,12 +144,13 @@ class Assembly:
             transcript=self.transcript,
             stances=[debater.stance for debater in self.roster],
             visibility=self.judge_visibility,
-            **self.judge_view,
+            anonymize_transcript=self.anonymize_transcript,
+            shuffle_for_judge=self.shuffle_for_judge,
             **self.defaults,
         )
 
-    def _output(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
-        if self.synthesizer is None:
+    def _output(self, pipeline: Sequencer[Any, Any], synthesizer: BlockLike | None) -> Sequencer[Any, Any]:
+        if synthesizer is None:
             default = create_synthesizer(
                 name=self.name,
                 output_schema=self.output_schema,
@@ -157,7 +158,7 @@ class Assembly:
                 **self.defaults,
             )
             return pipeline.then(default)
-        own = as_block(self.synthesizer, name=f"{self.name}-synthesizer", where=self.where, field="synthesizer")
+        own = as_block(synthesizer, name=f"{self.name}-synthesizer", where=self.where, field="synthesizer")
         pipeline = pipeline.then(own)
         if self.output_schema is None:
             return pipeline

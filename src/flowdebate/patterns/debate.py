@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.models.output import OutputSchema
@@ -33,7 +33,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     debaters: Sequence[Debater | Mapping[str, Any]],
     max_rounds: int = 2,
     judge: BlockLike | None = None,
-    synthesizer: BlockLike | bool | None = None,
+    synthesizer: BlockLike | Literal[False] | None = None,
     moderator: BlockLike | None = None,
     terminate_when: Function | None = None,
     transcript: Transcript | None = None,
@@ -100,7 +100,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         owns_transcript=transcript is None,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         defaults={"model": model, "tools": tools, "uses": uses, "context": context, "instructions": instructions},
-        judge_view={"anonymize_transcript": anonymize_transcript, "shuffle_for_judge": shuffle_for_judge},
+        anonymize_transcript=anonymize_transcript,
+        shuffle_for_judge=shuffle_for_judge,
         debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
         judge_visibility=as_visibility(judge_visibility, OTHERS, where=where, field="judge_visibility"),
         synthesizer_visibility=as_visibility(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from flowdebate.resources.task import Task
 
@@ -65,7 +65,7 @@ class ChangeFeed:
         self._waiting: deque[TaskChanged] = deque()
         self._busy = False
 
-    def tell(self, *events: TaskChanged) -> None:
+    def tell(self, events: Iterable[TaskChanged]) -> None:
         """Deliver `events` after those that wait already."""
         self._waiting.extend(events)
         if self._busy:

@@ -29,29 +29,54 @@ class TaskSpec(TypedDict, total=False):
 
 
 _FIELDS = frozenset(TaskSpec.__annotations__)
+_NO_NAMES: frozenset[str] = frozenset()
 
 
-def new_tasks(
-    collection_id: str, existing: Mapping[str, Task], specs: Sequence[Mapping[str, Any]], *, at: float
-) -> list[Task]:
-    """The tasks that `specs` ask for, in their order; ConfigurationError if one of them cannot be.
+def new_task(
+    where: str,
+    seq: int,
+    at: float,
+    *,
+    goal: str,
+    id: str,  # noqa: A002 - the field's name
+    assignee: str | None = None,
+    priority: int = 0,
+    labels: Iterable[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    deps: Iterable[str] = (),
+    max_attempts: int = 1,
+) -> Task:
+    """A task made at the time `at`; ConfigurationError if one of its fields cannot be, wherever its deps are."""
+    if not isinstance(goal, str) or not goal.strip():
+        raise ConfigurationError(where, "goal", goal, "a string that is not blank")
+    if not isinstance(id, str) or not id:
+        raise ConfigurationError(where, "id", id, "a non-empty string, or None for a derived one")
+    if assignee is not None and (not isinstance(assignee, str) or not assignee):
+        raise ConfigurationError(where, "assignee", assignee, "a non-empty string, or None for anybody")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise ConfigurationError(where, "priority", priority, "an int")
+    if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or max_attempts < 1:
+        raise ConfigurationError(where, "max_attempts", max_attempts, "an int >= 1")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigurationError(where, "metadata", metadata, "a mapping, or None")
+    return Task(
+        id=id,
+        goal=goal,
+        assignee=assignee,
+        priority=priority,
+        labels=names(where, "labels", labels),
+        metadata=dict(metadata) if metadata else {},
+        deps=ordered_names(where, "deps", deps),
+        max_attempts=max_attempts,
+        created_at=at,
+        updated_at=at,
+        seq=seq,
+    )
 
-    A task without an id gets `{collection_id}-{seq}`, or where that is taken the first free one of
-    `{collection_id}-{seq}-2`, `-3` and so on. `at` is the time of creation.
+
+def new_tasks(where: str, specs: Sequence[Mapping[str, Any]], ids: Sequence[str], seq: int, at: float) -> list[Task]:
     """
-    where = f"task collection {collection_id!r}"
-    taken = _chosen_ids(where, existing, specs)
-    tasks = []
-    for seq, spec in enumerate(specs, len(existing) + 1):
-        place = where if len(specs) == 1 else f"{where}, task {len(tasks) + 1} of {len(specs)}"
-        task_id = spec.get("id")
-        if task_id is None:
-            task_id = _free_id(f"{collection_id}-{seq}", existing, taken)
-            taken.add(task_id)
-        tasks.append(_new_task(place, spec, task_id=task_id, seq=seq, at=at))
-    if any(task.deps for task in tasks):
-        _check_deps(where, existing, tasks)
-    return tasks
+    """
 
 
 def names(where: str, field: str, value: Iterable[str]) -> Iterable[str]:
@@ -66,51 +91,6 @@ def names(where: str, field: str, value: Iterable[str]) -> Iterable[str]:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(where, field, name, allowed)
     return found
-
-
-def _new_task(where: str, spec: Mapping[str, Any], *, task_id: str, seq: int, at: float) -> Task:
-    goal, assignee, metadata = spec["goal"], spec.get("assignee"), spec.get("metadata")
-    if not isinstance(goal, str) or not goal.strip():
-        raise ConfigurationError(where, "goal", goal, "a string that is not blank")
-    if assignee is not None and (not isinstance(assignee, str) or not assignee):
-        raise ConfigurationError(where, "assignee", assignee, "a non-empty string, or None for anybody")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigurationError(where, "metadata", metadata, "a mapping, or None")
-    return Task(
-        id=task_id,
-        goal=goal,
-        assignee=assignee,
-        priority=_whole(where, "priority", spec.get("priority", 0)),
-        labels=frozenset(names(where, "labels", spec.get("labels", ()))),
-        metadata=dict(metadata) if metadata else {},
-        deps=tuple(dict.fromkeys(names(where, "deps", spec.get("deps", ())))),
-        max_attempts=_whole(where, "max_attempts", spec.get("max_attempts", 1), least=1),
-        created_at=at,
-        updated_at=at,
-        seq=seq,
-    )
-
-
-def _whole(where: str, field: str, value: object, *, least: int | None = None) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
-        raise ConfigurationError(where, field, value, "an int" if least is None else f"an int >= {least}")
-    return value
-
-
-def _chosen_ids(where: str, existing: Mapping[str, Task], specs: Sequence[Mapping[str, Any]]) -> set[str]:
-    chosen: set[str] = set()
-    for spec in specs:
-        if not isinstance(spec, Mapping) or "goal" not in spec or not spec.keys() <= _FIELDS:
-            raise ConfigurationError(where, "tasks", spec, f"mappings with a goal and keys of {sorted(_FIELDS)}")
-        task_id = spec.get("id")
-        if task_id is None:
-            continue
-        if not isinstance(task_id, str) or not task_id:
-            raise ConfigurationError(where, "id", task_id, "a non-empty string, or None for a derived one")
-        if task_id in existing or task_id in chosen:
-            raise ConfigurationError(where, "id", task_id, "an id that no other task has")
-        chosen.add(task_id)
-    return chosen
 
 
 def _free_id(wanted: str, existing: Mapping[str, Task], taken: set[str]) -> str:

@@ -41,5 +41,5 @@ def as_session(value: SessionLike) -> Session:
     if isinstance(value, Session):
         return value
     if isinstance(value, MutableMapping):
-        return Session(state=value)  # type: ignore[arg-type]  # any mutable mapping does what blocks need
+        return Session(state=value)
     raise ConfigurationError("run", "session", value, "a Session, a dict (its state) or None")

@@ -1,0 +1,63 @@
+"""A chat completions endpoint that answers after a fixed time; a process of its own, so that its CPU is not counted.
+
+    python latency_server.py MILLISECONDS
+
+prints its port; closes when its standard input does, and then prints how many requests it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from aiohttp import web
+
+VERDICT = {"verdict": "For.", "winner": "for", "reasoning": "Better argued."}
+
+
+def answer_to(body: dict[str, object]) -> dict[str, object]:
+    """An answer that names the question's number, so that a mix-up would be seen."""
+    text = json.dumps(VERDICT)
+    if "response_format" not in body:
+        prompt = json.dumps(body["messages"])
+        text = f"About {prompt[prompt.index('Question number ') :].split('?')[0]}."
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "latency",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+    }
+
+
+async def serve(milliseconds: float) -> None:
+    requests = 0
+
+    async def complete(request: web.Request) -> web.Response:
+        nonlocal requests
+        body = await request.json()
+        requests += 1
+        await asyncio.sleep(milliseconds / 1e3)
+        return web.json_response(answer_to(body))
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", complete)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    loop = asyncio.get_running_loop()
+    while command := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+        if command == "connections":
+            print(len(runner.server.connections) if runner.server else 0, flush=True)
+        elif command == "requests":
+            print(requests, flush=True)
+    await runner.cleanup()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(float(sys.argv[1])))

@@ -1,0 +1,120 @@
+"""What a live debate holds in memory: 1,000 debates, each waiting for the answer to its last argument."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from flowdebate import Debater, debate
+from flowdebate.testing import FunctionModel
+from report import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.testing import ModelRequest, Reply
+
+DEBATES = 1_000
+TURNS = 8
+TEXT = "An argument of some length, as a model would give it in two or three sentences of text. " * 4
+VERDICT = {"verdict": "For.", "winner": "for", "reasoning": "Better argued."}
+
+
+async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]) -> float:
+    """Bytes that one live debate holds, by tracemalloc, while all wait at the gate."""
+    gate = asyncio.Event()
+    waiting = asyncio.Semaphore(0)
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    tasks = [asyncio.ensure_future(start(gate, waiting.release)) for _ in range(DEBATES)]
+    for _ in range(DEBATES):
+        await waiting.acquire()
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    gate.set()
+    await asyncio.gather(*tasks)
+    return (after - before) / DEBATES
+
+
+def flowdebate_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+    pattern = debate(
+        name="held",
+        debaters=[Debater("a", "for"), Debater("b", "against")],
+        max_rounds=TURNS // 2,
+        synthesizer=False,
+    )
+
+    async def start(gate: asyncio.Event, arrived: Callable[[], None]) -> None:
+        calls = 0
+
+        async def answer(request: ModelRequest) -> Reply:
+            nonlocal calls
+            calls += 1
+            if calls == TURNS:
+                arrived()
+                await gate.wait()
+            return VERDICT if request.output is not None else f"{calls} {TEXT}"
+
+        await pattern.run("Is it so?", model=FunctionModel(answer))
+
+    return start
+
+
+def langgraph_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+    from langgraph.graph import END, START, StateGraph
+
+    class State(TypedDict):
+        gate: Any
+        arrived: Any
+        turns: int
+        transcript: list[dict[str, Any]]
+
+    def side(name: str) -> Callable[[State], Any]:
+        async def argue(state: State) -> dict[str, Any]:
+            turns = state["turns"] + 1
+            if turns == TURNS:
+                state["arrived"]()
+                await state["gate"].wait()
+            entry = {"round": (turns + 1) // 2, "agent_name": name, "stance": name, "text": f"{turns} {TEXT}"}
+            return {"turns": turns, "transcript": [*state["transcript"], entry]}
+
+        return argue
+
+    graph = StateGraph(State)
+    graph.add_node("a", side("a"))
+    graph.add_node("b", side("b"))
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    graph.add_conditional_edges("b", lambda state: END if state["turns"] >= TURNS else "a")
+    app = graph.compile()
+
+    async def start(gate: asyncio.Event, arrived: Callable[[], None]) -> None:
+        first: Any = {"gate": gate, "arrived": arrived, "turns": 0, "transcript": []}
+        await app.ainvoke(first)
+
+    return start
+
+
+def main() -> None:
+    text = (TURNS - 1) * len(TEXT)
+    figures = {
+        "flowdebate": asyncio.run(held(flowdebate_start())),
+        "langgraph": asyncio.run(held(langgraph_start())),
+    }
+    print_table(
+        f"Memory of a live debate ({DEBATES:,} at once, waiting in turn {TURNS})",
+        ["", "KB a debate", "of which text", "without text"],
+        [
+            [name, f"{size / 1024:.1f}", f"{text / 1024:.1f}", f"{(size - text) / 1024:.1f}"]
+            for name, size in figures.items()
+        ],
+        note="Python objects, by tracemalloc; flowdebate also holds events, audit trail and the prompt in flight.",
+    )
+
+
+if __name__ == "__main__":
+    main()

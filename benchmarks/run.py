@@ -1,0 +1,18 @@
+"""All benchmarks, one after another; those that need a real model say so where there is none."""
+
+from __future__ import annotations
+
+import import_time
+import in_flight
+import memory
+import overhead
+import prefix_reuse
+
+
+def main() -> None:
+    for benchmark in (import_time, overhead, memory, in_flight, prefix_reuse):
+        benchmark.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Whatever a model returns or does, `ask` gives a usable answer or one of the project's errors, in time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from flowdebate.errors import (
+    ConfigurationError,
+    EmptyResponse,
+    MalformedResponse,
+    ModelError,
+    ModelTimeout,
+    OutputTruncated,
+    Refused,
+    SchemaViolation,
+)
+from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall, Usage
+from flowdebate.models.boundary import ask
+
+pytestmark = pytest.mark.anyio
+
+
+class Verdict(BaseModel):
+    """A small structured answer."""
+
+    winner: str
+
+
+@dataclass
+class Returning:
+    """A model that returns, or raises, what it is told."""
+
+    outcome: Any
+    name: str = "scripted"
+
+    async def request(self, _: ModelRequest, /) -> ModelResponse:
+        """Do so."""
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        response: ModelResponse = self.outcome
+        return response
+
+
+def question(*, output: Any = None, timeout: float | None = 5.0) -> ModelRequest:
+    """A request for text, or for `output`."""
+    schema = None if output is None else OutputSchema.of(output)
+    return ModelRequest(messages=[], block="judge", output=schema, settings=ModelSettings(timeout=timeout))
+
+
+CALL = ToolCall(id="1", name="never_offered", arguments="not json")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a model returns to a text request, and what becomes of it."""
+
+    id: str
+    returned: Any
+    error: type[ModelError]
+    message: str = ""
+
+
+CASES = [
+    Case("None", None, MalformedResponse, "must be a ModelResponse, got None"),
+    Case("a plain str", "text", MalformedResponse, "must be a ModelResponse"),
+    Case("text that is bytes", ModelResponse(text=b"x"), MalformedResponse, "text of a model must be a str"),  # type: ignore[arg-type]
+    Case("text that is None", ModelResponse(text=None), MalformedResponse, "must be a str, got None"),  # type: ignore[arg-type]
+    Case("usage that is a dict", ModelResponse(text="x", usage={}), MalformedResponse, "a Usage"),  # type: ignore[arg-type]
+    Case("an unknown finish", ModelResponse(text="x", finish="eos"), MalformedResponse, "'length'"),  # type: ignore[arg-type]
+    Case("an unhashable name", ModelResponse(tool_calls=[ToolCall(id="1", name=[], arguments="")]), MalformedResponse),  # type: ignore[arg-type]
+    Case("arguments as a dict", ModelResponse(tool_calls=[ToolCall(id="1", name="f", arguments={})]), MalformedResponse),  # type: ignore[arg-type]
+    Case("tool calls as a str", ModelResponse(tool_calls="f()"), MalformedResponse),  # type: ignore[arg-type]
+    Case("tool calls as dicts", ModelResponse(tool_calls=[{"name": "f"}]), MalformedResponse, "ToolCall objects"),  # type: ignore[list-item]
+    Case("no text", ModelResponse(text=""), EmptyResponse),
+    Case("white space", ModelResponse(text=" \n\u200b"), EmptyResponse),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_an_answer_that_cannot_be_used_is_an_error_that_names_model_and_block(case: Case) -> None:
+    """Nothing unusable gets past the boundary, and the error says whose it is."""
+    with pytest.raises(case.error) as caught:
+        await ask(Returning(case.returned), question())
+    assert (caught.value.model, caught.value.block) == ("scripted", "judge")
+    assert case.message in str(caught.value)
+
+
+async def test_a_clean_answer_passes_as_the_same_object() -> None:
+    """The common case copies nothing."""
+    response = ModelResponse(text="fine")
+    assert await ask(Returning(response), question()) is response
+
+
+async def test_an_answer_is_cleaned_in_a_copy() -> None:
+    """A model may hand out one object twice: it is never changed."""
+    response = ModelResponse(text="a\ud800\x00b", usage=Usage.none(), model="m")
+    answered = await ask(Returning(response), question())
+    assert answered.text == "a\ufffdb"
+    assert (answered.usage, answered.model) == (Usage.none(), "m")
+    assert response.text == "a\ud800\x00b"
+
+
+async def test_text_of_a_subclass_of_str_becomes_plain() -> None:
+    """What a subclass of str overrides does not reach prompts and transcripts."""
+
+    class Sly(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return "something else"
+
+    answered = await ask(Returning(ModelResponse(text=Sly("plain"))), question())
+    assert type(answered.text) is str
+    assert answered.text == "plain"
+
+
+async def test_calls_of_tools_that_nobody_offered_are_kept() -> None:
+    """The caller answers them; text may be missing then, and nothing is validated."""
+    answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
+    assert answered.tool_calls == [CALL]
+    assert answered.data is None
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        ModelResponse(text='{"winner": "for"}'),
+        ModelResponse(data={"winner": "for"}),
+        ModelResponse(data=Verdict(winner="for"), text="ignored"),
+        ModelResponse(text='{"winner": "for"}', finish="length"),
+    ],
+    ids=["JSON text", "plain data", "an instance", "whole though out of room"],
+)
+async def test_structured_data_is_what_the_schema_made_of_it(response: ModelResponse) -> None:
+    """Text, plain data and instances all end as the application's own type."""
+    answered = await ask(Returning(response), question(output=Verdict))
+    assert answered.data == Verdict(winner="for")
+
+
+@pytest.mark.parametrize(
+    ("response", "error"),
+    [
+        (ModelResponse(text="{}"), SchemaViolation),
+        (ModelResponse(text="not json"), SchemaViolation),
+        (ModelResponse(text='{"winner": "\ud800"'), SchemaViolation),
+        (ModelResponse(data={"loser": "for"}), SchemaViolation),
+        (ModelResponse(text='{"winner": "fo', finish="length"), OutputTruncated),
+        (ModelResponse(text=" "), EmptyResponse),
+        (ModelResponse(text="[" * 100_000), SchemaViolation),
+    ],
+    ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
+)
+async def test_structured_answers_that_do_not_fit_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
+    """Each way not to fit has its class, with model and block."""
+    with pytest.raises(error) as caught:
+        await ask(Returning(response), question(output=Verdict))
+    assert (caught.value.model, caught.value.block) == ("scripted", "judge")
+
+
+@given(
+    outcome=st.one_of(
+        st.none(),
+        st.integers(),
+        st.text(),
+        st.builds(
+            ModelResponse,
+            text=st.one_of(st.text(st.characters()), st.none(), st.binary()),
+            data=st.one_of(st.none(), st.dictionaries(st.text(), st.integers() | st.text())),
+            tool_calls=st.one_of(st.none(), st.lists(st.one_of(st.none(), st.just(CALL)), max_size=2)),
+            finish=st.sampled_from(["stop", "length", "tool_calls", "", None, 3]),
+            usage=st.one_of(st.just(Usage.unknown()), st.none()),
+        ),
+    ),
+    output=st.sampled_from([None, Verdict]),
+)
+def test_whatever_a_model_returns_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
+    """No foreign exception leaves the boundary for what a model merely returned."""
+    try:
+        answered = asyncio.run(ask(Returning(outcome), question(output=output)))
+    except ModelError as error:
+        assert error.model == "scripted"  # noqa: PT017 - either outcome is right, each has its own law
+    else:
+        answered.text.encode()
+        if output is not None and not answered.tool_calls:
+            assert isinstance(answered.data, Verdict)
+
+
+async def test_a_model_error_keeps_the_names_that_it_has() -> None:
+    """Only what is missing is filled in."""
+    with pytest.raises(Refused) as caught:
+        await ask(Returning(Refused("no", model="inner")), question())
+    assert (caught.value.model, caught.value.block) == ("inner", "judge")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")])
+async def test_an_application_s_own_exception_passes_as_itself(error: Exception) -> None:
+    """A user's model may raise what it likes; a TimeoutError of its own is not the deadline."""
+    with pytest.raises(type(error)) as caught:
+        await ask(Returning(error), question())
+    assert caught.value is error
+
+
+class Stubborn:
+    """A model that never answers, and says how it was ended."""
+
+    name = "stubborn"
+
+    def __init__(self, reaction: Exception | None = None) -> None:
+        self.reaction = reaction
+        self.cancelled = 0
+
+    async def request(self, _: ModelRequest, /) -> ModelResponse:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            if self.reaction is not None:
+                raise self.reaction from None
+            raise
+        raise AssertionError
+
+
+@pytest.mark.parametrize("reaction", [None, RuntimeError("closing")], ids=["cancelled", "with an error of its own"])
+async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exception | None) -> None:
+    """ModelTimeout with the seconds, and the model was cancelled."""
+    model = Stubborn(reaction)
+    with pytest.raises(ModelTimeout) as caught:
+        await ask(model, question(timeout=0.01))
+    assert (caught.value.seconds, caught.value.model, caught.value.block) == (0.01, "stubborn", "judge")
+    assert model.cancelled == 1
+
+
+async def test_cancelling_the_caller_is_not_a_timeout() -> None:
+    """Cancellation from outside stays what it is."""
+    task = asyncio.create_task(ask(Stubborn(), question(timeout=60)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_without_a_deadline_nothing_is_limited() -> None:
+    """None is no deadline."""
+    assert (await ask(Returning(ModelResponse(text="fine")), question(timeout=None))).text == "fine"

@@ -1,0 +1,64 @@
+"""Text from outside is made harmless, and nothing else happens to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.models.text import clean_text, is_blank, one_line
+
+HOSTILE = st.text(st.characters() | st.sampled_from("\x00\ud800\udfff\u200b\u2028\x1b🙂"))
+
+
+@given(HOSTILE)
+def test_clean_text_is_always_valid_unicode_without_nul(text: str) -> None:
+    """What comes out can be stored, sent and encoded."""
+    cleaned = clean_text(text)
+    assert "\x00" not in cleaned
+    assert cleaned.encode().decode() == cleaned
+
+
+@given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
+def test_clean_text_changes_nothing_that_is_valid(text: str) -> None:
+    """Valid text comes back as the same object: the common case costs no copy."""
+    assert clean_text(text) is text
+
+
+def test_a_character_that_a_server_split_in_two_is_one_again() -> None:
+    """Two halves that stand side by side are their character; a half alone is U+FFFD."""
+    assert clean_text("a\ud83d\ude42b\ude42") == "a🙂b\ufffd"
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b\ufeff", " \u200b "])
+def test_what_shows_nothing_is_blank(text: str) -> None:
+    """Zero-width characters are no answer."""
+    assert is_blank(text)
+
+
+@given(HOSTILE, st.sampled_from("aé🙂."))
+def test_text_with_a_visible_character_is_not_blank(text: str, seen: str) -> None:
+    """One character that shows is an answer."""
+    assert not is_blank(text + seen)
+
+
+@given(HOSTILE, HOSTILE)
+def test_one_line_is_printable_short_and_without_the_secret(before: str, after: str) -> None:
+    """Whatever stands around a key, the key is gone, and nothing can steer a terminal."""
+    line = one_line(f"{before} canary-123456 {after}", secrets=["canary-123456"])
+    assert "canary" not in line
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["key: sk-abcdef1234567890", "Authorization: Bearer zzzzzzzzzzz.yyy", "sk-proj-ab*****yz", "AIzaSyA1234567890abcdefg"],
+)
+def test_what_looks_like_a_key_is_redacted_though_nobody_named_it(text: str) -> None:
+    """Servers echo keys, also keys that are not ours."""
+    assert "[redacted]" in one_line(text)
+
+
+def test_megabytes_of_an_error_page_are_cut() -> None:
+    """An error shows 500 characters of a server's text."""
+    assert len(one_line("x" * 2_000_000)) == 500
