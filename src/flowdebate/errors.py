@@ -25,6 +25,7 @@
     ├── OutputError                          a block of the application returned what cannot be used
     │   └── RosterError                      a moderator named a speaker who is not in the debate
     ├── LoopLimitExceeded                    a loop did not end within its bound
+    ├── ViewError                            text that no view can have written was to be read back
     └── TaskError
         ├── TaskNotFound                     no task with this id
         └── IllegalTransition                the task's status does not allow the change
@@ -71,6 +72,7 @@ __all__ = (
     "TaskError",
     "TaskNotFound",
     "ToolLoopExceeded",
+    "ViewError",
 )
 
 _SHOWN = 200
@@ -314,6 +316,15 @@ class LoopLimitExceeded(FlowDebateError):
         self.block = block
         self.limit = limit
         super().__init__(f"block {block!r} did not end within {limit} iterations; raise max_iterations if it should")
+
+
+class ViewError(FlowDebateError):
+    """Text that no view can have written was to be read back."""
+
+    def __init__(self, got: str, expected: str) -> None:
+        self.got = got
+        self.expected = expected
+        super().__init__(f"expected {expected}, got {shown(got)}")
 
 
 class TaskError(FlowDebateError):

@@ -12,6 +12,7 @@ from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import JudgeViewMade
 from flowdebate.schemas import DebateVerdict, WireModel
+from flowdebate.views.entries import render_entries
 from flowdebate.views.judge import JUDGE, JudgeTemplate, order_for_judge, render_judge_system, render_judge_turn
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def create_judge(
         ctx.emit(JudgeViewMade(block=ctx.block, order=tuple(order), anonymized=anonymize_transcript))
         return render_judge_turn(
             question=question_of(value, ctx),
-            entries=[entries[index] for index in order],
-            anonymize=anonymize_transcript,
+            transcript=render_entries([entries[index] for index in order], names=not anonymize_transcript),
             template=template,
         )
 

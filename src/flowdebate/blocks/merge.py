@@ -37,7 +37,7 @@ def merged_resources(
     members = list(blocks)
     for block in members:
         for key, resource in block.resources.items():
-            if shared.setdefault(key, resource) is not resource:
+            if shared.setdefault(key, resource) != resource:
                 raise ResourceConflict(where, key, [owner[key], block.name])
             owner.setdefault(key, block.name)
     for block in members:

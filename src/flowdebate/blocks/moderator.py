@@ -68,7 +68,6 @@ def create_moderator(
         return render_moderator_system(
             question=question_of(value, ctx),
             roster=roster,
-            max_rounds=max_rounds,
             has_tools=has_tools,
             template=template,
         )
@@ -80,7 +79,6 @@ def create_moderator(
             decisions=state.moderator_decisions,
             round=max(state.round, 1),
             max_rounds=max_rounds,
-            has_tools=has_tools,
             template=template,
         )
 

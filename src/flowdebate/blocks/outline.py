@@ -23,8 +23,10 @@ class Outline:
     kind: str = "block"
     """handler, generator, router, sequencer, or the name of a step."""
     children: Sequence[Outline] = ()
+    name: str = ""
+    """The block's own name, where a verb stands before it in `text`."""
     target: str | None = None
-    """The text of the step that is jumped back to."""
+    """The name of the step that is jumped back to."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0))
@@ -82,7 +84,7 @@ class _Mermaid:
     def _id(self, node: Outline) -> str:
         self._count += 1
         key = f"n{self._count}"
-        self._ids[node.text] = key
+        self._ids[node.name or node.text] = key
         return key
 
 

@@ -200,7 +200,7 @@ class Sequencer(Block[InT, OutT]):
             step = self.steps[index]
             try:
                 if isinstance(step, LoopBack):
-                    if passes < step.max_iterations and await result_of(step.when(current, inner)):
+                    if await result_of(step.when(current, inner)) and passes < step.max_iterations:
                         passes, index = passes + 1, step.target
                         continue
                     passes = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.concurrency import in_order
@@ -230,9 +230,9 @@ def _call(block: Block[Any, Any], value: object, ctx: Context) -> Callable[[], A
 
 def _prefixed(verb: str, block: Block[Any, Any]) -> Outline:
     inner = block.outline()
-    return Outline(text=f"{verb} {inner.text}".lstrip(), kind=inner.kind, children=inner.children, target=inner.target)
+    return replace(inner, text=f"{verb} {inner.text}".lstrip(), name=block.name)
 
 
 def _named(name: str, block: Block[Any, Any]) -> Outline:
     inner = block.outline()
-    return Outline(text=f"{name}: {inner.text}", kind=inner.kind, children=inner.children, target=inner.target)
+    return replace(inner, text=f"{name}: {inner.text}", name=block.name)

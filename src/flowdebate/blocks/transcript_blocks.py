@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("audit_resources", "create_init_transcript", "create_record_argument")
+__all__ = ("AUDIT", "audit_resources", "create_init_transcript", "create_record_argument")
+
+AUDIT = "audit"
+"""The key of a debate's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
 
 
 def audit_resources(transcript: Transcript, collection_id: str) -> dict[str, Resource]:
     """What the blocks that keep a debate's records declare."""
-    return {"transcript": transcript, "tasks": create_task_collection(collection_id)}
+    return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
 def create_init_transcript(*, name: str, transcript: Transcript, collection_id: str) -> Handler[Any, Any]:
@@ -53,8 +56,8 @@ def create_record_argument(
         )
         handles = ctx.scope.handles
         handles["transcript"].set(handles["transcript"].state.with_entry(entry))
-        for task in handles["tasks"].list(status="in_progress", assignee=agent_name):
-            handles["tasks"].complete(task.id, output=text)
+        for task in handles[AUDIT].list(status="in_progress", assignee=agent_name):
+            handles[AUDIT].complete(task.id, output=text)
         return text
 
     return record_argument

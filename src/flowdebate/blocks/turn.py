@@ -8,6 +8,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.transcript_blocks import AUDIT
 from flowdebate.runs.events import TurnFinished, TurnStarted
 from flowdebate.schemas import DebateInput
 
@@ -34,7 +35,7 @@ class Turn(Block[Any, str]):
         del value  # a turn argues the debate's question, whatever dispatched it
         state = debate_state(ctx)
         about: dict[str, Any] = {"round": state.round, "agent_name": self._agent_name, "stance": self._stance}
-        tasks = ctx.scope.handles["tasks"]
+        tasks = ctx.scope.handles[AUDIT]
         task = tasks.add_task(
             f"Argue {self._stance!r} in round {state.round}",
             assignee=self._agent_name,

@@ -121,6 +121,10 @@ def _request(
     """instructor's request with the application's tools, and its messages byte for byte where the mode adds none."""
     if mode in ("json_schema", "tools"):
         prepared["messages"] = list(messages)
+    else:  # instructor makes an empty list of an empty text, which few servers accept
+        prepared["messages"] = [
+            {**message, "content": ""} if message["content"] == [] else message for message in prepared["messages"]
+        ]
     if tools:
         prepared["tools"] = [*tools, *prepared.get("tools", ())]
         prepared["tool_choice"] = "required" if mode == "tools" else "auto"

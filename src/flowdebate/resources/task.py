@@ -75,7 +75,7 @@ class Task:
         return self.status in TERMINAL_STATUSES
 
     def to_wire(self) -> dict[str, Any]:
-        """This task as plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
+        """The task as plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
 
         What JSON cannot hold is written as text.
         """

@@ -41,7 +41,7 @@ class TaskChanged:
     """The task as it is after the change."""
 
     def to_wire(self) -> dict[str, Any]:
-        """This event as plain data for JSON, with camelCase keys."""
+        """The event as plain data for JSON, with camelCase keys."""
         return {
             "kind": self.kind,
             "collectionId": self.collection_id,
@@ -74,14 +74,11 @@ class ChangeFeed:
         self._busy = True
         try:
             while self._waiting:
-                self._deliver(self._waiting.popleft(), failures)
+                try:
+                    self._listener(self._waiting.popleft())
+                except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
+                    failures.append(error)
         finally:
             self._busy = False
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("on_change raised", failures)
-
-    def _deliver(self, event: TaskChanged, failures: list[Exception]) -> None:
-        try:
-            self._listener(event)
-        except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
-            failures.append(error)

@@ -12,7 +12,7 @@ from flowdebate.resources.task_queue import ReadyQueue
 from flowdebate.resources.task_transitions import TaskAction, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ("TaskLedger",)
 
@@ -42,20 +42,22 @@ class TaskLedger:
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Take in new tasks, which are pending and whose deps are here or among them."""
-        self.tasks.update((task.id, task) for task in tasks)
-        self.counts["pending"] += len(tasks)
+        for task in tasks:
+            self.tasks[task.id] = task
         for task in tasks:
             self.queue.add(task)
+        self.counts["pending"] += len(tasks)
         self._tell("added", tasks)
 
-    def move(self, task: Task, action: TaskAction, at: float, **changes: Any) -> Task:  # noqa: ANN401 - fields of a task
+    def move(self, task: Task, action: TaskAction, at: float, changes: Mapping[str, Any]) -> Task:
         """Do `action` at the time `at`, with what it sets besides the status; IllegalTransition if it is not allowed.
 
-        `comment`, besides the fields of a task, is what went wrong or is asked for: it becomes the error of a task that
-        is errored, and feedback to the next attempt of one that is pending.
+        `changes` may hold, besides fields of a task, a `comment`: what went wrong, or what is asked for. It becomes the
+        error of a task that is errored, and feedback to the next attempt of one that is pending.
         """
-        change, moved = self._apply(task, action, at, changes)
-        self._tell(change, (moved,))
+        change, moved = self._apply(task, action, at, **changes)
+        if self._feed is not None:
+            self._feed.tell((TaskChanged(collection_id=self._collection_id, change=change, task=moved),))
         return moved
 
     def reclaim(self, at: float) -> list[Task]:
@@ -66,20 +68,28 @@ class TaskLedger:
             # the entry may be of an earlier claim, or of a lease that was renewed since: the task knows
             if task.lease_expires_at is not None and task.lease_expires_at <= at:
                 holder = "" if task.claimed_by is None else f" of {task.claimed_by!r}"
-                taken.append(self._apply(task, "reclaim", at, {"comment": f"the lease{holder} ran out"})[1])
+                taken.append(self._apply(task, "reclaim", at, comment=f"the lease{holder} ran out")[1])
         self._tell("reclaimed", taken)
         return taken
 
-    def _apply(self, task: Task, action: TaskAction, at: float, changes: dict[str, Any]) -> tuple[TaskChange, Task]:
+    def _apply(
+        self,
+        task: Task,
+        action: TaskAction,
+        at: float,
+        *,
+        comment: str | None = None,
+        **changes: Any,  # noqa: ANN401 - fields of a task
+    ) -> tuple[TaskChange, Task]:
         to = outcome(task, action)
-        comment = changes.pop("comment", None)
-        fields = {"status": to.status, "updated_at": at, "lease_expires_at": None, "reason": None, **changes}
+        fields: dict[str, Any] = {"status": to.status, "updated_at": at, "lease_expires_at": None, "reason": None}
         if to.status == "pending":
             fields["claimed_by"] = None
             if comment is not None:
                 fields["feedback"] = (*task.feedback, comment)
         elif to.status == "errored":
             fields["error"] = comment
+        fields.update(changes)
         moved = changed(task, fields)
         self._put(task.status, moved)
         return to.change, moved

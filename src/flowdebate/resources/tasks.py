@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import builtins
 import time
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flowdebate.errors import ConfigurationError, IllegalTransition
-from flowdebate.resources.task import TASK_STATUSES
+from flowdebate.resources.task import TASK_STATUSES, Task, TaskStatus
 from flowdebate.resources.task_ledger import TaskLedger
-from flowdebate.resources.task_specs import TaskSpec, names, new_tasks
+from flowdebate.resources.task_specs import TaskSpec, check_links, free_id, names, new_task, new_tasks
 from flowdebate.resources.task_transitions import outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
+    import builtins
+    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from flowdebate.resources.resource import ResourceScope
-    from flowdebate.resources.task import Task, TaskStatus
     from flowdebate.resources.task_changes import TaskChanged
     from flowdebate.resources.task_transitions import TaskAction
 
-__all__ = ("TaskCollection", "TaskCollectionResource", "create_task_collection")
+__all__ = ("Task", "TaskCollection", "TaskCollectionResource", "create_task_collection")
 
 
 class TaskCollection:
@@ -81,21 +81,31 @@ class TaskCollection:
         max_attempts: int = 1,
     ) -> Task:
         """Add a pending task; `deps` are ids of tasks that are there already."""
-        spec: TaskSpec = {
-            "goal": goal,
-            "id": id,
-            "assignee": assignee,
-            "priority": priority,
-            "labels": labels,
-            "metadata": metadata,
-            "deps": deps,
-            "max_attempts": max_attempts,
-        }
-        return self._add([spec])[0]
+        tasks = self._ledger.tasks
+        seq = len(tasks) + 1
+        task = new_task(
+            self._where,
+            goal,
+            id=free_id(self._collection_id, seq, tasks) if id is None else id,
+            assignee=assignee,
+            priority=priority,
+            labels=labels,
+            metadata=metadata,
+            deps=deps,
+            max_attempts=max_attempts,
+            seq=seq,
+            at=self._now(),
+        )
+        check_links(self._where, tasks, (task,))
+        self._ledger.add((task,))
+        return task
 
     def add_tasks(self, tasks: Iterable[TaskSpec]) -> builtins.list[Task]:
         """Add all of them or, if one cannot be, none; `deps` may name tasks of the same batch, before or after."""
-        return self._add(builtins.list(tasks))
+        specs = tuple(tasks)
+        added = new_tasks(self._where, self._collection_id, self._ledger.tasks, specs, at=self._now())
+        self._ledger.add(added)
+        return added
 
     def claim(
         self,
@@ -119,11 +129,11 @@ class TaskCollection:
         if task_id is None:
             task = self._ledger.queue.first(assignee, asked)
         else:
-            task = self._claimable(task_id, assignee, asked)
+            task = self._asked_for(task_id, assignee, asked)
         if task is None:
             return None
-        fields = {"attempts": task.attempts + 1, "claimed_by": by, "lease_expires_at": expires_at}
-        return self._ledger.move(task, "claim", now, **fields)
+        fields: dict[str, object] = {"attempts": task.attempts + 1, "claimed_by": by, "lease_expires_at": expires_at}
+        return self._ledger.move(task, "claim", now, fields)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
         """End a task well: its work is done, or a reviewer accepts it."""
@@ -134,11 +144,11 @@ class TaskCollection:
 
         While attempts are left the task is pending again, with `error` added to its feedback; else it is errored.
         """
-        return self._move(task_id, "fail", by, comment=error)
+        return self._move(task_id, "fail", by, comment=self._text("error", error))
 
     def block(self, task_id: str, reason: str, *, by: str | None = None) -> Task:
         """Set a pending or claimed task aside until `unblock`."""
-        return self._move(task_id, "block", by, reason=reason)
+        return self._move(task_id, "block", by, reason=self._text("reason", reason))
 
     def unblock(self, task_id: str) -> Task:
         """Let a blocked task be claimed again: it is pending."""
@@ -146,15 +156,15 @@ class TaskCollection:
 
     def await_review(self, task_id: str, reason: str | None = None, *, by: str | None = None) -> Task:
         """Let somebody decide how a claimed task goes on: `complete`, `fail` or `resume_from_review`."""
-        return self._move(task_id, "await_review", by, reason=reason)
+        return self._move(task_id, "await_review", by, reason=self._text("reason", reason, optional=True))
 
     def resume_from_review(self, task_id: str, feedback: str | None = None) -> Task:
-        """Ask for another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added to its own."""
-        return self._move(task_id, "resume_from_review", comment=feedback)
+        """Ask for another attempt, even beyond `max_attempts`: the task is pending, and knows of `feedback`."""
+        return self._move(task_id, "resume_from_review", comment=self._text("feedback", feedback, optional=True))
 
     def cancel(self, task_id: str, reason: str | None = None) -> Task:
         """End a task without a result."""
-        return self._move(task_id, "cancel", reason=reason)
+        return self._move(task_id, "cancel", reason=self._text("reason", reason, optional=True))
 
     def renew(self, task_id: str, lease: float, *, by: str | None = None) -> Task:
         """Give a claimed task `lease` seconds from now, even if its lease has run out, or if it had none."""
@@ -164,8 +174,8 @@ class TaskCollection:
     def reclaim(self) -> builtins.list[Task]:
         """Take back the tasks whose leases have run out, and return them, the longest overdue first.
 
-        Those with attempts left are pending again, the others errored. Nothing calls this by itself: a worker that
-        is late, but not yet reclaimed, still holds its task.
+        Those with attempts left are pending again, the others errored. Nothing happens to them before this is called:
+        a worker that is late, but not yet reclaimed, still holds its task.
         """
         return self._ledger.reclaim(self._now())
 
@@ -210,33 +220,27 @@ class TaskCollection:
         """The collection as plain data for JSON, with camelCase keys; tasks in order of creation."""
         return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._ledger.tasks.values()]}
 
-    def _add(self, specs: builtins.list[TaskSpec]) -> builtins.list[Task]:
-        tasks = new_tasks(self._collection_id, self._ledger.tasks, specs, at=self._now())
-        self._ledger.add(tasks)
-        return tasks
-
     def _move(self, task_id: str, action: TaskAction, by: str | None = None, **changes: object) -> Task:
         task = self._ledger.get(task_id)
         if by is not None and by != task.claimed_by:
-            status = outcome(task, action) and task.status
-            raise IllegalTransition(
-                task_id, action=action, status=status, allowed=[status], reason=f"{task.claimed_by!r} holds it, not {by!r}"
-            )
-        return self._ledger.move(task, action, self._now(), **changes)
+            holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
+            _refuse(task, action, f"{by!r} does not hold it{holder}")
+        return self._ledger.move(task, action, self._now(), changes)
 
-    def _claimable(self, task_id: str, assignee: str | None, labels: AbstractSet[str]) -> Task:
+    def _asked_for(self, task_id: str, assignee: str | None, labels: AbstractSet[str]) -> Task:
         task = self._ledger.get(task_id)
-        outcome(task, "claim")
-        reason = ""
         if waits_for := self._ledger.queue.waits_for(task):
-            reason = f"it waits for {', '.join(map(repr, waits_for))}"
-        elif assignee is not None and task.assignee not in {None, assignee}:
-            reason = f"it is for {task.assignee!r}, not for {assignee!r}"
-        elif not labels <= task.labels:
-            reason = f"it lacks the labels {sorted(labels - task.labels)}"
-        if reason:
-            raise IllegalTransition(task_id, action="claim", status=task.status, allowed=["pending"], reason=reason)
+            _refuse(task, "claim", f"it waits for {', '.join(map(repr, waits_for))}")
+        if assignee is not None and task.assignee is not None and assignee != task.assignee:
+            _refuse(task, "claim", f"it is for {task.assignee!r}, not for {assignee!r}")
+        if not labels <= task.labels:
+            _refuse(task, "claim", f"it lacks the labels {sorted(labels - task.labels)}")
         return task
+
+    def _text(self, field: str, value: str | None, *, optional: bool = False) -> str | None:
+        if not (isinstance(value, str) or (optional and value is None)):
+            raise ConfigurationError(self._where, field, value, "a string, or None" if optional else "a string")
+        return value
 
     def _seconds(self, lease: float) -> float:
         if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not isfinite(lease) or lease <= 0:
@@ -244,9 +248,12 @@ class TaskCollection:
         return lease
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` that blocks share: each run has a new one, whose changes are events of the run."""
+    """A `TaskCollection` that blocks share: each run has a new one, whose changes are events of the run.
+
+    Two with the same key and collection id are the same resource.
+    """
 
     key: str
     collection_id: str
@@ -265,6 +272,11 @@ def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCol
     if not isinstance(key, str) or not key:
         raise ConfigurationError("create_task_collection()", "key", key, "a non-empty string")
     return TaskCollectionResource(key=key, collection_id=_checked_id(collection_id))
+
+
+def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
+    outcome(task, action)  # what the status forbids is told first
+    raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
 
 
 def _checked_id(collection_id: str) -> str:

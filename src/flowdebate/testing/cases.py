@@ -1,0 +1,117 @@
+"""Whole debates as values: what `flowdebate.testing.strategies.debates` draws, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.patterns.debate import debate
+from flowdebate.patterns.roster import checked_roster
+from flowdebate.testing.models import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.runs.result import RunResult
+    from flowdebate.runs.session import SessionLike
+    from flowdebate.testing.models import Reply
+
+__all__ = ("Answers", "DebateCase")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a model says to each kind of block; of several the next is taken, and after the last the first again."""
+
+    arguments: Sequence[Any] = ("An argument.",)
+    """Where text is asked for: by debaters, and by a synthesizer without a schema."""
+    decisions: Sequence[Any] = ()
+    """Where a moderator's decision is asked for."""
+    verdict: Any = None
+    """Where a judge's verdict is asked for."""
+    deliverable: Any = None
+    """Where anything else is asked for: by a synthesizer with a schema."""
+
+    def model(self) -> FunctionModel:
+        """A model that says so, from the beginning."""
+        given: Counter[str] = Counter()
+
+        def answer(request: ModelRequest) -> Reply:
+            seat = _seat(request.output_schema)
+            replies = self._replies(seat)
+            given[seat] += 1
+            reply: Reply = replies[(given[seat] - 1) % len(replies)]
+            return reply
+
+        return FunctionModel(answer, name="answers")
+
+    def _replies(self, seat: str) -> Sequence[Any]:
+        several = {"argument": self.arguments, "decision": self.decisions}
+        one = {"verdict": self.verdict, "deliverable": self.deliverable}
+        return several.get(seat) or (one.get(seat),)
+
+
+def _seat(schema: Mapping[str, Any] | None) -> str:
+    """Who asks, told by what is asked for: blocks may have any name."""
+    if schema is None:
+        return "argument"
+    fields = set(schema.get("properties", ()))
+    if "nextSpeakers" in fields:
+        return "decision"
+    return "verdict" if fields == {"reasoning", "verdict", "winner"} else "deliverable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebateCase:
+    """A debate, the question, and what a model answers to it.
+
+    >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
+    >>> found = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It was answered."}
+    >>> case = DebateCase(
+    ...     options={"name": "rent", "debaters": sides, "synthesizer": False}, answers=Answers(verdict=found)
+    ... )
+    >>> case.run_sync().raw.rounds
+    2
+    """
+
+    options: Mapping[str, Any]
+    """Keyword arguments for `debate()`."""
+    answers: Answers
+    """What `model()` answers."""
+    question: str = "Who is right?"
+    seed: int = 0
+
+    @property
+    def roster(self) -> tuple[Debater, ...]:
+        """The debaters, as `Debater` objects."""
+        return checked_roster(self.options["debaters"], where="case")
+
+    @property
+    def stances(self) -> list[str]:
+        """What may win, in declared order."""
+        return [debater.stance for debater in self.roster]
+
+    @property
+    def max_rounds(self) -> int:
+        """How many rounds there can be."""
+        return int(self.options.get("max_rounds", 2))
+
+    def debate(self) -> Sequencer[Any, Any]:
+        """The debate, built."""
+        return debate(**self.options)
+
+    def model(self) -> FunctionModel:
+        """A model that gives the case's answers from the beginning: a new one for each run."""
+        return self.answers.model()
+
+    async def run(self, *, session: SessionLike = None) -> RunResult[Any]:
+        """Build the debate and run it to its end."""
+        return await self.debate().run(self.question, session=session, model=self.model(), seed=self.seed)
+
+    def run_sync(self, *, session: SessionLike = None) -> RunResult[Any]:
+        """`run`, for tests that are not async."""
+        return self.debate().run_sync(self.question, session=session, model=self.model(), seed=self.seed)

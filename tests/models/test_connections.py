@@ -1,0 +1,274 @@
+"""Connections of `OpenAIModel`: kept while held, closed afterwards, by loop, also when calls are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import ModelTimeout
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema
+from flowdebate.models.boundary import ask
+
+from .server import ChatServer, chunk, completion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .server import Exchange
+
+pytestmark = pytest.mark.anyio
+
+
+def question(timeout: float = 20, on_text: Callable[[str], None] | None = None) -> ModelRequest:
+    """A request for text."""
+    messages = [{"role": "user", "content": "hello"}]
+    return ModelRequest(messages=messages, block="b", on_text=on_text, settings=ModelSettings(timeout=timeout))
+
+
+def open_files() -> int:
+    """File descriptors of this process, sockets among them."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
+
+
+async def silent(exchange: Exchange) -> None:
+    """Accept the request, and never answer."""
+    await exchange.until_gone()
+
+
+async def stalling(exchange: Exchange) -> None:
+    """Begin a stream, and never go on."""
+    await exchange.begin_events()
+    await exchange.event(chunk("so"))
+    await exchange.until_gone()
+
+
+async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
+    """Holding is what a run does; when it ends the connection is closed."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        async with model.hold():
+            for _ in range(3):
+                await ask(model, question())
+            assert (server.accepted, server.open_connections) == (1, 1)
+        await server.wait_until_left()
+        assert server.posts == 3
+
+
+async def test_without_a_hold_each_call_closes_what_it_opened() -> None:
+    """A lone call leaves nothing behind."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        await ask(model, question())
+        await server.wait_until_left()
+        await ask(model, question())
+        await server.wait_until_left()
+        assert server.accepted == 2
+
+
+async def test_the_last_of_several_holders_closes() -> None:
+    """`hold` and `async with` count together, in any order."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        first, second = model.hold(), model.hold()
+        await first.__aenter__()
+        await second.__aenter__()
+        async with model:
+            await ask(model, question())
+            await first.__aexit__(None, None, None)
+            await ask(model, question())
+        assert (server.accepted, server.open_connections) == (1, 1)
+        await second.__aexit__(None, None, None)
+        await server.wait_until_left()
+
+
+async def test_a_hold_without_a_call_opens_nothing() -> None:
+    """A client is made at the first need."""
+    async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url):
+        assert server.accepted == 0
+
+
+async def test_many_calls_at_once_all_get_their_own_answers() -> None:
+    """No answer is given to another call, and nothing stays open."""
+
+    async def echo(exchange: Exchange) -> None:
+        await exchange.json(completion(exchange.body["messages"][0]["content"]))
+
+    async with ChatServer({"echo": echo}) as server:
+        model = OpenAIModel("echo", base_url=server.base_url)
+
+        async def one(text: str) -> str:
+            request = ModelRequest(messages=[{"role": "user", "content": text}], block="b")
+            return (await ask(model, request)).text
+
+        async with model.hold():
+            texts = [f"text {number}" for number in range(200)]
+            assert await asyncio.gather(*map(one, texts)) == texts
+        await server.wait_until_left()
+
+
+@pytest.mark.parametrize("scenario", ["silent", "stalling"])
+async def test_the_deadline_holds_against_a_server_that_goes_silent(scenario: str) -> None:
+    """ModelTimeout, and the connection is closed rather than used again."""
+    listener = (lambda _: None) if scenario == "stalling" else None
+    async with ChatServer({"silent": silent, "stalling": stalling}) as server:
+        model = OpenAIModel(scenario, base_url=server.base_url)
+        async with model.hold():
+            with pytest.raises(ModelTimeout):
+                await ask(model, question(0.3, listener))
+            await server.wait_until_left()
+
+
+async def test_the_deadline_holds_against_a_server_that_drips() -> None:
+    """A byte now and then, or a comment that keeps the stream alive, is no progress that counts."""
+
+    async def drip(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        while True:
+            await exchange.raw(b": keep-alive\n\n")
+            await asyncio.sleep(0.01)
+
+    async with ChatServer({"drip": drip}) as server:
+        with pytest.raises(ModelTimeout):
+            await ask(OpenAIModel("drip", base_url=server.base_url), question(0.3, lambda _: None))
+        await server.wait_until_left()
+
+
+async def test_the_model_s_own_deadline_counts_when_it_is_the_shorter_one() -> None:
+    """`settings.timeout` of the model, unless it is left at its default."""
+    async with ChatServer({"silent": silent}) as server:
+        model = OpenAIModel("silent", base_url=server.base_url, settings=ModelSettings(timeout=0.2))
+        with pytest.raises(ModelTimeout, match=r"0\.2 s"):
+            await ask(model, question(60))
+
+
+async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_open() -> None:
+    """Calls that are cancelled while they connect, wait, or read give back what they held."""
+    async with ChatServer({"silent": silent, "stalling": stalling}) as server:
+        async with OpenAIModel("warm", base_url=server.base_url) as warm:
+            await ask(warm, question())
+        await server.wait_until_left()
+        before, tasks = open_files(), len(asyncio.all_tasks())
+        for scenario, listener in (("silent", None), ("stalling", lambda _: None)):
+            model = OpenAIModel(scenario, base_url=server.base_url)
+            async with model.hold():
+                for ticks in range(40):
+                    calls = [asyncio.create_task(ask(model, question(60, listener))) for _ in range(5)]
+                    for _ in range(ticks):
+                        await asyncio.sleep(0)
+                    for call in calls:
+                        call.cancel()
+                    ends = await asyncio.gather(*calls, return_exceptions=True)
+                    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+        await server.wait_until_left()
+        fine = OpenAIModel("fine", base_url=server.base_url)
+        assert (await ask(fine, question())).text == "fine"
+        await server.wait_until_left()
+        assert (open_files(), len(asyncio.all_tasks())) == (before, tasks)
+
+
+async def test_a_hold_that_is_cancelled_twice_while_it_closes_leaves_nothing_open() -> None:
+    """Sockets are closed before the first moment at which a cancellation can arrive."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        inside = asyncio.Event()
+
+        async def hold() -> None:
+            async with model.hold():
+                await ask(model, question())
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(hold())
+        await inside.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.wait_until_left()
+
+
+def test_one_model_serves_several_event_loops_and_threads() -> None:
+    """Two loops one after the other, and two at once, each with connections of its own."""
+    ports: list[int] = []
+    ready, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with ChatServer() as server:
+            ports.append(server.port)
+            ready.set()
+            while not done.is_set():
+                await asyncio.sleep(0.01)
+            await server.wait_until_left()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    ready.wait()
+    model = OpenAIModel("m", base_url=f"http://127.0.0.1:{ports[0]}/v1")
+    texts: list[str] = []
+
+    async def run() -> None:
+        async with model.hold():
+            texts.extend([(await ask(model, question())).text for _ in range(2)])
+
+    try:
+        asyncio.run(run())
+        asyncio.run(run())
+        threads = [threading.Thread(target=lambda: asyncio.run(run())) for _ in range(2)]
+        for other in threads:
+            other.start()
+        for other in threads:
+            other.join()
+    finally:
+        done.set()
+        thread.join()
+    gc.collect()  # a socket that was left open would warn here, and warnings are errors
+    assert texts == ["fine"] * 8
+
+
+async def test_a_proxy_for_the_world_is_not_asked_for_this_machine() -> None:
+    """A loopback endpoint is reached as it is, whatever HTTP_PROXY says."""
+    async with ChatServer() as server:
+        script = (
+            "import asyncio, sys\n"
+            "from flowdebate.models import ModelRequest, OpenAIModel\n"
+            "from flowdebate.models.boundary import ask\n"
+            "request = ModelRequest(messages=[{'role': 'user', 'content': 'x'}], block='b')\n"
+            "print(asyncio.run(ask(OpenAIModel('m', base_url=sys.argv[1]), request)).text)\n"
+        )
+        env = {**os.environ, "HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-W", "error", "-c", script, server.base_url, env=env, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await process.communicate()
+    assert output.strip() == b"fine"
+
+
+async def test_importing_the_package_imports_no_sdk() -> None:
+    """openai and instructor are imported when a model is first asked."""
+    script = "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parent
+    )
+    output, _ = await process.communicate()
+    assert (process.returncode, output.strip()) == (0, b"")
+
+
+async def test_a_structured_answer_can_be_cancelled_too() -> None:
+    """instructor's own loop lets a cancellation through."""
+    async with ChatServer({"silent": silent}) as server:
+        model = OpenAIModel("silent", base_url=server.base_url)
+        request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))
+        task = asyncio.create_task(ask(model, request))
+        await server.wait_for_posts(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.wait_until_left()

@@ -1,0 +1,464 @@
+"""What servers and networks do wrong, and the one error that each becomes, after one request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import traceback
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContextTooLong,
+    FlowDebateError,
+    MalformedResponse,
+    ModelError,
+    ModelNotFound,
+    ModelUnavailable,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    RealModelForbidden,
+    RequestRejected,
+)
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, allow_real_models, forbid_real_models
+from flowdebate.models.boundary import ask
+from flowdebate.models.foreign import classify, retry_after
+
+from .server import ChatServer, chunk, completion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .server import Exchange, Handler
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+def question(**options: Any) -> ModelRequest:
+    """A request for text."""
+    options.setdefault("messages", [{"role": "user", "content": "hello"}])
+    return ModelRequest(block="judge", settings=ModelSettings(timeout=20), **options)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A response with an HTTP status, and the error that it is."""
+
+    id: str
+    status: int
+    error: type[ModelError]
+    body: Any = field(default_factory=lambda: {"error": {"message": "no"}})
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def told(message: str, **more: Any) -> dict[str, Any]:
+    """An error's body."""
+    return {"error": {"message": message, **more}}
+
+
+CONTEXT = told("maximum context length is 8192", code="context_length_exceeded")
+LLAMA = told("request exceeds the available context size", type="exceed_context_size_error", code=400)
+
+REFUSALS = [
+    Refusal("400", 400, RequestRejected, facts={"status": 400}),
+    Refusal("a prompt that is too long", 400, ContextTooLong, CONTEXT),
+    Refusal("a prompt that is too long for llama.cpp", 400, ContextTooLong, LLAMA),
+    Refusal("a body that is too large", 413, ContextTooLong),
+    Refusal("an empty balance, as 400", 400, RateLimited, told("your credit balance is too low")),
+    Refusal("401", 401, AuthenticationFailed, message="Check the API key"),
+    Refusal("402", 402, RateLimited, facts={"quota_exhausted": True}),
+    Refusal("403", 403, AuthenticationFailed),
+    Refusal("404", 404, ModelNotFound, told("no such model"), message="no such model"),
+    Refusal("408", 408, ProviderFailed),
+    Refusal("409", 409, ProviderFailed),
+    Refusal("418", 418, RequestRejected),
+    Refusal("422", 422, RequestRejected),
+    Refusal("429", 429, RateLimited, facts={"retry_after": None, "quota_exhausted": False}),
+    Refusal("429 with seconds", 429, RateLimited, headers={"Retry-After": "1.5"}, facts={"retry_after": 1.5}),
+    Refusal("429 with milliseconds", 429, RateLimited, headers={"retry-after-ms": "250"}, facts={"retry_after": 0.25}),
+    Refusal("429 with nonsense", 429, RateLimited, headers={"Retry-After": "soon"}, facts={"retry_after": None}),
+    Refusal("429 for ever", 429, RateLimited, headers={"Retry-After": "1e308"}, facts={"retry_after": None}),
+    Refusal(
+        "a quota that is used up",
+        429,
+        RateLimited,
+        told("You exceeded your current quota", code="insufficient_quota"),
+        message="waiting does not help",
+        facts={"quota_exhausted": True},
+    ),
+    Refusal("500", 500, ProviderFailed, facts={"status": 500}),
+    Refusal("503", 503, ProviderFailed),
+    Refusal("529", 529, RateLimited),
+    Refusal("a redirect", 307, RequestRejected, headers={"Location": "/elsewhere"}, message="Redirects are not followed"),
+    Refusal("an error that is text", 500, ProviderFailed, {"error": "it broke"}, message="it broke"),
+    Refusal("an error under detail", 422, RequestRejected, {"detail": "field required"}, message="field required"),
+    Refusal("an error that is a list", 500, ProviderFailed, [1, 2], message="[1, 2]"),
+    Refusal("an error without a body", 500, ProviderFailed, None),
+    Refusal("a message that is no text", 500, ProviderFailed, told([1]), message="[1]"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
+async def test_a_status_is_the_error_that_it_means(case: Refusal, *, stream: bool) -> None:
+    """One request, one typed error with its facts, streamed or not."""
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.json(case.body, status=case.status, headers=case.headers)
+
+    async with ChatServer({"m": refuse}) as server:
+        request = question(on_text=(lambda _: None) if stream else None)
+        with pytest.raises(ModelError) as caught:
+            await ask(OpenAIModel("m", base_url=server.base_url), request)
+    assert type(caught.value) is case.error
+    assert case.message in str(caught.value)
+    assert {name: getattr(caught.value, name) for name in case.facts} == case.facts
+    assert (caught.value.model, caught.value.block) == ("m", "judge")
+    assert server.posts == 1
+
+
+async def raw_body(exchange: Exchange, body: bytes, kind: str = "application/json") -> None:
+    """Answer 200 with these bytes."""
+    await exchange.answer(body, kind=kind)
+
+
+def body(data: bytes, kind: str = "application/json") -> Handler:
+    """A scenario that answers 200 with these bytes."""
+    return lambda exchange: raw_body(exchange, data, kind)
+
+
+async def reset_at_once(exchange: Exchange) -> None:
+    """Break off before anything is sent."""
+    exchange.reset()
+
+
+async def reset_in_the_body(exchange: Exchange) -> None:
+    """Break off in the middle of a body."""
+    await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
+    exchange.reset()
+
+
+async def end_in_the_body(exchange: Exchange) -> None:
+    """Close in the middle of a body."""
+    await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
+    exchange.close = True
+
+
+async def no_http(exchange: Exchange) -> None:
+    """Speak something else."""
+    await exchange.raw(b"220 mail.example ESMTP\r\n\r\n")
+    exchange.close = True
+
+
+async def empty_204(exchange: Exchange) -> None:
+    """Answer that there is nothing."""
+    await exchange.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something else that goes wrong, and the error that it is."""
+
+    id: str
+    handler: Handler
+    error: type[ModelError]
+    message: str = ""
+
+
+FAULTS = [
+    Fault("an HTML page", body(b"<html>log in</html>", "text/html"), MalformedResponse, "is base_url an API?"),
+    Fault("an empty body", body(b""), MalformedResponse),
+    Fault("204", empty_204, MalformedResponse),
+    Fault("half a JSON", body(b'{"choices": ['), MalformedResponse, "JSONDecodeError"),
+    Fault("bytes that are no text", body(b'{"a": "\xff\xfe"}'), MalformedResponse),
+    Fault("JSON a hundred thousand deep", body(b"[" * 100_000), MalformedResponse, "RecursionError"),
+    Fault("a number too long for Python", body(b"1" * 5_000), MalformedResponse),
+    Fault("a reset at once", reset_at_once, ConnectionLost, "broke"),
+    Fault("a reset in the body", reset_in_the_body, ConnectionLost),
+    Fault("an end in the body", end_in_the_body, ConnectionLost),
+    Fault("something that is not HTTP", no_http, MalformedResponse),
+]
+
+
+@pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
+@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
+async def test_a_fault_is_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
+    """What breaks in transport or reading is the project's own error, and is not tried again."""
+    async with ChatServer({"m": case.handler}) as server:
+        output = OutputSchema.of(list[int]) if structured else None
+        with pytest.raises(ModelError) as caught:
+            await ask(OpenAIModel("m", base_url=server.base_url), question(output=output))
+    assert type(caught.value) is case.error
+    assert case.message in str(caught.value)
+    assert server.posts == 1
+
+
+async def reset_in_the_stream(exchange: Exchange) -> None:
+    """Begin a stream and break off."""
+    await exchange.begin_events()
+    await exchange.event(chunk("half"))
+    exchange.reset()
+
+
+async def nonsense_in_the_stream(exchange: Exchange) -> None:
+    """Begin a stream and go on with what is no JSON."""
+    await exchange.begin_events()
+    await exchange.event(chunk("half"))
+    await exchange.raw(b"data: {nonsense\n\n")
+    exchange.close = True
+
+
+async def end_in_the_stream(exchange: Exchange) -> None:
+    """Begin a chunked stream and close without its last chunk."""
+    await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    event = f"data: {json.dumps(chunk('half'))}\n\n".encode()
+    await exchange.raw(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+    exchange.close = True
+
+
+@pytest.mark.parametrize(
+    ("handler", "errors"),
+    [
+        (reset_in_the_stream, (ConnectionLost, OutputTruncated)),  # the reset may overtake what was sent before it
+        (nonsense_in_the_stream, (MalformedResponse,)),
+        (end_in_the_stream, (ConnectionLost,)),
+    ],
+)
+async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
+    """What was heard of it was told to the listener, and is no answer."""
+    async with ChatServer({"m": handler}) as server:
+        with pytest.raises(errors):
+            await ask(OpenAIModel("m", base_url=server.base_url), question(on_text=lambda _: None))
+    assert server.posts == 1
+
+
+async def test_an_endpoint_where_nobody_listens_is_unavailable_and_named() -> None:
+    """The error says where it was looked for."""
+    async with ChatServer() as server:
+        base_url = server.base_url
+    with pytest.raises(ModelUnavailable, match=base_url) as caught:
+        await ask(OpenAIModel("m", base_url=base_url), question())
+    assert type(caught.value) is ModelUnavailable
+
+
+@pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://host.invalid:99999/v1", "http://host.invalid/v1"])
+async def test_an_address_that_is_none_is_unavailable(base_url: str) -> None:
+    """Nothing foreign comes out of it."""
+    with pytest.raises(ModelUnavailable):
+        await ask(OpenAIModel("m", base_url=base_url), question())
+
+
+async def test_a_server_that_speaks_no_tls_is_unavailable_or_lost() -> None:
+    """https to an http server."""
+    async with ChatServer() as server:
+        with pytest.raises(ModelUnavailable):
+            await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:")), question())
+
+
+async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
+    """A lone surrogate cannot be sent; the error is about the prompt, not about the answer."""
+    async with ChatServer() as server:
+        with pytest.raises(RequestRejected, match="Unicode"):
+            await ask(
+                OpenAIModel("m", base_url=server.base_url), question(messages=[{"role": "user", "content": "\ud800"}])
+            )
+    assert server.posts == 0
+
+
+async def test_an_error_page_of_megabytes_is_cut_and_cannot_steer_a_terminal() -> None:
+    """500 characters of it, on one printable line."""
+
+    async def page(exchange: Exchange) -> None:
+        await exchange.answer(b"\x1b[2J" + b"x" * 2_000_000, status=502, kind="text/plain")
+
+    async with ChatServer({"m": page}) as server:
+        with pytest.raises(ProviderFailed) as caught:
+            await ask(OpenAIModel("m", base_url=server.base_url), question())
+    assert len(str(caught.value)) < 700
+    assert str(caught.value).isprintable()
+
+
+async def echo_key_in_error(exchange: Exchange) -> None:
+    """Tell the client its own key."""
+    await exchange.json(told(f"Incorrect API key provided: {KEY}."), status=401)
+
+
+async def echo_key_in_page(exchange: Exchange) -> None:
+    """Show the client its own key on a page."""
+    await exchange.answer(f"<html>{KEY}".encode(), kind="text/html")
+
+
+async def echo_key_in_choices(exchange: Exchange) -> None:
+    """Show the client its own key inside a 200."""
+    await exchange.json({"error": {"message": f"bad key {KEY}", "code": 401}})
+
+
+async def echo_key_in_stream(exchange: Exchange) -> None:
+    """Show the client its own key in an event."""
+    await exchange.events([{"error": {"message": f"bad key {KEY}", "code": 401}}])
+
+
+async def echo_key_in_json(exchange: Exchange) -> None:
+    """Show the client its own key in what is no completion."""
+    await exchange.json({"choices": [], "note": KEY})
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [echo_key_in_error, echo_key_in_page, echo_key_in_choices, echo_key_in_stream, echo_key_in_json, reset_at_once],
+)
+@pytest.mark.parametrize("kind", ["text", "stream", "structured"])
+async def test_the_key_is_in_no_error_traceback_log_or_repr(
+    handler: Handler, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever the server echoes it, and whatever is printed of the failure."""
+    caplog.set_level(logging.DEBUG)
+    async with ChatServer({"m": handler}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key=KEY)
+        output = OutputSchema.of(list[int]) if kind == "structured" else None
+        request = question(output=output, on_text=(lambda _: None) if kind == "stream" else None)
+        with pytest.raises(ModelError) as caught:
+            await ask(model, request)
+        sent = server.headers[0]["authorization"]
+    shown = "".join(traceback.format_exception(caught.value))
+    shown += repr(caught.value) + repr(vars(caught.value)) + repr(model) + repr(model._clients)
+    shown += "".join(f"{record.getMessage()} {record.args}" for record in caplog.records if record.name != "openai")
+    assert "canary" in sent
+    assert "canary" not in shown
+
+
+async def test_the_key_is_read_when_a_call_is_made() -> None:
+    """A key that is set, or changed, after the model was made counts."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key_env="FLOWDEBATE_TEST_KEY")
+        async with model.hold():
+            with pytest.raises(AuthenticationFailed, match="FLOWDEBATE_TEST_KEY"):
+                await ask(model, question())
+            try:
+                for key in ("first-key", "second-key"):
+                    os.environ["FLOWDEBATE_TEST_KEY"] = key
+                    await ask(model, question())
+            finally:
+                del os.environ["FLOWDEBATE_TEST_KEY"]
+        await server.wait_until_left()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer first-key", "Bearer second-key"]
+
+
+async def test_a_server_that_wants_no_key_gets_a_placeholder() -> None:
+    """The SDK insists on one."""
+    async with ChatServer() as server:
+        await ask(OpenAIModel("m", base_url=server.base_url, api_key_env=None), question())
+    assert server.headers[0]["authorization"] == "Bearer no-key"
+
+
+async def test_a_forbidden_call_does_not_reach_the_network() -> None:
+    """Unless this machine is allowed."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        with forbid_real_models():
+            with pytest.raises(RealModelForbidden):
+                await ask(model, question())
+            with allow_real_models():
+                await ask(model, question())
+        with forbid_real_models(allow_local=True):
+            await ask(model, question())
+            with pytest.raises(RealModelForbidden):
+                await ask(OpenAIModel("m", base_url="https://api.example.com/v1", api_key="x"), question())
+    assert server.posts == 2
+
+
+@given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
+def test_a_wait_is_finite_and_believable_or_absent(headers: dict[str, str]) -> None:
+    """Whatever a server asks for."""
+    wait = retry_after(headers)
+    assert wait is None or 0 <= wait <= 7 * 24 * 3600
+
+
+def test_a_date_in_the_future_is_a_wait_and_one_in_the_past_is_none() -> None:
+    """HTTP dates are understood."""
+    import time
+
+    ahead = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
+    assert ahead is not None
+    assert 55 < ahead <= 60
+    assert retry_after({"retry-after": formatdate(time.time() - 60, usegmt=True)}) is None
+
+
+@given(
+    st.sampled_from([TypeError, IndexError, AttributeError, KeyError, ValueError, OSError, RuntimeError, RecursionError]),
+    st.text(),
+)
+def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
+    """Nothing is left over, and nothing that is shown can steer a terminal."""
+    error = classify(kind(message))
+    assert isinstance(error, FlowDebateError)
+    assert str(error).isprintable()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["stop", "length"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+PLACES: list[tuple[Any, ...]] = [
+    (),
+    ("choices",),
+    ("choices", 0),
+    ("choices", 0, "message"),
+    ("choices", 0, "message", "content"),
+    ("choices", 0, "message", "tool_calls"),
+    ("choices", 0, "message", "refusal"),
+    ("choices", 0, "finish_reason"),
+    ("usage",),
+    ("usage", "prompt_tokens_details"),
+    ("model",),
+]
+
+
+def replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
+    """`value` with `other` at `place`."""
+    if not place:
+        return other
+    copy = list(value) if isinstance(value, list) else dict(value)
+    copy[place[0]] = replaced(value[place[0]], place[1:], other)
+    return copy
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), st.booleans())
+def test_no_answer_whatever_is_in_it_raises_anything_foreign(
+    changes: list[tuple[tuple[Any, ...], Any]], structured: bool
+) -> None:
+    """An answer with anything in any place is read, or is one of the project's errors."""
+    answers = [replaced(completion("[1]"), place, other) for place, other in changes]
+
+    async def run() -> None:
+        async def reply(exchange: Exchange) -> None:
+            await exchange.json(answers[exchange.body["number"]])
+
+        async with ChatServer({"m": reply}) as server, OpenAIModel("m", base_url=server.base_url) as model:
+            output = OutputSchema.of({"type": "object"}) if structured else None
+            for number in range(len(answers)):
+                request = ModelRequest(
+                    messages=[], block="b", output=output, settings=ModelSettings(timeout=20, extra={"number": number})
+                )
+                try:
+                    (await ask(model, request)).text.encode()
+                except ModelError as error:
+                    assert str(error).isprintable()  # noqa: PT017 - either outcome is right, each has its own law
+
+    asyncio.run(run())

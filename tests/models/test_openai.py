@@ -1,0 +1,523 @@
+"""`OpenAIModel` against a real server, through the real openai and instructor: what it sends and what it makes of answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate.errors import (
+    BadAnswer,
+    ConfigurationError,
+    EmptyResponse,
+    MalformedResponse,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+    SchemaViolation,
+)
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, ToolCall, ToolSpec, Usage
+from flowdebate.models.boundary import ask
+
+from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+
+if TYPE_CHECKING:
+    from flowdebate.models.chat import StructuredMode
+
+    from .server import Handler
+
+pytestmark = pytest.mark.anyio
+
+MODES: list[StructuredMode] = ["json_schema", "tools", "json", "md_json"]
+LOOKUP = ToolSpec(
+    name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {"q": {"type": "string"}}}
+)
+HOSTILE = "{{7*7}} {% for x in y %} \u2028 é 🙂  \n```json\n{}\n```"
+
+
+class Verdict(BaseModel):
+    """A judge's answer."""
+
+    reasoning: str
+    winner: Literal["for", "against"]
+
+
+VERDICT = '{"reasoning": "r", "winner": "for"}'
+
+
+def question(**options: Any) -> ModelRequest:
+    """A request, for text unless `output` says otherwise."""
+    output = options.pop("output", None)
+    options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": HOSTILE}])
+    options.setdefault("settings", ModelSettings(timeout=20))
+    return ModelRequest(block="judge", output=None if output is None else OutputSchema.of(output), **options)
+
+
+def replying(value: Any, *, status: int = 200) -> Handler:
+    """A scenario that answers with this JSON."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.json(value, status=status)
+
+    return reply
+
+
+def streaming(*events: Any, done: bool = True) -> Handler:
+    """A scenario that answers with these events."""
+
+    async def stream(exchange: Exchange) -> None:
+        await exchange.events(events, done=done)
+
+    return stream
+
+
+# Text
+
+
+async def test_a_text_call_sends_the_messages_as_they_are_and_reads_text_and_usage() -> None:
+    """Prompts leave byte for byte; one request, no stream, no retry header."""
+    async with ChatServer() as server:
+        model = OpenAIModel("gpt", base_url=server.base_url, api_key="sk-1")
+        answered = await ask(model, question(settings=ModelSettings(temperature=0.5, max_tokens=9, extra={"seed": 7})))
+    assert answered.text == "fine"
+    assert answered.model == "served"
+    assert answered.usage == Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
+    body = server.bodies[0]
+    assert body.pop("messages")[1]["content"] == HOSTILE
+    assert body == {"model": "gpt", "temperature": 0.5, "max_tokens": 9, "seed": 7}
+    assert server.headers[0]["authorization"] == "Bearer sk-1"
+    assert server.headers[0]["accept-encoding"] == "identity"
+    assert server.paths == ["/v1/chat/completions"]
+
+
+async def test_the_model_s_settings_hold_where_the_request_leaves_the_choice_open() -> None:
+    """A request's own settings win, one by one."""
+    async with ChatServer() as server:
+        settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
+        model = OpenAIModel("gpt", base_url=server.base_url, settings=settings)
+        await ask(model, question(settings=ModelSettings(max_tokens=7, extra={"seed": 2})))
+    body = server.bodies[0]
+    assert (body["temperature"], body["max_tokens"], body["seed"], body["top_p"]) == (0.1, 7, 2, 0.9)
+
+
+async def test_text_is_streamed_when_somebody_listens() -> None:
+    """Each piece is told as it comes, clean; the answer is their sum, with the usage of the last event."""
+    events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
+    pieces: list[str] = []
+    async with ChatServer({"s": streaming(*events, usage_chunk())}) as server:
+        answered = await ask(OpenAIModel("s", base_url=server.base_url), question(on_text=pieces.append))
+    assert server.bodies[0]["stream_options"] == {"include_usage": True}
+    assert pieces == ["Tr", "ams \ufffd", "\ufffd"]
+    assert answered.text == "Trams 🙂"
+    assert answered.usage == Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
+
+
+async def test_a_stream_may_be_cut_anywhere() -> None:
+    """Characters of several bytes and line separators survive chunks of one byte."""
+    text = "é🙂\u2028x"
+
+    async def drip(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        for event in (chunk(text), chunk(finish="stop")):
+            for byte in f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode():
+                await exchange.raw(bytes([byte]))
+        exchange.close = True
+
+    async with ChatServer({"drip": drip}) as server:
+        answered = await ask(OpenAIModel("drip", base_url=server.base_url), question(on_text=lambda _: None))
+    assert answered.text == text
+    assert answered.usage == Usage.unknown()
+
+
+async def test_an_exception_of_the_listener_passes_as_itself_and_the_connection_is_given_back() -> None:
+    """A listener's own error is not the provider's."""
+
+    def listen(_: str) -> None:
+        raise ZeroDivisionError
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        await exchange.event(chunk("a"))
+        await exchange.until_gone()
+
+    async with ChatServer({"endless": endless}) as server:
+        with pytest.raises(ZeroDivisionError):
+            await ask(OpenAIModel("endless", base_url=server.base_url), question(on_text=listen))
+        await server.wait_until_left()
+
+
+async def test_tool_calls_are_read_whole() -> None:
+    """Tools are offered as the API has them, and their calls come back as they were written."""
+    calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
+    async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+        answered = await ask(OpenAIModel("t", base_url=server.base_url), question(tools=[LOOKUP]))
+    assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
+    assert answered.finish == "tool_calls"
+    assert answered.tool_calls == (
+        ToolCall(id="call_a", name="lookup", arguments='{"q": "x"}'),
+        ToolCall(id="call_b", name="other", arguments="not json"),
+    )
+
+
+async def test_streamed_tool_calls_are_put_together() -> None:
+    """Pieces of two calls that arrive in turns end as two calls."""
+
+    def piece(index: int, **call: Any) -> Any:
+        return chunk(tool_calls=[{"index": index, **call}])
+
+    events = [
+        piece(0, id="a", type="function", function={"name": "lookup", "arguments": '{"q"'}),
+        piece(1, id="b", type="function", function={"name": "lookup", "arguments": "{"}),
+        piece(0, function={"arguments": ': "x"}'}),
+        piece(1, function={"arguments": "}"}),
+        chunk(finish="tool_calls"),
+    ]
+    async with ChatServer({"t": streaming(*events)}) as server:
+        request = question(tools=[LOOKUP], on_text=lambda _: None)
+        answered = await ask(OpenAIModel("t", base_url=server.base_url), request)
+    assert answered.tool_calls == (
+        ToolCall(id="a", name="lookup", arguments='{"q": "x"}'),
+        ToolCall(id="b", name="lookup", arguments="{}"),
+    )
+
+
+async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
+    """An assistant's calls and a tool's answers reach the server as they are, in every mode."""
+    call = tool_call("lookup", "{}")
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_a", "content": "42"},
+    ]
+    reply = replying(completion(VERDICT, tool_calls=[]))
+    async with ChatServer(dict.fromkeys(["m", *MODES], reply)) as server:
+        await ask(OpenAIModel("m", base_url=server.base_url), question(messages=messages))
+        await ask(OpenAIModel("json_schema", base_url=server.base_url), question(messages=messages, output=Verdict))
+        for mode in ("json", "md_json"):
+            model = OpenAIModel(mode, base_url=server.base_url, structured=mode)  # type: ignore[arg-type]
+            await ask(model, question(messages=messages, output=Verdict))
+    assert server.bodies[0]["messages"] == messages
+    assert server.bodies[1]["messages"] == messages
+    for body in server.bodies[2:]:
+        assert {"role": "tool", "tool_call_id": "call_a", "content": "42"} in body["messages"]
+        assert {"role": "assistant", "content": "", "tool_calls": [call]} in body["messages"]
+
+
+@dataclass(frozen=True)
+class Odd:
+    """An odd but whole answer, and the text it is read as."""
+
+    id: str
+    body: Any
+    text: str = "fine"
+
+
+ODD = [
+    Odd("an unknown reason for the end", completion(finish="eos")),
+    Odd("several choices", {**completion(), "choices": completion()["choices"] + completion("other")["choices"]}),
+    Odd("text in parts", completion([{"type": "text", "text": "fi"}, {"type": "text", "text": "ne"}])),
+    Odd("a lone surrogate", completion("a\ud800b"), "a\ufffdb"),
+    Odd("no model's name", {**completion(), "model": 5}),
+    Odd("an empty refusal", completion(refusal="")),
+]
+
+
+@pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
+async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
+    """What can be understood is understood."""
+    async with ChatServer({"odd": replying(case.body)}) as server:
+        assert (await ask(OpenAIModel("odd", base_url=server.base_url), question())).text == case.text
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": -1, "completion_tokens": "3", "prompt_tokens_details": {"cached_tokens": "4"}},
+        {"prompt_tokens": None, "completion_tokens": 1.5, "prompt_tokens_details": None},
+        "lots",
+    ],
+    ids=["none", "empty", "nonsense", "null", "a str"],
+)
+async def test_usage_that_is_missing_or_nonsense_is_unknown(usage: Any) -> None:
+    """Unknown is not 0."""
+    async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
+        assert (await ask(OpenAIModel("u", base_url=server.base_url), question())).usage == Usage.unknown()
+
+
+async def test_text_that_ran_out_of_room_says_so() -> None:
+    """The caller decides whether half a text is of use."""
+    async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
+        answered = await ask(OpenAIModel("l", base_url=server.base_url), question())
+    assert (answered.text, answered.finish) == ("half", "length")
+
+
+@dataclass(frozen=True)
+class Bad:
+    """An answer that cannot be used, and the error that it is."""
+
+    id: str
+    body: Any
+    error: type[Exception]
+    message: str = ""
+
+
+BAD = [
+    Bad("null", None, MalformedResponse, "no choices"),
+    Bad("a list", [], MalformedResponse),
+    Bad("an empty object", {}, MalformedResponse),
+    Bad("a str", "x", MalformedResponse),
+    Bad("no choices", {**completion(), "choices": []}, MalformedResponse, "no choices"),
+    Bad("choices that are text", {**completion(), "choices": "x"}, MalformedResponse),
+    Bad("a choice that is null", {**completion(), "choices": [None]}, MalformedResponse, "no message"),
+    Bad("no message", {**completion(), "choices": [{"index": 0, "message": None}]}, MalformedResponse, "no message"),
+    Bad("content that is a number", completion(5), MalformedResponse, "must be text, got 5"),
+    Bad("content in unknown parts", completion([{"type": "image"}]), MalformedResponse),
+    Bad("tool calls that are text", completion("x", tool_calls="f()"), MalformedResponse),
+    Bad("a tool's name that is a number", completion("x", tool_calls=[tool_call(5, "{}")]), MalformedResponse),  # type: ignore[arg-type]
+    Bad("no content", completion(None), EmptyResponse),
+    Bad("blank content", completion(" \u200b\n"), EmptyResponse),
+    Bad("a refusal", completion(None, refusal="I would rather not"), Refused, "I would rather not"),
+    Bad("a content filter", completion("", finish="content_filter"), Refused, "content filter"),
+    Bad("no reason for the end", completion(finish=None), OutputTruncated),
+    Bad("a reason that is a number", completion(finish=3), OutputTruncated),
+    Bad("an error while answering", completion(finish="error"), ProviderFailed),
+    Bad("an error inside a 200", {"error": {"message": "slow down", "code": 429}}, RateLimited, "slow down"),
+    Bad("an error without a code inside a 200", {"error": {"message": "oops"}}, ProviderFailed, "oops"),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
+async def test_an_answer_that_cannot_be_used_is_the_error_that_says_why(case: Bad) -> None:
+    """One request, one typed error."""
+    async with ChatServer({"bad": replying(case.body)}) as server:
+        with pytest.raises(case.error) as caught:
+            await ask(OpenAIModel("bad", base_url=server.base_url), question())
+    assert case.message in str(caught.value)
+    assert server.posts == 1
+
+
+BAD_STREAMS = [
+    Bad("nothing but the end", [], MalformedResponse),
+    Bad("no reason for the end", [chunk("half")], OutputTruncated),
+    Bad("a content filter", [chunk("ha"), chunk(finish="content_filter")], Refused),
+    Bad("a refusal", [chunk(refusal="I will "), chunk(refusal="not"), chunk(finish="stop")], Refused, "I will not"),
+    Bad("an error event", [chunk("ha"), {"error": {"message": "overloaded", "code": 503}}], ProviderFailed, "503"),
+    Bad("choices that are text", [{**chunk(), "choices": "x"}], MalformedResponse),
+    Bad("blank", [chunk(" "), chunk(finish="stop")], EmptyResponse),
+]
+
+
+@pytest.mark.parametrize("case", BAD_STREAMS, ids=lambda case: case.id)
+async def test_a_stream_that_cannot_be_used_is_the_error_that_says_why(case: Bad) -> None:
+    """Half a text is never an answer."""
+    async with ChatServer({"bad": streaming(*case.body)}) as server:
+        with pytest.raises(case.error) as caught:
+            await ask(OpenAIModel("bad", base_url=server.base_url), question(on_text=lambda _: None))
+        await server.wait_until_left()
+    assert case.message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+async def test_a_server_that_does_not_stream_though_asked_to_is_malformed(kind: str) -> None:
+    """A whole answer, or a page, where a stream was due is not an empty answer."""
+
+    async def whole(exchange: Exchange) -> None:
+        await exchange.answer(json.dumps(completion()).encode(), kind=kind)
+
+    async with ChatServer({"w": whole}) as server:
+        with pytest.raises(MalformedResponse, match="base_url"):
+            await ask(OpenAIModel("w", base_url=server.base_url), question(on_text=lambda _: None))
+
+
+# Structured answers
+
+
+def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) -> Any:
+    """A completion that answers in the way of `mode`."""
+    if mode == "tools":
+        return completion(None, finish=options.get("finish", "tool_calls"), tool_calls=[tool_call("Verdict", text)])
+    return completion(f"Here:\n```json\n{text}\n```" if mode == "md_json" else text, **options)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_structured_answer_is_the_application_s_own_object(mode: StructuredMode) -> None:
+    """Each mode ends in the same value, of the same class, in one request, and templates are left alone."""
+    async with ChatServer({"v": replying(structured_reply(mode))}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, structured=mode)
+        answered = await ask(model, question(output=Verdict))
+    assert answered.data == Verdict(reasoning="r", winner="for")
+    assert type(answered.data) is Verdict
+    assert answered.tool_calls == ()
+    assert answered.usage.prompt_tokens == 10
+    body = server.bodies[0]
+    assert server.posts == 1
+    assert HOSTILE in body["messages"][1]["content"]
+    if mode == "json_schema":
+        assert body["response_format"]["json_schema"]["schema"] == Verdict.model_json_schema()
+        assert body["messages"][1]["content"] == HOSTILE
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("output", "text", "expected"),
+    [
+        (list[int], '{"value": [1, 2]}', [1, 2]),
+        ({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, '{"n": 1}', {"n": 1}),
+    ],
+    ids=["a list", "a JSON Schema"],
+)
+async def test_any_output_schema_goes_through_every_mode(
+    mode: StructuredMode, output: Any, text: str, expected: Any
+) -> None:
+    """Types and JSON Schemas are as good as pydantic models."""
+    name = OutputSchema.of(output).name
+    reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
+    async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
+        answered = await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=output))
+    assert answered.data == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [('{"reasoning": "r"}', "winner"), ('{"reasoning": "r", "winner": "both"}', "winner"), ("no JSON at all", "")],
+    ids=["a field is missing", "not in the enum", "no JSON"],
+)
+async def test_an_answer_that_does_not_fit_is_asked_for_once_and_names_the_field(
+    mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SchemaViolation after one request; nothing of it is logged or printed on the way."""
+    async with ChatServer({"v": replying(structured_reply(mode, text))}) as server:
+        with pytest.raises(SchemaViolation) as caught:
+            await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=Verdict))
+    assert server.posts == 1
+    assert caught.value.problems[0][0] == field
+    assert (caught.value.model, caught.value.block) == ("v", "judge")
+    assert caught.value.__cause__ is None
+    assert [record for record in caplog.records if record.name.startswith("instructor")] == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: StructuredMode) -> None:
+    """Half an object is no answer."""
+    async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
+        with pytest.raises(OutputTruncated, match="max_tokens"):
+            await OpenAIModel("v", base_url=server.base_url, structured=mode).request(question(output=Verdict))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_refusal_of_a_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
+    """It is not a violation of the schema."""
+    async with ChatServer({"v": replying(completion(None, refusal="no"))}) as server:
+        with pytest.raises(Refused):
+            await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=Verdict))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_tools_and_a_schema_go_out_together_and_tool_calls_come_back(mode: StructuredMode) -> None:
+    """The model may look something up before it answers."""
+    reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
+    async with ChatServer({"v": replying(reply)}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, structured=mode)
+        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+    assert [call.name for call in answered.tool_calls] == ["lookup"]
+    assert answered.data is None
+    assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
+    assert "response_format" in server.bodies[0] or mode in ("tools", "md_json")
+
+
+async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> None:
+    """The model has not seen what the tools say: the calls come first."""
+    calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
+    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, structured="tools")
+        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+    assert [call.name for call in answered.tool_calls] == ["lookup"]
+
+
+async def test_in_tools_mode_json_in_the_text_is_as_good() -> None:
+    """Servers that do not enforce the call answer in text."""
+    async with ChatServer({"v": replying(completion(VERDICT))}) as server:
+        answered = await ask(OpenAIModel("v", base_url=server.base_url, structured="tools"), question(output=Verdict))
+    assert answered.data == Verdict(reasoning="r", winner="for")
+
+
+async def test_in_tools_mode_two_answers_are_none() -> None:
+    """Nobody may choose between them."""
+    calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
+    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+        with pytest.raises(SchemaViolation, match="2 answers"):
+            await ask(OpenAIModel("v", base_url=server.base_url, structured="tools"), question(output=Verdict))
+
+
+async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answer() -> None:
+    """instructor would take any call for the answer."""
+    calls = [tool_call("lookup", VERDICT)]
+    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, structured="tools")
+        answered = await ask(model, question(output=Verdict))
+    assert answered.data is None
+    assert [call.name for call in answered.tool_calls] == ["lookup"]
+
+
+async def test_where_tools_and_schema_cannot_go_together_the_tools_are_offered_first() -> None:
+    """Two requests when no tool is called, and the usage of both."""
+
+    async def separate(exchange: Exchange) -> None:
+        await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
+
+    async with ChatServer({"v": separate}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, tools_with_schema=False)
+        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+    assert answered.data == Verdict(reasoning="r", winner="for")
+    assert answered.usage == Usage(calls=2, prompt_tokens=20, cached_tokens=8, completion_tokens=6)
+    assert ["tools" in body for body in server.bodies] == [True, False]
+    assert ["response_format" in body for body in server.bodies] == [False, True]
+
+
+async def test_where_tools_and_schema_cannot_go_together_a_tool_call_ends_the_request() -> None:
+    """The schema is asked for once the tools have answered."""
+    reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
+    async with ChatServer({"v": replying(reply)}) as server:
+        model = OpenAIModel("v", base_url=server.base_url, tools_with_schema=False)
+        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+    assert [call.name for call in answered.tool_calls] == ["lookup"]
+    assert answered.usage.calls == server.posts == 1
+
+
+@pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
+@pytest.mark.parametrize("mode", MODES)
+async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for(
+    mode: StructuredMode, case: Bad
+) -> None:
+    """What instructor trips over reaches nobody."""
+    async with ChatServer({"bad": replying(case.body)}) as server:
+        with pytest.raises(BadAnswer):
+            await ask(OpenAIModel("bad", base_url=server.base_url, structured=mode), question(output=Verdict))
+
+
+# Construction
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"name": " "}, "name"),
+        ({"name": 5}, "name"),
+        ({"name": "m", "base_url": "localhost:8080"}, "base_url"),
+        ({"name": "m", "structured": "xml"}, "structured"),
+    ],
+)
+def test_what_cannot_be_a_model_is_refused_when_it_is_made(options: dict[str, Any], field: str) -> None:
+    """The error names the field and what it may be."""
+    with pytest.raises(ConfigurationError) as caught:
+        OpenAIModel(options.pop("name"), **options)
+    assert caught.value.field == field

@@ -1,0 +1,288 @@
+"""`TaskCollection` against a reference that is too simple to be wrong, under any sequence of calls."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from flowdebate.errors import ConfigurationError, IllegalTransition
+from flowdebate.resources.task import TASK_STATUSES, Task
+from flowdebate.resources.task_changes import TaskChanged
+from flowdebate.resources.tasks import TaskCollection
+
+WORKERS = st.sampled_from([None, "anna", "ben"])
+ASSIGNEES = st.sampled_from([None, "pro", "con"])
+LABELS = st.frozensets(st.sampled_from("abc"), max_size=2)
+LEASES = st.sampled_from([None, 1.0, 2.5, 10.0])
+PRIORITIES = st.integers(-1, 2)
+ATTEMPTS = st.integers(1, 3)
+
+MAY: dict[str, set[str]] = {
+    "claim": {"pending"},
+    "complete": {"in_progress", "awaiting_review"},
+    "fail": {"in_progress", "awaiting_review"},
+    "block": {"pending", "in_progress"},
+    "unblock": {"blocked"},
+    "await_review": {"in_progress"},
+    "resume_from_review": {"awaiting_review"},
+    "cancel": {"pending", "in_progress", "blocked", "awaiting_review"},
+    "renew": {"in_progress"},
+}
+
+
+class Reference:
+    """Every task as a dict, every question answered by looking at all of them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self.events: list[tuple[str, str]] = []
+
+    def add(self, task_id: str | None, **chosen: Any) -> str:  # noqa: ANN401 - fields of a task
+        seq = len(self.tasks) + 1
+        task_id = task_id or f"work-{seq}"
+        self.tasks[task_id] = {
+            **{"id": task_id, "seq": seq, "status": "pending", "attempts": 0, "output": None, "error": None},
+            **{"feedback": (), "claimed_by": None, "lease_expires_at": None, "reason": None, "metadata": {}},
+            **{"created_at": self.now, "updated_at": self.now, **chosen},
+        }
+        self.events.append(("added", task_id))
+        return task_id
+
+    def put(self, task_id: str, change: str, status: str, **values: Any) -> None:  # noqa: ANN401 - fields of a task
+        task = self.tasks[task_id]
+        task.update(status=status, updated_at=self.now, lease_expires_at=None, reason=None)
+        if status == "pending":
+            task["claimed_by"] = None
+        task.update(values)
+        self.events.append((change, task_id))
+
+    def claim(self, task_id: str, by: str | None, lease: float | None) -> None:
+        until = None if lease is None else self.now + lease
+        attempts = self.tasks[task_id]["attempts"] + 1
+        self.put(task_id, "claimed", "in_progress", attempts=attempts, claimed_by=by, lease_expires_at=until)
+
+    def fail(self, task_id: str, error: str, again: str, for_good: str) -> None:
+        task = self.tasks[task_id]
+        if task["attempts"] < task["max_attempts"]:
+            self.put(task_id, again, "pending", feedback=(*task["feedback"], error))
+        else:
+            self.put(task_id, for_good, "errored", error=error)
+
+    def ready(self, assignee: str | None, labels: frozenset[str]) -> list[str]:
+        eligible = [
+            task
+            for task in self.tasks.values()
+            if task["status"] == "pending"
+            and all(self.tasks[dep]["status"] == "completed" for dep in task["deps"])
+            and task["assignee"] in {None, assignee}
+            and labels <= task["labels"]
+        ]
+        return [task["id"] for task in sorted(eligible, key=lambda task: (-task["priority"], task["seq"]))]
+
+    def overdue(self) -> list[str]:
+        late = [task for task in self.tasks.values() if (task["lease_expires_at"] or self.now + 1) <= self.now]
+        return [task["id"] for task in sorted(late, key=lambda task: (task["lease_expires_at"], task["seq"]))]
+
+    def stuck(self) -> list[str]:
+        hopeless = {task_id for task_id, task in self.tasks.items() if task["status"] in {"errored", "cancelled"}}
+        before = -1
+        while before != len(hopeless):
+            before = len(hopeless)
+            hopeless |= {task_id for task_id, task in self.tasks.items() if hopeless.intersection(task["deps"])}
+        return [task_id for task_id in self.tasks if task_id in hopeless and self.open(task_id)]
+
+    def open(self, task_id: str) -> bool:
+        return self.tasks[task_id]["status"] not in {"completed", "errored", "cancelled"}
+
+
+class TaskCollectionMachine(RuleBasedStateMachine):
+    """Does the same to both, and compares everything after every step."""
+
+    @initialize()
+    def start(self) -> None:
+        self.model = Reference()
+        self.told: list[TaskChanged] = []
+        self.tasks = TaskCollection("work", now=lambda: self.model.now, on_change=self.told.append)
+
+    def some(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(list(self.model.tasks)), label="task")
+
+    def does(self, action: str, task_id: str, *args: object, **options: object) -> bool:
+        """Whether the collection does it, which must be what the reference says."""
+        task = self.model.tasks[task_id]
+        if task["status"] in MAY[action] and options.get("by") in {None, task["claimed_by"]}:
+            assert getattr(self.tasks, action)(task_id, *args, **options) is self.tasks.get(task_id)
+            return True
+        with pytest.raises(IllegalTransition) as refused:
+            getattr(self.tasks, action)(task_id, *args, **options)
+        assert refused.value.status == task["status"]
+        assert set(refused.value.allowed) <= MAY[action]
+        return False
+
+    @rule(data=st.data(), priority=PRIORITIES, labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
+    def add(
+        self, data: st.DataObject, priority: int, labels: frozenset[str], assignee: str | None, attempts: int
+    ) -> None:
+        known = list(self.model.tasks)
+        deps = tuple(data.draw(st.lists(st.sampled_from(known), max_size=2, unique=True))) if known else ()
+        chosen = {"goal": "g", "priority": priority, "labels": labels, "assignee": assignee, "max_attempts": attempts}
+        wanted = data.draw(st.sampled_from([None, f"named-{len(known)}"]))
+        added = self.tasks.add_task(id=wanted, deps=deps, **chosen)  # type: ignore[arg-type]  # the chosen fields
+        assert added.id == self.model.add(wanted, deps=deps, **chosen)
+
+    @rule(data=st.data(), size=st.integers(1, 4))
+    def add_batch(self, data: st.DataObject, size: int) -> None:
+        batch = [f"batch-{len(self.model.tasks)}-{n}" for n in range(size)]
+        order = data.draw(st.permutations(batch))
+        chosen = {"goal": "g", "priority": 0, "labels": frozenset("a"), "assignee": None, "max_attempts": 1}
+        specs: Any = []
+        for task_id in batch:
+            earlier = order[: order.index(task_id)]
+            deps = tuple(data.draw(st.lists(st.sampled_from(earlier), unique=True))) if earlier else ()
+            specs.append({"id": task_id, "deps": deps, **chosen})
+        self.tasks.add_tasks(iter(specs))
+        for spec in specs:
+            self.model.add(spec["id"], **{name: value for name, value in spec.items() if name != "id"})
+
+    @rule(data=st.data(), mistake=st.sampled_from(["twice", "taken", "nowhere", "circle", "blank"]))
+    def add_what_cannot_be(self, data: st.DataObject, mistake: str) -> None:
+        good: dict[str, Any] = {"goal": "fine", "id": "good"}
+        bad: dict[str, Any] = {"goal": "bad", "id": "bad"}
+        if mistake == "twice":
+            bad["id"] = "good"
+        elif mistake == "taken":
+            bad["id"] = self.some(data) if self.model.tasks else "good"
+        elif mistake == "nowhere":
+            bad["deps"] = ["no such task"]
+        elif mistake == "circle":
+            good["deps"], bad["deps"] = ["bad"], ["good"]
+        else:
+            bad["goal"] = " "
+        batch: Any = data.draw(st.permutations([good, bad]))
+        with pytest.raises(ConfigurationError):
+            self.tasks.add_tasks(batch)
+
+    @rule(by=WORKERS, assignee=ASSIGNEES, labels=LABELS, lease=LEASES)
+    def claim_the_next(self, by: str | None, assignee: str | None, labels: frozenset[str], lease: float | None) -> None:
+        ready = self.model.ready(assignee, labels)
+        claimed = self.tasks.claim(by=by, assignee=assignee, labels=labels, lease=lease)
+        assert (claimed and claimed.id) == (ready[0] if ready else None)
+        if ready:
+            self.model.claim(ready[0], by, lease)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS, assignee=ASSIGNEES, labels=LABELS, lease=LEASES)
+    def claim_one(
+        self, data: st.DataObject, by: str | None, assignee: str | None, labels: frozenset[str], lease: float | None
+    ) -> None:
+        task_id = self.some(data)
+        whose = self.model.tasks[task_id]["assignee"] if assignee is None else assignee
+        if task_id in self.model.ready(whose, labels):
+            self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
+            self.model.claim(task_id, by, lease)
+        else:
+            with pytest.raises(IllegalTransition):
+                self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS, output=st.one_of(st.none(), st.text(), st.lists(st.integers())))
+    def complete(self, data: st.DataObject, by: str | None, output: object) -> None:
+        task_id = self.some(data)
+        if self.does("complete", task_id, output, by=by):
+            self.model.put(task_id, "completed", "completed", output=output)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS, error=st.text())
+    def fail(self, data: st.DataObject, by: str | None, error: str) -> None:
+        task_id = self.some(data)
+        if self.does("fail", task_id, error, by=by):
+            self.model.fail(task_id, error, "retried", "failed")
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS)
+    def block(self, data: st.DataObject, by: str | None) -> None:
+        task_id = self.some(data)
+        if self.does("block", task_id, "why", by=by):
+            self.model.put(task_id, "blocked", "blocked", reason="why")
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data())
+    def unblock(self, data: st.DataObject) -> None:
+        task_id = self.some(data)
+        if self.does("unblock", task_id):
+            self.model.put(task_id, "unblocked", "pending")
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS, reason=st.none() | st.text())
+    def await_review(self, data: st.DataObject, by: str | None, reason: str | None) -> None:
+        task_id = self.some(data)
+        if self.does("await_review", task_id, reason, by=by):
+            self.model.put(task_id, "review_requested", "awaiting_review", reason=reason)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), feedback=st.none() | st.text())
+    def resume_from_review(self, data: st.DataObject, feedback: str | None) -> None:
+        task_id = self.some(data)
+        if self.does("resume_from_review", task_id, feedback):
+            told = (*self.model.tasks[task_id]["feedback"], *(() if feedback is None else (feedback,)))
+            self.model.put(task_id, "review_resumed", "pending", feedback=told)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), reason=st.none() | st.text())
+    def cancel(self, data: st.DataObject, reason: str | None) -> None:
+        task_id = self.some(data)
+        if self.does("cancel", task_id, reason):
+            self.model.put(task_id, "cancelled", "cancelled", reason=reason)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(data=st.data(), by=WORKERS, lease=st.sampled_from([0.5, 3, 20.0]))
+    def renew(self, data: st.DataObject, by: str | None, lease: float) -> None:
+        task_id = self.some(data)
+        if self.does("renew", task_id, lease, by=by):
+            self.model.put(task_id, "renewed", "in_progress", lease_expires_at=self.model.now + lease)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 4.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.model.now += seconds
+
+    @rule()
+    def reclaim(self) -> None:
+        late = self.model.overdue()
+        assert [task.id for task in self.tasks.reclaim()] == late
+        for task_id in late:
+            holder = self.model.tasks[task_id]["claimed_by"]
+            error = "the lease ran out" if holder is None else f"the lease of '{holder}' ran out"
+            self.model.fail(task_id, error, "reclaimed", "reclaimed")
+
+    @invariant()
+    def every_task_is_what_the_reference_says(self) -> None:
+        assert [as_dict(task) for task in self.tasks.list()] == list(self.model.tasks.values())
+
+    @invariant()
+    def the_events_are_those_of_the_reference_and_tell_everything(self) -> None:
+        assert [(event.change, event.task.id) for event in self.told] == self.model.events
+        folded = {event.task.id: event.task for event in self.told}
+        assert list(folded.values()) == self.tasks.list()
+
+    @invariant()
+    def what_is_counted_and_stuck_is_what_the_reference_says(self) -> None:
+        statuses = [task["status"] for task in self.model.tasks.values()]
+        assert self.tasks.count() == len(statuses)
+        assert all(self.tasks.count(status) == statuses.count(status) for status in TASK_STATUSES)
+        assert [task.id for task in self.tasks.stuck()] == self.model.stuck()
+
+
+def as_dict(task: Task) -> dict[str, Any]:
+    return {item.name: getattr(task, item.name) for item in fields(Task)}
+
+
+TestTaskCollection = TaskCollectionMachine.TestCase
+TestTaskCollection.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
