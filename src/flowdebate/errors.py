@@ -37,6 +37,7 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ _SHOWN = 200
 def shown(value: object) -> str:
     """`value` as an error message shows it: its `repr`, on one line, cut to a readable length.
 
-    >>> shown("x" * 500)[-12:]
-    'xxx… (500)'
+    >>> shown("x" * 500)[-9:]
+    'xx… (500)'
     """
     try:
         text = repr(value)
@@ -93,6 +94,25 @@ def shown(value: object) -> str:
         return text
     size = len(value) if isinstance(value, str) else len(text)
     return f"{text[: _SHOWN - 1]}… ({size})"
+
+
+def told(error: BaseException) -> str:
+    """`error` as messages and events tell of it; its own `__str__` may raise.
+
+    >>> told(ValueError("no such side"))
+    'ValueError: no such side'
+    """
+    try:
+        message = str(error)
+    except Exception as another:  # noqa: BLE001 - it must not hide the error that is being told
+        return f"{type(error).__name__}, whose __str__ raises {type(another).__name__}"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """`error.add_note`, for errors of the application, which may be frozen or refuse it in other ways."""
+    with suppress(Exception):
+        error.add_note(note)
 
 
 class FlowDebateWarning(UserWarning):

@@ -74,10 +74,17 @@ class Exchange:
         await self.writer.drain()
 
     async def answer(
-        self, body: bytes, *, status: int = 200, kind: str = "application/json", headers: Mapping[str, str] | None = None
+        self,
+        body: bytes,
+        *,
+        status: int = 200,
+        kind: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a whole response."""
-        await self.raw(_head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}) + body)
+        await self.raw(
+            _head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}) + body
+        )
 
     async def json(self, value: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send JSON."""
@@ -199,7 +206,10 @@ class ChatServer:
                     self.arrived.notify_all()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        begin = await reader.readexactly(1)
+        if begin == b"\x16":  # TLS: this server speaks none
+            return True
+        head = (begin + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name}
         body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))

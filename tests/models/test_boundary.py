@@ -75,7 +75,7 @@ CASES = [
     Case("usage that is a dict", ModelResponse(text="x", usage={}), MalformedResponse, "a Usage"),  # type: ignore[arg-type]
     Case("an unknown finish", ModelResponse(text="x", finish="eos"), MalformedResponse, "'length'"),  # type: ignore[arg-type]
     Case("an unhashable name", ModelResponse(tool_calls=[ToolCall(id="1", name=[], arguments="")]), MalformedResponse),  # type: ignore[arg-type]
-    Case("arguments as a dict", ModelResponse(tool_calls=[ToolCall(id="1", name="f", arguments={})]), MalformedResponse),  # type: ignore[arg-type]
+    Case("no str", ModelResponse(tool_calls=[ToolCall(id="1", name="f", arguments={})]), MalformedResponse),  # type: ignore[arg-type]
     Case("tool calls as a str", ModelResponse(tool_calls="f()"), MalformedResponse),  # type: ignore[arg-type]
     Case("tool calls as dicts", ModelResponse(tool_calls=[{"name": "f"}]), MalformedResponse, "ToolCall objects"),  # type: ignore[list-item]
     Case("no text", ModelResponse(text=""), EmptyResponse),
@@ -199,7 +199,9 @@ async def test_a_model_error_keeps_the_names_that_it_has() -> None:
     assert (caught.value.model, caught.value.block) == ("inner", "judge")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")])
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
+)
 async def test_an_application_s_own_exception_passes_as_itself(error: Exception) -> None:
     """A user's model may raise what it likes; a TimeoutError of its own is not the deadline."""
     with pytest.raises(type(error)) as caught:

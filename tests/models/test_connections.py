@@ -198,14 +198,17 @@ async def test_a_hold_that_is_cancelled_twice_while_it_closes_leaves_nothing_ope
 def test_one_model_serves_several_event_loops_and_threads() -> None:
     """Two loops one after the other, and two at once, each with connections of its own."""
     ports: list[int] = []
-    ready, done = threading.Event(), threading.Event()
+    ready = threading.Event()
+    stop: list[Callable[[], object]] = []
 
     async def serve() -> None:
         async with ChatServer() as server:
+            done = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            stop.append(lambda: loop.call_soon_threadsafe(done.set))
             ports.append(server.port)
             ready.set()
-            while not done.is_set():
-                await asyncio.sleep(0.01)
+            await done.wait()
             await server.wait_until_left()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
@@ -227,7 +230,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
         for other in threads:
             other.join()
     finally:
-        done.set()
+        stop[0]()
         thread.join()
     gc.collect()  # a socket that was left open would warn here, and warnings are errors
     assert texts == ["fine"] * 8
@@ -252,8 +255,10 @@ async def test_a_proxy_for_the_world_is_not_asked_for_this_machine() -> None:
 
 
 async def test_importing_the_package_imports_no_sdk() -> None:
-    """openai and instructor are imported when a model is first asked."""
-    script = "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
+    """The SDKs are imported when a model is first asked."""
+    script = (
+        "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parent
     )
@@ -262,7 +267,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
 
 
 async def test_a_structured_answer_can_be_cancelled_too() -> None:
-    """instructor's own loop lets a cancellation through."""
+    """The loop inside instructor lets a cancellation through."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))

@@ -30,7 +30,14 @@ from flowdebate.errors import (
     RealModelForbidden,
     RequestRejected,
 )
-from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, allow_real_models, forbid_real_models
+from flowdebate.models import (
+    ModelRequest,
+    ModelSettings,
+    OpenAIModel,
+    OutputSchema,
+    allow_real_models,
+    forbid_real_models,
+)
 from flowdebate.models.boundary import ask
 from flowdebate.models.foreign import classify, retry_after
 
@@ -103,7 +110,9 @@ REFUSALS = [
     Refusal("500", 500, ProviderFailed, facts={"status": 500}),
     Refusal("503", 503, ProviderFailed),
     Refusal("529", 529, RateLimited),
-    Refusal("a redirect", 307, RequestRejected, headers={"Location": "/elsewhere"}, message="Redirects are not followed"),
+    Refusal(
+        "a redirect", 307, RequestRejected, headers={"Location": "/elsewhere"}, message="Redirects are not followed"
+    ),
     Refusal("an error that is text", 500, ProviderFailed, {"error": "it broke"}, message="it broke"),
     Refusal("an error under detail", 422, RequestRejected, {"detail": "field required"}, message="field required"),
     Refusal("an error that is a list", 500, ProviderFailed, [1, 2], message="[1, 2]"),
@@ -255,7 +264,9 @@ async def test_an_endpoint_where_nobody_listens_is_unavailable_and_named() -> No
     assert type(caught.value) is ModelUnavailable
 
 
-@pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://host.invalid:99999/v1", "http://host.invalid/v1"])
+@pytest.mark.parametrize(
+    "base_url", ["http://", "http://[bad", "http://host.invalid:99999/v1", "http://host.invalid/v1"]
+)
 async def test_an_address_that_is_none_is_unavailable(base_url: str) -> None:
     """Nothing foreign comes out of it."""
     with pytest.raises(ModelUnavailable):
@@ -263,7 +274,7 @@ async def test_an_address_that_is_none_is_unavailable(base_url: str) -> None:
 
 
 async def test_a_server_that_speaks_no_tls_is_unavailable_or_lost() -> None:
-    """https to an http server."""
+    """An https address of an http server."""
     async with ChatServer() as server:
         with pytest.raises(ModelUnavailable):
             await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:")), question())
@@ -399,7 +410,9 @@ def test_a_date_in_the_future_is_a_wait_and_one_in_the_past_is_none() -> None:
 
 
 @given(
-    st.sampled_from([TypeError, IndexError, AttributeError, KeyError, ValueError, OSError, RuntimeError, RecursionError]),
+    st.sampled_from(
+        [TypeError, IndexError, AttributeError, KeyError, ValueError, OSError, RuntimeError, RecursionError]
+    ),
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
@@ -434,14 +447,15 @@ def replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
     if not place:
         return other
     copy = list(value) if isinstance(value, list) else dict(value)
-    copy[place[0]] = replaced(value[place[0]], place[1:], other)
+    inner = value[place[0]] if len(place) > 1 else None
+    copy[place[0]] = replaced(inner, place[1:], other)
     return copy
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), st.booleans())
+@given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_whatever_is_in_it_raises_anything_foreign(
-    changes: list[tuple[tuple[Any, ...], Any]], structured: bool
+    *, changes: list[tuple[tuple[Any, ...], Any]], structured: bool
 ) -> None:
     """An answer with anything in any place is read, or is one of the project's errors."""
     answers = [replaced(completion("[1]"), place, other) for place, other in changes]

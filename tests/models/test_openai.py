@@ -1,4 +1,4 @@
-"""`OpenAIModel` against a real server, through the real openai and instructor: what it sends and what it makes of answers."""
+"""`OpenAIModel` against a real server, through the real openai and instructor: what it sends, what it reads."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
         await ask(OpenAIModel("m", base_url=server.base_url), question(messages=messages))
         await ask(OpenAIModel("json_schema", base_url=server.base_url), question(messages=messages, output=Verdict))
         for mode in ("json", "md_json"):
-            model = OpenAIModel(mode, base_url=server.base_url, structured=mode)  # type: ignore[arg-type]
+            model = OpenAIModel(mode, base_url=server.base_url, structured=mode)
             await ask(model, question(messages=messages, output=Verdict))
     assert server.bodies[0]["messages"] == messages
     assert server.bodies[1]["messages"] == messages
@@ -239,7 +239,7 @@ async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
     [
         None,
         {},
-        {"prompt_tokens": -1, "completion_tokens": "3", "prompt_tokens_details": {"cached_tokens": "4"}},
+        {"prompt_tokens": -1, "completion_tokens": [3], "prompt_tokens_details": {"cached_tokens": -4}},
         {"prompt_tokens": None, "completion_tokens": 1.5, "prompt_tokens_details": None},
         "lots",
     ],
@@ -459,7 +459,7 @@ async def test_in_tools_mode_two_answers_are_none() -> None:
 
 
 async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answer() -> None:
-    """instructor would take any call for the answer."""
+    """To instructor alone any call would be the answer."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, structured="tools")

@@ -52,7 +52,12 @@ def test_one_line_is_printable_short_and_without_the_secret(before: str, after: 
 
 @pytest.mark.parametrize(
     "text",
-    ["key: sk-abcdef1234567890", "Authorization: Bearer zzzzzzzzzzz.yyy", "sk-proj-ab*****yz", "AIzaSyA1234567890abcdefg"],
+    [
+        "key: sk-abcdef1234567890",
+        "Authorization: Bearer zzzzzzzzzzz.yyy",
+        "sk-proj-ab*****yz",
+        "AIzaSyA1234567890abcdefg",
+    ],
 )
 def test_what_looks_like_a_key_is_redacted_though_nobody_named_it(text: str) -> None:
     """Servers echo keys, also keys that are not ours."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,15 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from flowdebate.errors import ConfigurationError, IllegalTransition
 from flowdebate.resources.task import TASK_STATUSES, Task
-from flowdebate.resources.task_changes import TaskChanged
 from flowdebate.resources.tasks import TaskCollection
+
+if TYPE_CHECKING:
+    from flowdebate.resources.task_changes import TaskChanged
 
 WORKERS = st.sampled_from([None, "anna", "ben"])
 ASSIGNEES = st.sampled_from([None, "pro", "con"])
-LABELS = st.frozensets(st.sampled_from("abc"), max_size=2)
+LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab")])
 LEASES = st.sampled_from([None, 1.0, 2.5, 10.0])
 PRIORITIES = st.integers(-1, 2)
 ATTEMPTS = st.integers(1, 3)
+MOST = 6
+"""No tasks are added while so many are open: so that each has a long life."""
 
 MAY: dict[str, set[str]] = {
     "claim": {"pending"},
@@ -43,18 +47,24 @@ class Reference:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.events: list[tuple[str, str]] = []
 
-    def add(self, task_id: str | None, **chosen: Any) -> str:  # noqa: ANN401 - fields of a task
+    def add(self, task_id: str | None, **chosen: Any) -> str:
         seq = len(self.tasks) + 1
         task_id = task_id or f"work-{seq}"
         self.tasks[task_id] = {
-            **{"id": task_id, "seq": seq, "status": "pending", "attempts": 0, "output": None, "error": None},
-            **{"feedback": (), "claimed_by": None, "lease_expires_at": None, "reason": None, "metadata": {}},
-            **{"created_at": self.now, "updated_at": self.now, **chosen},
+            **dict.fromkeys(("output", "error", "claimed_by", "lease_expires_at", "reason")),
+            **dict.fromkeys(("created_at", "updated_at"), self.now),
+            "id": task_id,
+            "seq": seq,
+            "status": "pending",
+            "attempts": 0,
+            "feedback": (),
+            "metadata": {},
+            **chosen,
         }
         self.events.append(("added", task_id))
         return task_id
 
-    def put(self, task_id: str, change: str, status: str, **values: Any) -> None:  # noqa: ANN401 - fields of a task
+    def put(self, task_id: str, change: str, status: str, **values: Any) -> None:
         task = self.tasks[task_id]
         task.update(status=status, updated_at=self.now, lease_expires_at=None, reason=None)
         if status == "pending":
@@ -109,9 +119,16 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.model = Reference()
         self.told: list[TaskChanged] = []
         self.tasks = TaskCollection("work", now=lambda: self.model.now, on_change=self.told.append)
+        self.new_task(
+            None, (), {"goal": "g", "priority": 0, "labels": frozenset(), "assignee": None, "max_attempts": 3}
+        )
 
-    def some(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(list(self.model.tasks)), label="task")
+    def some(self, data: st.DataObject, action: str) -> str:
+        """The id of a task, more often than not of one whose status allows `action`."""
+        everyone = list(self.model.tasks)
+        willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
+        pool = data.draw(st.sampled_from([willing, willing, willing, everyone]))
+        return data.draw(st.sampled_from(pool), label="task")
 
     def does(self, action: str, task_id: str, *args: object, **options: object) -> bool:
         """Whether the collection does it, which must be what the reference says."""
@@ -125,18 +142,22 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         assert set(refused.value.allowed) <= MAY[action]
         return False
 
+    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
     @rule(data=st.data(), priority=PRIORITIES, labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
     def add(
         self, data: st.DataObject, priority: int, labels: frozenset[str], assignee: str | None, attempts: int
     ) -> None:
         known = list(self.model.tasks)
-        deps = tuple(data.draw(st.lists(st.sampled_from(known), max_size=2, unique=True))) if known else ()
+        deps = tuple(data.draw(st.lists(st.sampled_from(known), max_size=2, unique=True)))
         chosen = {"goal": "g", "priority": priority, "labels": labels, "assignee": assignee, "max_attempts": attempts}
-        wanted = data.draw(st.sampled_from([None, f"named-{len(known)}"]))
-        added = self.tasks.add_task(id=wanted, deps=deps, **chosen)  # type: ignore[arg-type]  # the chosen fields
+        self.new_task(data.draw(st.sampled_from([None, f"named-{len(known)}"])), deps, chosen)
+
+    def new_task(self, wanted: str | None, deps: tuple[str, ...], chosen: Any) -> None:
+        added = self.tasks.add_task(id=wanted, deps=deps, **chosen)
         assert added.id == self.model.add(wanted, deps=deps, **chosen)
 
-    @rule(data=st.data(), size=st.integers(1, 4))
+    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
+    @rule(data=st.data(), size=st.integers(1, 3))
     def add_batch(self, data: st.DataObject, size: int) -> None:
         batch = [f"batch-{len(self.model.tasks)}-{n}" for n in range(size)]
         order = data.draw(st.permutations(batch))
@@ -157,7 +178,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         if mistake == "twice":
             bad["id"] = "good"
         elif mistake == "taken":
-            bad["id"] = self.some(data) if self.model.tasks else "good"
+            bad["id"] = self.some(data, "cancel")
         elif mistake == "nowhere":
             bad["deps"] = ["no such task"]
         elif mistake == "circle":
@@ -176,12 +197,11 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         if ready:
             self.model.claim(ready[0], by, lease)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS, assignee=ASSIGNEES, labels=LABELS, lease=LEASES)
     def claim_one(
         self, data: st.DataObject, by: str | None, assignee: str | None, labels: frozenset[str], lease: float | None
     ) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "claim")
         whose = self.model.tasks[task_id]["assignee"] if assignee is None else assignee
         if task_id in self.model.ready(whose, labels):
             self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
@@ -190,60 +210,52 @@ class TaskCollectionMachine(RuleBasedStateMachine):
             with pytest.raises(IllegalTransition):
                 self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS, output=st.one_of(st.none(), st.text(), st.lists(st.integers())))
     def complete(self, data: st.DataObject, by: str | None, output: object) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "complete")
         if self.does("complete", task_id, output, by=by):
             self.model.put(task_id, "completed", "completed", output=output)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS, error=st.text())
     def fail(self, data: st.DataObject, by: str | None, error: str) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "fail")
         if self.does("fail", task_id, error, by=by):
             self.model.fail(task_id, error, "retried", "failed")
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS)
     def block(self, data: st.DataObject, by: str | None) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "block")
         if self.does("block", task_id, "why", by=by):
             self.model.put(task_id, "blocked", "blocked", reason="why")
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data())
     def unblock(self, data: st.DataObject) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "unblock")
         if self.does("unblock", task_id):
             self.model.put(task_id, "unblocked", "pending")
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS, reason=st.none() | st.text())
     def await_review(self, data: st.DataObject, by: str | None, reason: str | None) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "await_review")
         if self.does("await_review", task_id, reason, by=by):
             self.model.put(task_id, "review_requested", "awaiting_review", reason=reason)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), feedback=st.none() | st.text())
     def resume_from_review(self, data: st.DataObject, feedback: str | None) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "resume_from_review")
         if self.does("resume_from_review", task_id, feedback):
             told = (*self.model.tasks[task_id]["feedback"], *(() if feedback is None else (feedback,)))
             self.model.put(task_id, "review_resumed", "pending", feedback=told)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), reason=st.none() | st.text())
     def cancel(self, data: st.DataObject, reason: str | None) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "cancel")
         if self.does("cancel", task_id, reason):
             self.model.put(task_id, "cancelled", "cancelled", reason=reason)
 
-    @precondition(lambda self: self.model.tasks)
     @rule(data=st.data(), by=WORKERS, lease=st.sampled_from([0.5, 3, 20.0]))
     def renew(self, data: st.DataObject, by: str | None, lease: float) -> None:
-        task_id = self.some(data)
+        task_id = self.some(data, "renew")
         if self.does("renew", task_id, lease, by=by):
             self.model.put(task_id, "renewed", "in_progress", lease_expires_at=self.model.now + lease)
 
@@ -279,10 +291,11 @@ class TaskCollectionMachine(RuleBasedStateMachine):
 
 
 def as_dict(task: Task) -> dict[str, Any]:
+    """The task's fields by name."""
     return {item.name: getattr(task, item.name) for item in fields(Task)}
 
 
 TestTaskCollection = TaskCollectionMachine.TestCase
 TestTaskCollection.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, add_note
+from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         if not isinstance(name, str) or not name.strip():
             raise ConfigurationError(type(self).__name__.lower(), "name", name, "a name that is not blank")
         self.name = name
+        self.place = place_of(name)
+        """Its name as a part of paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
         """What it shares with the blocks around it, by key."""
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
@@ -93,9 +96,10 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
 
 def _note(error: Exception, block: str, path: str) -> None:
-    if any(note.startswith("in block ") for note in getattr(error, "__notes__", ())):
-        return  # the innermost block has said it
-    error.add_note(f"in block {block!r} (at {path})")
+    notes = getattr(error, "__notes__", None)
+    if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
+        # else the innermost block has said it
+        add_note(error, f"in block {block!r} (at {path})")
 
 
 AnyBlock = Block[Any, Any]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from flowdebate.errors import add_note, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -17,13 +20,13 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
 
     The first failure cancels the others and is raised as itself; when several fail in the same moment, the one of
     the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
-    left behind.
+    left behind; a call that cancels itself cancels the caller, since it has no result.
     """
-    if limit == 1 or len(calls) == 1:
+    if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
     import anyio
 
-    results: list[Any] = [None] * len(calls)
+    results: dict[int, T] = {}
     failures: dict[int, Exception] = {}
     slots = anyio.CapacityLimiter(limit) if limit is not None and limit < len(calls) else None
 
@@ -37,6 +40,9 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         except Exception as failure:
             failures[index] = failure
             raise
+        except asyncio.CancelledError:
+            group.cancel_scope.cancel()  # a task group takes no notice of a task that ends like this by itself
+            raise
 
     try:
         async with anyio.create_task_group() as group:
@@ -46,11 +52,13 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         if not failures or group_failure.split(Exception)[1] is not None:
             raise  # something that is no Exception: it is not ours to choose from
         raise _first(failures) from None
-    return results
+    if len(results) < len(calls):
+        raise asyncio.CancelledError
+    return [results[index] for index in range(len(calls))]
 
 
 def _first(failures: dict[int, Exception]) -> Exception:
     (_, first), *others = sorted(failures.items())
     for index, failure in others:
-        first.add_note(f"at the same time, call {index} failed: {type(failure).__name__}: {failure}")
+        add_note(first, f"at the same time, call {index} failed: {told(failure)}")
     return first

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from flowdebate.errors import OutputError, problems_of, shown
+from flowdebate.errors import OutputError, problems_of, shown, told
 from flowdebate.schemas import DebateContributionEntry, DebateInput, DebateState
 
 if TYPE_CHECKING:
@@ -43,13 +43,17 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
 
     The model itself, another model with the same fields, or a dict in either key style.
     """
-    if isinstance(value, model):
-        return value
-    plain = value.model_dump() if isinstance(value, BaseModel) else value
     try:
-        return model.model_validate(plain)
+        return model.model_validate(_plain(value, model))
     except ValidationError as error:
         raise OutputError(block, f"a {model.__name__}", problems_of(error)) from None
     except Exception as error:  # a hostile mapping may raise anything
-        problem = f"got {shown(value)}, which raises {type(error).__name__}: {error}"
+        problem = f"got {shown(value)}, which raises {told(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
+
+
+def _plain(value: object, model: type[BaseModel]) -> object:
+    """Data to validate: an instance may have been constructed without validation, and a subclass has more fields."""
+    if isinstance(value, model):
+        return {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
+    return value.model_dump(warnings=False) if isinstance(value, BaseModel) else value

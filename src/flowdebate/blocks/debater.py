@@ -74,6 +74,7 @@ def create_debater(
             role=role,
             round=max(state.round, 1),
             max_rounds=max_rounds,
+            stances=positions,
             briefing=decision.briefing if decision else None,
             new_angle=decision.new_angle if decision else None,
             template=template,

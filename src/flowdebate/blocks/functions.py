@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 
 
 def invocation(function: Function, *, where: str, field: str) -> Invocation:
-    """`function` as something that takes value and context; ConfigurationError if it can take neither shape."""
-    if not callable(function):
+    """`function` as something that takes value and context; ConfigurationError if it can take neither shape.
+
+    A block is refused: called as a function, it would have no place of its own in the run, and no resources.
+    """
+    if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
     try:
         signature = inspect.signature(function)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Invocation, invocation, result_of
 from flowdebate.blocks.handler import checked_resources
+from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
-from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools
+from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
+from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
@@ -58,8 +58,9 @@ class Generator(Block[Any, OutT]):
         settings: ModelSettings,
         transform: Callable[[Any, ModelResponse, Context], Any] | None,
         resources: Mapping[str, Resource],
+        hidden: Mapping[str, Resource],
     ) -> None:
-        super().__init__(name, resources=resources)
+        super().__init__(name, resources=resources, hidden=hidden)
         self.model = model
         self.output = output
         self.tools = tools
@@ -77,7 +78,7 @@ class Generator(Block[Any, OutT]):
         response = await self._converse(messages, ctx)
         output: Any = response.text if self.output is None else response.data
         if self._transform is not None:
-            output = self._transform(output, response, ctx)
+            output = await result_of(self._transform(output, response, ctx))
         if self.visibility.client:
             ctx.emit(BlockAnswered(block=self.name, output=output, truncated=response.finish == "length"))
         if self.visibility.history:
@@ -89,7 +90,7 @@ class Generator(Block[Any, OutT]):
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         for slot in self._before:
-            messages.extend(_as_message(item) for item in await result_of(slot(value, ctx)) or ())
+            messages.extend(_as_messages(await result_of(slot(value, ctx))))
         user = await result_of(self._user(value, ctx))
         if user:
             messages.append({"role": "user", "content": str(user)})
@@ -109,7 +110,10 @@ class Generator(Block[Any, OutT]):
             response = await ctx.run.ask(self.model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
                 return response
-            messages = [*messages, _calls_message(response), *[await self._called(c, ctx) for c in response.tool_calls]]
+            if turn < self._max_tool_rounds:
+                messages = [*messages, _calls_message(response)]
+                for number, call in enumerate(response.tool_calls, start=1):
+                    messages.append(await self._called(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
     def _teller(self, ctx: Context) -> Callable[[str], None] | None:
@@ -117,12 +121,14 @@ class Generator(Block[Any, OutT]):
             return None
         return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text))
 
-    async def _called(self, call: ToolCall, ctx: Context) -> Message:
+    async def _called(self, call: ToolCall, ctx: Context, place: str) -> Message:
+        """What the model is told about `call`; `place` counts the calls, since their ids are the model's own."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
         else:
-            result = await ctx.run.step(f"{ctx.path}/{call.name}#{call.id}", lambda: tool.answer(call.arguments, ctx))
+            inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}{place}")
+            result = await ctx.run.step(inner.path, lambda: tool.answer(call.arguments, inner))
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
@@ -160,8 +166,17 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     Raises what the model raises: see `flowdebate.errors.ModelError`.
     """
     where = f"generator {name!r}"
+    check_uses(uses, where=where)
     if not isinstance(max_tool_rounds, int) or isinstance(max_tool_rounds, bool) or max_tool_rounds < 1:
         raise ConfigurationError(where, "max_tool_rounds", max_tool_rounds, "an int >= 1")
+    if transform is not None and not callable(transform):
+        raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
+    made = as_tools(tools, uses, where=where)
+    shared, hidden = merged_resources(
+        where,
+        [tool.block for tool in made.values() if tool.block is not None],
+        declared=checked_resources(resources, where=where),
+    )
     texts = [(prompt, "prompt"), (instructions, "instructions")]
     texts += [(capability.instructions, "uses") for capability in uses]
     before = [(context, "context"), *[(capability.context, "uses") for capability in uses]]
@@ -173,12 +188,13 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         before=[_slot(messages, where, field) for messages, field in before if messages],
         user=_slot(_as_text if user is None else user, where, "user"),
         output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-        tools=as_tools(tools, uses, where=where),
+        tools=made,
         max_tool_rounds=max_tool_rounds,
         visibility=as_visibility(visibility, Visibility(), where=where, field="visibility"),
         settings=settings or ModelSettings(),
         transform=transform,
-        resources=checked_resources(resources, where=where),
+        resources=shared,
+        hidden=hidden,
     )
 
 
@@ -203,8 +219,6 @@ def as_visibility(
 def _slot(value: object, where: str, field: str) -> Invocation:
     if callable(value):
         return invocation(value, where=where, field=field)
-    if field in {"context", "history"} and isinstance(value, str):
-        value = [value]
     return lambda *_: value
 
 
@@ -212,8 +226,10 @@ def _session_history(_: object, ctx: Context) -> list[Message]:
     return list(ctx.session.history)
 
 
-def _as_message(item: Message | str) -> Message:
-    return {"role": "user", "content": item} if isinstance(item, str) else item
+def _as_messages(value: Any) -> list[Message]:  # noqa: ANN401 - what the slot of an application gave
+    """The messages of a slot; one by itself is as good as a list of one."""
+    items: Sequence[Any] = [value] if isinstance(value, (str, Mapping)) else value or ()
+    return [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
 
 
 def _as_text(value: Any) -> str:  # noqa: ANN401 - any value

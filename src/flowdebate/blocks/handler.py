@@ -98,8 +98,8 @@ def as_block(value: BlockLike, *, name: str, where: str, field: str) -> Block[An
 def checked_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
     """`resources`, each under its own key; ConfigurationError for what is no resource."""
     for key, resource in (resources or {}).items():
-        if not hasattr(resource, "open") or not hasattr(resource, "key"):
-            raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource")
+        if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
+            raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource, and hashable")
         if resource.key != key:
             raise ConfigurationError(
                 where, f"resources[{key!r}]", resource.key, f"declared under the resource's own key, {resource.key!r}"

@@ -21,13 +21,15 @@ def merged_resources(
     *,
     declared: Mapping[str, Resource] | None = None,
     owned: Collection[Resource] = (),
+    closed: Collection[Block[Any, Any]] = (),
 ) -> tuple[dict[str, Resource], dict[str, Resource]]:
     """What `blocks` share with those around them, and what they keep to themselves, by key.
 
     ResourceConflict where two blocks share different objects under one key, or where one shares an object under a
     key for which another keeps an object to itself: nobody could tell which of the two is meant. Two blocks that
     both keep theirs to themselves are no conflict. Resources in `owned` are kept back from those around: they come
-    with what is hidden.
+    with what is hidden. What blocks in `closed` keep to themselves concerns nobody else: a debate on a debater's seat
+    has a transcript of its own beside that of the debate around it.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}
@@ -40,8 +42,11 @@ def merged_resources(
             if shared.setdefault(key, resource) != resource:
                 raise ResourceConflict(where, key, [owner[key], block.name])
             owner.setdefault(key, block.name)
+    for resource in owned:
+        if shared.setdefault(resource.key, resource) != resource:
+            raise ResourceConflict(where, resource.key, [where, owner[resource.key]])
     for block in members:
-        for key, resource in block.hidden.items():
+        for key, resource in block.hidden.items() if block not in closed else ():
             if key in shared and shared[key] not in owned:
                 raise ResourceConflict(where, key, [owner[key], block.name])
             hidden[key] = resource

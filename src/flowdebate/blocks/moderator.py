@@ -32,7 +32,7 @@ class Moderator(Block[Any, DebateModeratorOutput]):
     """A generator that knows the roster it picks from."""
 
     def __init__(self, inner: Generator[DebateModeratorOutput], roster_names: Sequence[str]) -> None:
-        super().__init__(inner.name, resources=inner.resources)
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
         self._inner = inner
         self.roster_names = tuple(roster_names)
 
@@ -62,13 +62,12 @@ def create_moderator(
     roster = list(roster_names)
     if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
         raise ConfigurationError(where, "roster_names", roster_names, "the names of the debaters")
-    has_tools = bool(options.get("tools")) or any(capability.tools for capability in options.get("uses") or ())
 
     def system(value: object, ctx: Context) -> str:
         return render_moderator_system(
             question=question_of(value, ctx),
             roster=roster,
-            has_tools=has_tools,
+            has_tools=bool(inner.tools),
             template=template,
         )
 

@@ -23,10 +23,10 @@ class Outline:
     kind: str = "block"
     """handler, generator, router, sequencer, or the name of a step."""
     children: Sequence[Outline] = ()
-    name: str = ""
-    """The block's own name, where a verb stands before it in `text`."""
     target: str | None = None
     """The name of the step that is jumped back to."""
+    target_index: int | None = None
+    """Which of the steps beside this one that is."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0))
@@ -51,7 +51,7 @@ def outline(block: Block[Any, Any]) -> Outline:
 def _lines(node: Outline, depth: int) -> Iterator[str]:
     arrow = "  " * depth + ("→ " if depth else "")
     back = f" ↺ {node.target}" if node.target else ""
-    yield f"{arrow}{node.text}{back}"
+    yield arrow + _on_one_line(f"{node.text}{back}")
     for child in node.children:
         yield from _lines(child, depth + 1)
 
@@ -61,13 +61,12 @@ class _Mermaid:
 
     def __init__(self) -> None:
         self._count = 0
-        self._ids: dict[str, str] = {}
 
     def draw(self, node: Outline, indent: str = "  ") -> Iterator[str]:
+        name = self._id()
         if not node.children:
-            yield f"{indent}{self._id(node)}{_shape(node)}"
+            yield f"{indent}{name}{_shape(node)}"
             return
-        name = self._id(node)
         yield f"{indent}subgraph {name} [{_quoted(node.text)}]"
         ids: list[str] = []
         for child in node.children:
@@ -78,14 +77,12 @@ class _Mermaid:
         if node.kind == "sequencer":
             yield from (f"{indent}{one} --> {other}" for one, other in pairwise(ids))
             for child, key in zip(node.children, ids, strict=True):
-                if child.target in self._ids:
-                    yield f"{indent}{key} -. again .-> {self._ids[child.target]}"
+                if child.target_index is not None:
+                    yield f"{indent}{key} -. again .-> {ids[child.target_index]}"
 
-    def _id(self, node: Outline) -> str:
+    def _id(self) -> str:
         self._count += 1
-        key = f"n{self._count}"
-        self._ids[node.name or node.text] = key
-        return key
+        return f"n{self._count}"
 
 
 def _shape(node: Outline) -> str:
@@ -94,4 +91,15 @@ def _shape(node: Outline) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "#quot;").replace("\n", " ") + '"'
+    return f'"{_on_one_line(text).translate(_ENTITIES)}"'
+
+
+def _on_one_line(text: str) -> str:
+    """`text` without what would break a line or hide in it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
+"""What Mermaid would not take as itself inside of quotes: entities, HTML, Markdown, directives."""

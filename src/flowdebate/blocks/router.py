@@ -35,7 +35,7 @@ class Router(Block[Any, Any]):
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - as the chosen route
         chosen = await result_of(self._choose(value, ctx))
         block = self._route(chosen)
-        return await block(value, ctx.child(block.name, f"{ctx.path}/{block.name}"))
+        return await block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
 
     def _route(self, chosen: object) -> Block[Any, Any]:
         if isinstance(chosen, Block):
@@ -75,9 +75,12 @@ def router(
     if not isinstance(routes, Mapping):
         if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
             raise ConfigurationError(where, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
-        routes = {route.name: route for route in routes}
-    if not routes:
-        raise ConfigurationError(where, "routes", routes, "at least one block")
+        named = {route.name: route for route in routes}
+        if len(named) != len(routes):
+            raise ConfigurationError(where, "routes", [route.name for route in routes], "blocks with different names")
+        routes = named
+    if not routes or not all(isinstance(key, str) for key in routes):
+        raise ConfigurationError(where, "routes", routes, "at least one block, and strings as keys")
     return Router(
         name=name,
         choose=choose,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -13,7 +14,7 @@ from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.context import Scope, SequencerHandle
+from flowdebate.runs.context import Scope, SequencerHandle, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +55,10 @@ class Sequencer(Block[InT, OutT]):
         self._owned = owned
         self._accepts = accepts
         self._loops = _loops(steps)
+        self._rescues = any(isinstance(step, Rescue) for step in steps)
         own = {key: resource for key, resource in hidden.items() if resource in owned}
         self._reach: Mapping[str, Resource] = {**shared, **own}
+        self._anew = frozenset(own.values())
 
     # Building
 
@@ -92,6 +95,8 @@ class Sequencer(Block[InT, OutT]):
             branches = {block.name: block for block in blocks}
             if len(branches) != len(blocks):
                 raise self._error("parallel", [block.name for block in blocks], "blocks with different names")
+        elif not all(isinstance(key, str) for key in branches):
+            raise self._error("parallel", list(branches), "a mapping whose keys are strings")
         return self._with(
             Parallel(
                 branches={key: self._block(block, f"parallel-{key}") for key, block in branches.items()},
@@ -156,7 +161,7 @@ class Sequencer(Block[InT, OutT]):
                 target_name=to,
                 when=self._function(when, "when"),
                 max_iterations=bound or 1,
-                label=label,
+                label=self._label(label),
             )
         )
 
@@ -191,9 +196,10 @@ class Sequencer(Block[InT, OutT]):
 
     # Acting
 
-    async def act(self, value: InT, ctx: Context, /) -> Any:
+    async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - what the last step gives
         current: Any = value if self._accepts is None else self._accepts(value)
         inner = self._inner(ctx)
+        cancels = _cancels() if self._rescues else 0
         passes = 1
         index = 0
         while index < len(self.steps):
@@ -205,35 +211,43 @@ class Sequencer(Block[InT, OutT]):
                         continue
                     passes = 1
                 elif not isinstance(step, Rescue):
-                    loop = self._loops[index]
-                    place = ctx.path if loop is None else f"{ctx.path}/{loop.label}[{passes}]"
-                    current = await step.run(current, inner, f"{place}/{step.key}")
-            except Exception as error:  # noqa: BLE001 - it is raised again unless a rescue takes it
-                index, current = await self._rescued(error, index, inner)
-                passes = 1
+                    current = await step.run(current, inner, self._path(index, passes, ctx))
+            except Exception as error:
+                if not self._rescues or _cancels() > cancels:
+                    raise  # what a block makes of its cancellation does not go on either
+                index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
 
-    async def _rescued(self, error: Exception, index: int, ctx: Context) -> tuple[int, Any]:
-        """The place of the next rescue that takes `error`, and what it made of it; raises where there is none."""
-        for place in range(index + 1, len(self.steps)):
-            step = self.steps[place]
+    async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, Any]:
+        """The next rescue that takes `error`, the pass that it is in, and what it made of it; raises without one."""
+        for number in range(index + 1, len(self.steps)):
+            step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
+                loop = self._loops[number]
+                if loop is None or loop is not self._loops[index]:
+                    passes = 1  # a rescue behind the loop ends it; one inside it is part of the same pass
                 try:
-                    return place, await step.block(error, ctx.child(step.block.name, f"{ctx.path}/{step.key}"))
+                    block = step.block
+                    return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
                 except Exception as another:  # noqa: BLE001 - it may be for a later rescue
-                    return await self._rescued(another, place, ctx)
+                    return await self._rescued(another, number, passes, ctx)
         raise error
+
+    def _path(self, index: int, passes: int, ctx: Context) -> str:
+        loop = self._loops[index]
+        place = ctx.path if loop is None else f"{ctx.path}/{place_of(loop.label)}[{passes}]"
+        return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
         """The context of the steps: with what this sequencer opens, and its state."""
         opened = ctx.scope.opened
-        fresh = {resource: None for resource in self._reach.values() if resource not in opened}
+        fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and self._state is None:
             return ctx
         if fresh:
             handles = {
-                resource: ctx.run.open(resource) if resource in self._owned else ctx.run.open_shared(resource)
+                resource: ctx.run.open(resource) if resource in self._anew else ctx.run.open_shared(resource)
                 for resource in fresh
             }
             opened = {**opened, **handles}
@@ -249,9 +263,10 @@ class Sequencer(Block[InT, OutT]):
     # Helpers of the builder
 
     def _with(self, step: Step) -> Sequencer[Any, Any]:
+        key = self._key_of(step)
         return Sequencer(
             self.name,
-            steps=(*self.steps, replace(step, key=self._key_of(step))),
+            steps=(*self.steps, replace(step, key=key, place=place_of(key))),
             state=self._state,
             declared=self._declared,
             owned=self._owned,
@@ -264,11 +279,20 @@ class Sequencer(Block[InT, OutT]):
             wish = step.name
         else:
             wish = blocks[0].name if len(blocks) == 1 else type(step).__name__.lower()
-        taken = {other.key for other in self.steps}
+        return self._free(wish)
+
+    def _label(self, wish: str) -> str:
+        if not isinstance(wish, str) or not wish.strip():
+            raise self._error("label", wish, "a string that is not blank")
+        return self._free(wish)
+
+    def _free(self, wish: str) -> str:
+        """`wish`, or the next of its kind that is neither a step's key nor a loop's label: both stand in paths."""
+        taken = {step.key for step in self.steps} | {step.label for step in self.steps if isinstance(step, LoopBack)}
         number = 2
         key = wish
         while key in taken:
-            key, number = f"{wish}#{number}", number + 1
+            key, number = f"{wish}~{number}", number + 1
         return key
 
     def _for_each(self, block: BlockLike, over: Function | None, limit: int | None, *, tapped: bool) -> ForEach:
@@ -307,6 +331,12 @@ class Sequencer(Block[InT, OutT]):
         return ConfigurationError(f"sequencer {self.name!r}", field, got, allowed)
 
 
+def _cancels() -> int:
+    """How many cancellations the running task has not come to terms with."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 def _loops(steps: Sequence[Step]) -> list[LoopBack | None]:
     """For each step, the jump that leads back to it or behind it."""
     around: list[LoopBack | None] = [None] * len(steps)
@@ -324,7 +354,7 @@ def sequencer(
     owns: Sequence[Resource] = (),
     accepts: Callable[[Any], Any] | None = None,
 ) -> Sequencer[Any, Any]:
-    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `branch`, `loop_back`, and so on.
+    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
     `state` makes the value that its blocks share as `ctx.sequencer.state`, anew for each time that it acts (a
     sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that
@@ -337,4 +367,5 @@ def sequencer(
     if state is not None and not callable(state):
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "something to call for a new state, or None")
     declared = checked_resources(resources, where=f"sequencer {name!r}")
+    checked_resources({getattr(own, "key", ""): own for own in owns}, where=f"sequencer {name!r}")
     return Sequencer(name, state=state, declared=declared, owned=tuple(owns), accepts=accepts)

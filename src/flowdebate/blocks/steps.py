@@ -10,6 +10,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LoopLimitExceeded, OutputError, shown
+from flowdebate.runs.context import place_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -22,9 +23,12 @@ AnyBlock = "Block[Any, Any]"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step; `key` is its place in the sequencer, unlike all others'."""
+    """One step of a sequencer."""
 
     key: str = ""
+    """Its name in the sequencer, unlike all others'."""
+    place: str = ""
+    """`key` as a part of paths."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         """The blocks that the step may run."""
@@ -97,7 +101,7 @@ class Parallel(Step):
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
         outputs = await in_order(
             [
-                _call(block, value, ctx.child(block.name, f"{path}.{name}/{block.name}"))
+                _call(block, value, ctx.child(block.name, f"{path}[{place_of(name)}]/{block.place}"))
                 for name, block in self.branches.items()
             ],
             limit=self.max_concurrency,
@@ -159,7 +163,7 @@ class Branch(Step):
                 break
         if chosen is None:
             return value
-        return await chosen(value, ctx.child(chosen.name, f"{path}/{chosen.name}"))
+        return await chosen(value, ctx.child(chosen.name, f"{path}/{chosen.place}"))
 
     def outline(self) -> Outline:
         children = [_named("if", block) for _, block in self.cases]
@@ -205,7 +209,10 @@ class LoopBack(Step):
 
     def outline(self) -> Outline:
         return Outline(
-            text=f"loop_back (at most {self.max_iterations} passes)", kind="loop_back", target=self.target_name
+            text=f"loop_back (at most {self.max_iterations} passes)",
+            kind="loop_back",
+            target=self.target_name,
+            target_index=self.target,
         )
 
 
@@ -230,9 +237,9 @@ def _call(block: Block[Any, Any], value: object, ctx: Context) -> Callable[[], A
 
 def _prefixed(verb: str, block: Block[Any, Any]) -> Outline:
     inner = block.outline()
-    return replace(inner, text=f"{verb} {inner.text}".lstrip(), name=block.name)
+    return replace(inner, text=f"{verb} {inner.text}".lstrip())
 
 
 def _named(name: str, block: Block[Any, Any]) -> Outline:
     inner = block.outline()
-    return replace(inner, text=f"{name}: {inner.text}", name=block.name)
+    return replace(inner, text=f"{name}: {inner.text}")

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import inspect
-import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import to_json
 
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ConfigurationError, problems_of
+from flowdebate.errors import ConfigurationError, add_note, problems_of, told
 from flowdebate.models.base import ToolSpec
+from flowdebate.models.text import clean_text
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
     from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
-__all__ = ("Capability", "Tool", "ToolLike", "as_tools", "function_schema", "tool")
+__all__ = ("Capability", "Tool", "ToolLike", "as_tools", "check_uses", "function_schema", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
     """A named bundle of tools, instructions and context, for the `uses` of a block or a pattern.
 
-    >>> search = Capability(name="search", tools=[len], instructions="Look things up before you claim them.")
+    >>> def look_up(word: str) -> str:
+    ...     return "A word."
+    >>> search = Capability(name="search", tools=[look_up], instructions="Look things up before you claim them.")
     """
 
     name: str
@@ -46,6 +51,9 @@ class Tool:
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
     """Takes checked arguments by name."""
     arguments: type[BaseModel]
+    """Checks them; the alias of a field, where it has one, is the argument's name."""
+    block: Block[Any, Any] | None = None
+    """The block that it runs, whose resources are those of whoever offers it."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
         """What the model is told: the result as text, or what is wrong with its arguments.
@@ -54,17 +62,16 @@ class Tool:
         What the tool itself raises is the application's own error, and is raised.
         """
         try:
-            checked = self.arguments.model_validate_json(arguments or "{}")
+            checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
         except ValidationError as error:
             listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        values = {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
         try:
-            result = await self.call(values, ctx)
+            return clean_text(_told(await self.call(values, ctx)))
         except Exception as error:
-            error.add_note(f"in tool {self.spec.name!r}, called by block {ctx.block!r}")
+            add_note(error, f"in tool {self.spec.name!r}, called by block {ctx.block!r}")
             raise
-        return _told(result)
 
 
 ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
@@ -86,7 +93,7 @@ def tool(value: ToolLike, *, where: str = "tool") -> Tool:
     if isinstance(value, Tool):
         return value
     if isinstance(value, Block):
-        return _block_tool(value)
+        return _block_tool(value, where)
     if callable(value):
         return _function_tool(value, where)
     raise ConfigurationError(where, "tools", value, "functions or blocks")
@@ -94,6 +101,8 @@ def tool(value: ToolLike, *, where: str = "tool") -> Tool:
 
 def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, where: str) -> dict[str, Tool]:
     """All tools by name; ConfigurationError where two have the same."""
+    if not isinstance(values, (list, tuple)):
+        raise ConfigurationError(where, "tools", values, "a list of functions or blocks")
     tools: dict[str, Tool] = {}
     for value in [*values, *(value for capability in uses for value in capability.tools)]:
         made = tool(value, where=where)
@@ -101,6 +110,12 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, where: s
             raise ConfigurationError(where, "tools", made.spec.name, "tools with different names")
         tools[made.spec.name] = made
     return tools
+
+
+def check_uses(uses: object, *, where: str) -> None:
+    """ConfigurationError for what is no list of capabilities."""
+    if not isinstance(uses, (list, tuple)) or not all(isinstance(capability, Capability) for capability in uses):
+        raise ConfigurationError(where, "uses", uses, "a list of Capability")
 
 
 def function_schema(function: Function) -> ToolSpec:
@@ -120,21 +135,34 @@ def _function_tool(function: Function, where: str) -> Tool:
         raise ConfigurationError(where, "tools", function, "functions with a name, which the model calls them by")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     described = {item.arg_name: item.description for item in docs.params}
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
-        annotation = str if parameter.annotation is parameter.empty else parameter.annotation
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (annotation, Field(default, description=described.get(parameter.name)))
-    arguments = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
+    try:
+        arguments = _arguments(function, name, described, where)
+        spec = _spec(name, description, arguments, where)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # an annotation is resolved and made a schema: both run the application's code
+        allowed = "a function whose parameters have types that pydantic can validate"
+        raise ConfigurationError(where, f"tools: {name}", function, allowed, hint=told(error)) from error
 
     async def call(values: dict[str, Any], _: Context) -> object:
         result = function(**values)
         return await result if isinstance(result, Awaitable) else result
 
-    description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
-    return Tool(spec=_spec(name, description, arguments), call=call, arguments=arguments)
+    return Tool(spec=spec, call=call, arguments=arguments)
+
+
+def _arguments(function: Function, name: str, described: Mapping[str, str | None], where: str) -> type[BaseModel]:
+    """A model whose fields have the parameters' names as aliases, since not every name may be a field's."""
+    fields: dict[str, Any] = {}
+    for index, parameter in enumerate(inspect.signature(function, eval_str=True).parameters.values()):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
+        annotation = str if parameter.annotation is parameter.empty else parameter.annotation
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = Field(default, alias=parameter.name, description=described.get(parameter.name))
+        fields[f"argument_{index}"] = (annotation, field)
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
 class _BlockArguments(BaseModel):
@@ -143,15 +171,21 @@ class _BlockArguments(BaseModel):
     input: str
 
 
-def _block_tool(block: Block[Any, Any]) -> Tool:
+def _block_tool(block: Block[Any, Any], where: str) -> Tool:
     async def call(values: dict[str, Any], ctx: Context) -> object:
-        return await block(values["input"], ctx.child(block.name, f"{ctx.path}/{block.name}"))
+        return await block(values["input"], ctx.child(block.name, ctx.path))
 
-    spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments)
-    return Tool(spec=spec, call=call, arguments=_BlockArguments)
+    spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments, where)
+    return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
 
 
-def _spec(name: str, description: str, arguments: type[BaseModel]) -> ToolSpec:
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What providers accept as the name of a tool."""
+
+
+def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = arguments.model_json_schema()
     schema.pop("title", None)
     schema.pop("description", None)
@@ -163,6 +197,7 @@ def _told(result: object) -> str:
         return result
     if isinstance(result, BaseModel):
         return result.model_dump_json()
-    if result is None or isinstance(result, (Mapping, list, tuple, int, float, bool)):
-        return json.dumps(result, default=str, ensure_ascii=False)
+    if result is None or is_dataclass(result) or isinstance(result, (Mapping, list, tuple, set, int, float, bool)):
+        with suppress(ValueError):  # what cannot be written as JSON, such as a list that holds itself
+            return to_json(result, fallback=str, by_alias=False).decode()
     return str(result)

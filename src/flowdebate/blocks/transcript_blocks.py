@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import OutputError
+from flowdebate.errors import OutputError, told
 from flowdebate.models.text import clean_text
 from flowdebate.resources.tasks import create_task_collection
 from flowdebate.schemas import DebateContributionEntry, DebateTranscriptState
@@ -72,7 +72,7 @@ def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 
     try:
         coerced = str(value)
     except Exception as error:
-        problem = f"got a {type(value).__name__} whose str() raises {type(error).__name__}: {error}"
+        problem = f"got a {type(value).__name__} whose str() raises {told(error)}"
         raise OutputError(ctx.block, "text", [("", problem)]) from error
     ctx.run.warn_once(
         f"{ctx.block}: not text",

@@ -9,6 +9,7 @@ from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.transcript_blocks import AUDIT
+from flowdebate.errors import told
 from flowdebate.runs.events import TurnFinished, TurnStarted
 from flowdebate.schemas import DebateInput
 
@@ -24,7 +25,7 @@ class Turn(Block[Any, str]):
     def __init__(
         self, name: str, *, agent_name: str, stance: str, debater: Block[Any, Any], record: Block[Any, str]
     ) -> None:
-        shared, hidden = merged_resources(f"turn {name!r}", [debater, record])
+        shared, hidden = merged_resources(f"turn {name!r}", [debater, record], closed=[debater])
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
         self._stance = stance
@@ -49,7 +50,7 @@ class Turn(Block[Any, str]):
             )
             text = await self._record(said, self._inside(self._record, ctx))
         except Exception as error:
-            tasks.fail(task.id, f"{type(error).__name__}: {error}")
+            tasks.fail(task.id, told(error))
             raise
         except BaseException as ending:  # cancelled, or the process is told to end
             tasks.cancel(task.id, reason=type(ending).__name__)
@@ -58,7 +59,7 @@ class Turn(Block[Any, str]):
         return text
 
     def _inside(self, block: Block[Any, Any], ctx: Context) -> Context:
-        return ctx.child(block.name, f"{ctx.path}/{block.name}")
+        return ctx.child(block.name, f"{ctx.path}/{block.place}")
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._debater.outline(), self._record.outline()))

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import MalformedResponse, OutputTruncated, ProviderFailed, Refused, shown
+from flowdebate.errors import MalformedResponse, OutputTruncated, ProviderFailed, Refused
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.foreign import status_error
 from flowdebate.models.text import clean_text, one_line
@@ -36,11 +36,11 @@ def read_completion(completion: Json, *, secrets: Sequence[str] = ()) -> ModelRe
     choices = getattr(completion, "choices", None)
     if not isinstance(choices, list) or not choices:
         _raise_told_error(completion, secrets)
-        raise MalformedResponse(f"the answer has no choices ({shown(completion)})")
+        raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
     choice = choices[0]
     message = getattr(choice, "message", None)
     if message is None:
-        raise MalformedResponse(f"the answer has no message ({shown(choice)})")
+        raise MalformedResponse("the answer has no message")
     calls = [_tool_call(call, i) for i, call in enumerate(_list(getattr(message, "tool_calls", None)))]
     return _answer(
         text=_text(getattr(message, "content", None)),
@@ -133,7 +133,7 @@ class _Parts:
         ]
 
 
-def _answer(  # noqa: PLR0913 - the parts of an answer
+def _answer(
     *, text: str, refusal: object, calls: Sequence[ToolCall], reason: object, usage: Usage, model: object
 ) -> ModelResponse:
     if isinstance(refusal, str) and refusal.strip():
@@ -173,7 +173,7 @@ def _text(content: object) -> str:
         known = [text for text in texts if isinstance(text, str)]
         if known and len(known) == len(texts):
             return "".join(known)
-    raise MalformedResponse(f"the answer's content must be text, got {shown(content)}")
+    raise MalformedResponse(f"the answer's content must be text, got {_kind(content)}")
 
 
 def _tool_call(call: Json, index: int) -> ToolCall:
@@ -189,15 +189,20 @@ def _str(value: object, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise MalformedResponse(f"{what} must be a str, got {shown(value)}")
+        raise MalformedResponse(f"{what} must be a str, got {_kind(value)}")
     return value
+
+
+def _kind(value: object) -> str:
+    """What was got, without its text: that may hold anything, a key among it."""
+    return repr(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
 def _list(value: object) -> list[Json]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise MalformedResponse(f"a list was promised, got {shown(value)}")
+        raise MalformedResponse(f"a list was promised, got {_kind(value)}")
     return value
 
 

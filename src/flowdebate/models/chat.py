@@ -122,9 +122,10 @@ class Chat:
             stream = await self.client.chat.completions.create(**self._amended(parameters))
             async for chunk in stream:
                 yield chunk
-            return
         except Exception as error:  # noqa: BLE001 - see _send
             failure = self._classified(error)
+        else:
+            return
         finally:
             if stream is not None:
                 await stream.close()

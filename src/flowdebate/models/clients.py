@@ -96,7 +96,7 @@ class Clients:
 
     def _prepare(self, endpoint: Endpoint) -> None:
         import httpx2
-        import openai.resources.chat.completions  # which `import openai` alone leaves for the first call
+        import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
 
         secure = endpoint.base_url.startswith("https")
         self._context = httpx2.create_ssl_context(verify=secure)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import OutputTruncated
+from flowdebate.errors import ModelUnavailable, OutputTruncated
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.chat import Chat, Dialect
-from flowdebate.models.clients import Clients
+from flowdebate.models.clients import Clients, load
 from flowdebate.models.deadline import within
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.local_server import running_server, stop_local_servers
@@ -90,15 +90,23 @@ class LocalModel:
             endpoint = await server.endpoint()
             client = await self._clients.client(endpoint)
             async with server.turn:
-                dialect = _dialect(self._settings, request)
-                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
-                response = await chat.answer(request)
-                if request.output is None or response.finish != "length":
-                    return response
-                room = _MORE * (request.settings.max_tokens or dialect.settings.max_tokens or _ANSWER)
-                again = replace(request, settings=replace(request.settings, max_tokens=room))
-                second = await chat.answer(again)
-                return replace(second, usage=response.usage + second.usage)
+                chat = Chat(dialect=_dialect(self._settings, request), client=client, endpoint=endpoint)
+                try:
+                    return await _whole_answer(chat, request)
+                except ModelUnavailable:
+                    # on the loopback that is a dead engine, which takes a moment to be seen as such
+                    await load(server.stop)
+                    raise
+
+
+async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
+    """The answer; a structured one that did not fit is asked for once more, with more room."""
+    first = await chat.answer(request)
+    if request.output is None or first.finish != "length":
+        return first
+    room = _MORE * (request.settings.max_tokens or chat.dialect.settings.max_tokens or _ANSWER)
+    second = await chat.answer(replace(request, settings=replace(request.settings, max_tokens=room)))
+    return replace(second, usage=first.usage + second.usage)
 
 
 def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
@@ -94,7 +95,8 @@ class LocalServer:
             process = self._process
         if process is None:
             return
-        _input(process).close()
+        with contextlib.suppress(OSError):  # what was not yet written finds no reader any more
+            _input(process).close()
         try:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -103,13 +105,16 @@ class LocalServer:
 
     def _start(self) -> None:
         try:
-            self._ready.set_result(self._started())
-        except ModelUnavailable as error:
-            self._ready.set_exception(error)
+            endpoint = self._started()
         except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it was
-            failure = ModelUnavailable(f"the local model could not be started ({type(error).__name__}: {error})")
-            failure.__cause__ = error
+            self.stop()
+            failure = error
+            if not isinstance(error, ModelUnavailable):
+                failure = ModelUnavailable(f"the local model could not be started ({type(error).__name__}: {error})")
+                failure.__cause__ = error
             self._ready.set_exception(failure)
+        else:
+            self._ready.set_result(endpoint)
 
     def _started(self) -> Endpoint:
         library = importlib.util.find_spec("xllamacpp")
@@ -151,12 +156,10 @@ class LocalServer:
 def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
     """What the engine reported."""
     if not line:
-        _input(process).close()
-        raise ModelUnavailable(f"the engine of the local model ended with code {process.wait()} while it was starting")
+        code = process.wait(_PATIENCE)
+        raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
     report = json.loads(line)
     if "address" not in report:
-        _input(process).close()
-        process.wait()
         raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
     return str(report["address"])
 

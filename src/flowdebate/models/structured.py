@@ -69,7 +69,7 @@ class _Settled(IncompleteOutputException):
         super().__init__()
 
 
-async def ask_structured(  # noqa: PLR0913 - the parts of a question
+async def ask_structured(
     send: Callable[[dict[str, Any]], Awaitable[tuple[Any, ModelResponse]]],
     output: OutputSchema,
     *,
@@ -118,7 +118,7 @@ async def ask_structured(  # noqa: PLR0913 - the parts of a question
 def _request(
     prepared: dict[str, Any], mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """instructor's request with the application's tools, and its messages byte for byte where the mode adds none."""
+    """What instructor prepared, with the application's tools, and its messages as they are where it adds none."""
     if mode in ("json_schema", "tools"):
         prepared["messages"] = list(messages)
     else:  # instructor makes an empty list of an empty text, which few servers accept
@@ -161,5 +161,5 @@ def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
 
 
 def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:
-    """instructor wants a content in every message, and takes None for a list."""
+    """What instructor can read: it wants a content in every message, and takes None for a list."""
     return [message if message.get("content") is not None else {**message, "content": ""} for message in messages]

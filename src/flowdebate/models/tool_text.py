@@ -37,9 +37,9 @@ def _call(block: str, index: int, offered: set[str]) -> ToolCall | None:
         value = json.loads(block)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or value.get("name") not in offered:
+    if not isinstance(value, dict):
         return None
-    arguments = value.get("arguments", value.get("parameters"))
-    if not isinstance(arguments, dict):
+    name, arguments = value.get("name"), value.get("arguments", value.get("parameters"))
+    if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
         return None
-    return ToolCall(id=f"call_{index}", name=value["name"], arguments=json.dumps(arguments, ensure_ascii=False))
+    return ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))

@@ -45,7 +45,7 @@ class ReadyQueue:
         self.put_back(task)
 
     def put_back(self, task: Task) -> None:
-        """Take in a task that is pending again."""
+        """Take in a task that may be claimed once it is pending, or that is pending again."""
         if self._lanes is not None and task.id not in self._open_deps:
             _push(self._lanes, task)
 
@@ -55,8 +55,7 @@ class ReadyQueue:
             self._open_deps[task_id] -= 1
             if not self._open_deps[task_id]:
                 del self._open_deps[task_id]
-                if self._tasks[task_id].status == "pending":
-                    self.put_back(self._tasks[task_id])
+                self.put_back(self._tasks[task_id])
 
     def waits_for(self, task: Task) -> Sequence[str]:
         """The deps of `task` that are not completed."""

@@ -32,7 +32,7 @@ _KEYS = frozenset(TaskSpec.__annotations__)
 _NO_LABELS: frozenset[str] = frozenset()
 
 
-def new_task(
+def new_task(  # noqa: PLR0913 - the fields of a task
     where: str,
     goal: str,
     *,

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.errors import ConfigurationError
 from flowdebate.resources.resource import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from flowdebate.models.usage import Usage
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.run import Run
     from flowdebate.runs.session import Session
 
-__all__ = ("Context", "SequencerHandle")
+__all__ = ("Context", "SequencerHandle", "place_of")
+
+_SPECIAL = re.compile(r"[%/\[\]#]")
+
+
+def place_of(name: str) -> str:
+    """`name` as a part of a path: what paths are put together with is escaped, so that different places stay different.
+
+    >>> place_of("for/against")
+    'for%2Fagainst'
+    """
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
 
 
 class SequencerHandle:
@@ -29,9 +43,22 @@ class SequencerHandle:
         """The value now; blocks replace it as a whole or by `update`."""
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
-        """Replace fields of a pydantic or dict state."""
+        """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for a field that there is not."""
         state = self.state
-        self.state = {**state, **changes} if isinstance(state, dict) else state.model_copy(update=changes)
+        if isinstance(state, dict):
+            self.state = {**state, **changes}
+        elif is_dataclass(state) and not isinstance(state, type):
+            self._check(changes, {field.name for field in fields(state)})
+            self.state = replace(state, **changes)
+        else:
+            self._check(changes, type(state).model_fields)
+            self.state = state.model_copy(update=changes)
+
+    def _check(self, changes: Iterable[str], known: Collection[str]) -> None:
+        for name in changes:
+            if name not in known:
+                where = f"state of sequencer {self.name!r}"
+                raise ConfigurationError(where, "update()", name, f"one of its fields: {', '.join(known)}")
 
 
 class Scope:
@@ -50,7 +77,7 @@ class Scope:
 class Context:
     """The second argument of every block: `def block(input, ctx)`."""
 
-    __slots__ = ("_random", "block", "path", "run", "scope")
+    __slots__ = ("_random", "_steps", "block", "path", "run", "scope")
 
     def __init__(self, run: Run, scope: Scope, block: str, path: str) -> None:
         self.run = run
@@ -61,6 +88,7 @@ class Context:
         self.path = path
         """The block's place in the run: the same in every run of the same pattern that goes the same way."""
         self._random: Random | None = None
+        self._steps: dict[str, int] | None = None
 
     @property
     def session(self) -> Session:
@@ -111,8 +139,15 @@ class Context:
         self.run.emit(event)
 
     async def step(self, call: Callable[[], Awaitable[Any]], *, key: str = "") -> Any:  # noqa: ANN401 - what call gives
-        """Do something impure (a request, a write) under this block's key: the seam where runs become durable."""
-        return await self.run.step(f"{self.path}#{key}" if key else self.path, call)
+        """Do something impure (a request, a write) under this block's key: the seam where runs become durable.
+
+        `key` tells apart what a block does at the same time; what it does under the same key is counted.
+        """
+        name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
+        if self._steps is None:
+            self._steps = {}
+        count = self._steps[name] = self._steps.get(name, 0) + 1
+        return await self.run.step(name if count == 1 else f"{name}#{count}", call)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """The context of a block inside this one."""

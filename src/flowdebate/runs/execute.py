@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import secrets
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, told
 from flowdebate.models.resolve import ModelResolver
-from flowdebate.runs.events import RunFinished, RunStarted
 from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import SessionLike
 
 __all__ = ("make_run", "run_block", "run_sync", "start_block")
@@ -60,28 +59,24 @@ def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None) -> R
 
 async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     """Carry `run` out in the caller's task, from its first event to its last."""
-    started = time.perf_counter()
-    run.emit(RunStarted(run_id=run.run_id, block=block.name, seed=run.seed, at=run.now()))
-    status: RunStatus = "failed"
-    error: str | None = None
+    run.begin(block.name)
+    return await _carry_out(block, value, run)
+
+
+async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     try:
-        output = await block(value, run.root_context(block.name, block.resources))
-        status = "completed"
+        try:
+            output = await block(value, run.root_context(block.name, block.resources))
+        finally:
+            await run.close()
     except asyncio.CancelledError:
-        status = "cancelled"
+        run.end("cancelled")
         raise
     except BaseException as failure:
-        error = f"{type(failure).__name__}: {failure}"
+        run.end("failed", told(failure))
         raise
-    finally:
-        try:
-            await run.close()
-        finally:
-            seconds = time.perf_counter() - started
-            run.emit(
-                RunFinished(run_id=run.run_id, status=status, usage=run.usage, seconds=seconds, error=error),
-            )
-    return RunResult(run, output, seconds=seconds)
+    run.end("completed")
+    return RunResult(run, output, seconds=run.seconds)
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
@@ -92,7 +87,10 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
         raise ConfigurationError(
             f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
         ) from None
-    return RunHandle(run, loop.create_task(run_block(block, value, run), name=f"flowdebate {run.run_id}"))
+    run.begin(block.name)
+    task = loop.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
+    task.add_done_callback(lambda _: run.end("cancelled"))  # one that is cancelled before its first step tells nothing
+    return RunHandle(run, task)
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -107,16 +105,29 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     outcome: list[T] = []
     failure: list[BaseException] = []
+    cancels: list[Callable[[], object]] = []
+
+    async def main() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
+        return await make()
 
     def work() -> None:
         try:
-            outcome.append(asyncio.run(make()))
+            outcome.append(asyncio.run(main()))
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failure.append(error)
 
-    thread = threading.Thread(target=work, name="flowdebate-run-sync")
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="flowdebate-run-sync")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # a notebook's interrupt: the run, and the model calls that it waits for, end with it
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it is over
+            for cancel in cancels:
+                cancel()
+        thread.join()
+        raise
     if failure:
         raise failure[0]
     return outcome[0]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
-from flowdebate.runs.events import RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Sequence
@@ -124,8 +123,7 @@ class RunHandle(RunView, Generic[OutT]):
     @property
     def status(self) -> RunStatus:
         """Where the run stands."""
-        last = self._run.events[-1] if self._run.events else None
-        return last.status if isinstance(last, RunFinished) else "running"
+        return self._run.status
 
     async def __aiter__(self) -> AsyncIterator[object]:
         inbox = _Inbox(self._run.events)
@@ -135,7 +133,7 @@ class RunHandle(RunView, Generic[OutT]):
             while True:
                 while inbox.events:
                     yield inbox.events.popleft()
-                if self._task.done():
+                if self._task.done() and self._run.status != "running":
                     return
                 await inbox.wait()
         finally:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.errors import FlowDebateError, FlowDebateWarning, ModelError
+from flowdebate.errors import FlowDebateWarning, ModelError, told
 from flowdebate.models import boundary
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
-from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource
+    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import Session
 
 __all__ = ("Run",)
@@ -32,6 +34,8 @@ class Run:
     __slots__ = (
         "_held",
         "_holds",
+        "_saved",
+        "_started",
         "_warned",
         "artifacts",
         "events",
@@ -42,6 +46,7 @@ class Run:
         "seed",
         "session",
         "shared",
+        "status",
         "usage",
     )
 
@@ -50,6 +55,8 @@ class Run:
         self.session = session
         self.seed = seed
         self.models = models
+        self.status: RunStatus = "running"
+        self._started: float | None = None
         self.events: list[object] = []
         """Everything told so far; what `result.events` will be."""
         self.listeners: list[Callable[[object], None]] = []
@@ -60,23 +67,46 @@ class Run:
         self.shared: dict[Resource, Any] = {}
         self.opened: list[Any] = []
         """Handles of all resources, in the order in which they were opened."""
+        self._saved = _SavedStates(session.resources)
         self._warned: set[str] = set()
         self._holds = AsyncExitStack()
         self._held: dict[int, Model] = {}
+
+    # Beginning and end
+
+    def begin(self, block: str) -> None:
+        """Tell that the run has started; the first event."""
+        self._started = time.perf_counter()
+        self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, at=self.now()))
+
+    def end(self, status: RunStatus, error: str | None = None) -> None:
+        """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
+        if self.status == "running":
+            self.emit(
+                RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error)
+            )
+            self.status = status
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the run began."""
+        return 0.0 if self._started is None else time.perf_counter() - self._started
 
     # What resources need of a run (ResourceScope)
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """The session's resource states by key."""
-        return self.session.resources
+        """What the session held when the run began, by key; what is set goes to the session, for later runs."""
+        return self._saved
 
     def now(self) -> float:
         """Seconds since the epoch."""
         return time.time()
 
     def emit(self, event: object, /) -> None:
-        """Keep `event`, and tell it to those who read along."""
+        """Keep `event`, and tell it to those who read along; once the run is over, nothing."""
+        if self.status != "running":
+            return
         self.events.append(event)
         for listener in self.listeners:
             listener(event)
@@ -129,7 +159,7 @@ class Run:
             response = await self.step(path, lambda: boundary.ask(model, request))
             usage = response.usage
         except BaseException as failure:
-            error = f"{type(failure).__name__}: {failure}" if isinstance(failure, FlowDebateError) else repr(failure)
+            error = told(failure)
             if isinstance(failure, ModelError) and failure.block is None:
                 failure.block = request.block
             raise
@@ -154,8 +184,23 @@ class Run:
             await self._holds.enter_async_context(hold())
 
     async def close(self) -> None:
-        """Let go of the models' connections."""
-        await self._holds.aclose()
+        """Let go of the models' connections; that one of them cannot be closed is logged, and no failure of the run."""
+        try:
+            await self._holds.aclose()
+        except Exception:
+            _LOGGER.warning("run %s: a model did not let go of its connections", self.run_id, exc_info=True)
+
+
+class _SavedStates(dict[str, Any]):
+    """Reads what was there when the run began: all that it opens starts from the same. Writes to the session."""
+
+    def __init__(self, session: dict[str, Any]) -> None:
+        super().__init__(session)
+        self._session = session
+
+    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
+        self._session[key] = state
 
 
 _FAILED = Usage.unknown()
+_LOGGER = logging.getLogger("flowdebate")

@@ -130,7 +130,7 @@ def _response(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  #
     if isinstance(reply, (list, tuple)) and reply and all(isinstance(call, ToolCall) for call in reply):
         return ModelResponse(tool_calls=tuple(reply), finish="tool_calls")
     if isinstance(reply, (Mapping, BaseModel)) and request.output is not None:
-        plain = reply.model_dump() if isinstance(reply, BaseModel) else reply
+        plain = reply.model_dump(warnings=False) if isinstance(reply, BaseModel) else reply
         return ModelResponse(data=plain)
     expected = "text" if request.output is None else "text (JSON), a dict or a pydantic model"
     message = f"the reply must be {expected}, tool calls or a ModelResponse, got {shown(reply)}"

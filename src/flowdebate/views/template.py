@@ -4,33 +4,70 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError
 
-__all__ = ("Template", "filled")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("Template", "filled", "listed", "uses")
 
 _FIELD = re.compile(r"\{(\w+)\}")
+_LINES = frozenset({"decisions", "framing", "positions", "roster", "transcript"})
+"""Fields that are lines of the view's own making: they stand alone on theirs."""
+_NUMBERS = frozenset({"max_rounds", "round", "rounds"})
+"""Fields that may stand anywhere. All others are what somebody wrote, and stand behind a label."""
 
 
 def filled(template: str, **values: object) -> str:
-    """`template` with each `{field}` replaced; what is put in is never read again."""
+    """`template` with each `{field}` replaced; what is put in is never read again.
+
+    >>> filled("Question: {question}", question="Who is {round}?")
+    'Question: Who is {round}?'
+    """
     return _FIELD.sub(lambda match: str(values[match[1]]), template)
+
+
+def listed(*items: str) -> str:
+    """`items`, each on a line of its own."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def uses(*names: str) -> Mapping[str, frozenset[str]]:
+    """A template part's metadata: the fields that it may use."""
+    return {"uses": frozenset(names)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
     """The texts of one role; override any of them by keyword.
 
-    ConfigurationError for a `{field}` that the renderer does not know.
+    ConfigurationError for a `{field}` that is not filled there, and for one that stands where text could pass for
+    the prompt's own: what somebody wrote must not begin a line, a transcript must not share one.
     """
-
-    known: ClassVar[frozenset[str]]
-    """The fields that its texts may use."""
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            for name in _FIELD.findall(getattr(self, part.name)):
-                if name not in self.known:
-                    allowed = f"text whose fields are among {', '.join(f'{{{known}}}' for known in sorted(self.known))}"
-                    raise ConfigurationError(type(self).__name__, part.name, f"{{{name}}}", allowed)
+            text = getattr(self, part.name)
+            known = part.metadata["uses"]
+            if not isinstance(text, str):
+                raise ConfigurationError(type(self).__name__, part.name, text, "text")
+            for match in _FIELD.finditer(text):
+                if problem := _problem(match, known):
+                    raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
+
+
+def _problem(match: re.Match[str], known: frozenset[str]) -> str | None:
+    """What a field must be instead, or None."""
+    name, text = match[1], match.string
+    begins = match.start() == 0 or text[match.start() - 1] == "\n"
+    ends = match.end() == len(text) or text[match.end()] == "\n"
+    if name not in known:
+        allowed = ", ".join(f"{{{field}}}" for field in sorted(known))
+        return f"text whose fields are among {allowed}" if allowed else "text without fields"
+    if name in _LINES and not (begins and ends):
+        return f"text in which {match[0]} stands alone on its line"
+    if name not in _LINES | _NUMBERS and begins:
+        return f"text in which {match[0]} does not begin a line (put a label before it)"
+    return None

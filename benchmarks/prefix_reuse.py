@@ -1,0 +1,128 @@
+"""How many prompt tokens of a debate have to be computed anew, on the local model, with two layouts of the prompt.
+
+`MODEL_FILE=path.gguf` runs it on another model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, create_debate_transcript, debate, generator
+from flowdebate.errors import ModelUnavailable
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.local import LocalModel
+from flowdebate.runs.events import ModelCalled
+from flowdebate.views.debater import render_debater_system, render_debater_turn
+from report import print_table
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.models.base import Model
+    from flowdebate.resources.transcript import Transcript
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.result import RunResult
+
+QUESTION = "How should a small town make its power?"
+SIDES = {
+    "dam": "The town should build a dam on its river",
+    "wind": "The town should build wind turbines on its hill",
+    "thrift": "The town should use less power instead of making more",
+}
+ROUNDS = 4
+SHORT = 4
+SETTINGS = ModelSettings(max_tokens=60)
+
+
+def stance_first(name: str, stance: str, transcript: Transcript) -> Block[object, str]:
+    """The same words in the order in which most prompts have them: who you are and the round, then the transcript."""
+
+    def system(_: object, ctx: Context) -> str:
+        number = ctx.sequencer.state.round
+        rules = render_debater_system(question=QUESTION, stances=list(SIDES.values()), max_rounds=ROUNDS)
+        return f"You argue for: {stance}. This is round {number} of {ROUNDS}.\n\n{rules}"
+
+    def turn(_: object, ctx: Context) -> str:
+        return render_debater_turn(
+            entries=ctx.resources.transcript.state.entries,
+            stance=stance,
+            round=ctx.sequencer.state.round,
+            max_rounds=ROUNDS,
+            stances=list(SIDES.values()),
+        )
+
+    return generator(
+        name=f"first-{name}", prompt=system, user=turn, resources={"transcript": transcript}, settings=SETTINGS
+    )
+
+
+def role_last(name: str, stance: str, transcript: Transcript) -> Block[object, str]:
+    """The library's own layout."""
+    from flowdebate import create_debater
+
+    return create_debater(
+        name="last",
+        agent_name=name,
+        stance=stance,
+        stances=list(SIDES.values()),
+        max_rounds=ROUNDS,
+        transcript=transcript,
+        settings=SETTINGS,
+    )
+
+
+async def argued(layout: object, model: Model) -> list[tuple[int, int, float]]:
+    """For each turn: tokens of its prompt, those computed anew, and the seconds of the call."""
+    transcript = create_debate_transcript()
+    pattern = debate(
+        name="prefix",
+        transcript=transcript,
+        debaters=[
+            Debater(name, stance, block=layout(name, stance, transcript))  # type: ignore[operator]  # one of the two above
+            for name, stance in SIDES.items()
+        ],
+        max_rounds=ROUNDS,
+        judge=lambda _: {"verdict": "", "winner": None, "reasoning": ""},
+        synthesizer=False,
+    )
+    result: RunResult[object] = await pattern.run(QUESTION, model=model, seed=1)
+    turns = []
+    for event in result.events:
+        if isinstance(event, ModelCalled):
+            prompt, cached = event.usage.prompt_tokens, event.usage.cached_tokens
+            assert prompt is not None  # noqa: S101 - the local server always says
+            assert cached is not None  # noqa: S101
+            turns.append((prompt, prompt - cached, event.seconds))
+    return turns
+
+
+async def compare(model: Model) -> None:
+    rows = []
+    for name, layout in (("role last (flowdebate)", role_last), ("stance and round first", stance_first)):
+        turns = await argued(layout, model)
+        for label, part in ((f"{SHORT} turns", turns[:SHORT]), (f"{len(turns)} turns", turns)):
+            total = sum(prompt for prompt, _, _ in part)
+            anew = sum(fresh for _, fresh, _ in part)
+            seconds = sum(took for _, _, took in part)
+            rows.append([name, label, total, anew, f"{anew / total:.0%}", f"{seconds:.1f}"])
+    for row, short in zip(rows[1::2], rows[::2], strict=True):
+        row.append(f"x {row[3] / short[3]:.1f}")
+        short.append("")
+    print_table(
+        "Prompt tokens computed anew, one slot, local model",
+        ["layout", "after", "prompt tokens", "computed anew", "share", "seconds", "growth"],
+        rows,
+        note="The layouts say the same; seconds include the answers, which differ.",
+    )
+
+
+def main() -> None:
+    try:
+        asyncio.run(compare(LocalModel(os.environ.get("MODEL_FILE"))))
+    except ModelUnavailable as missing:
+        print(f"prefix reuse: not measured: {missing}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Runs what is written: the Python examples in the README and in docs/, and those in the docstrings of src/.
+
+In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
+its `#>` comments show. Set-up that a reader need not see stands in `<!--- invisible-code-block: python` comments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from sybil import Sybil
+from sybil.document import PythonDocStringDocument
+from sybil.evaluators.python import PythonEvaluator
+from sybil.integration.pytest import SybilItem
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+from sybil.parsers.rest import DocTestParser
+
+from flowdebate.testing import forbid_real_models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sybil import Example
+
+_SHOWN = re.compile(r"^[ ]*#>[ ]?(.*)$", re.MULTILINE)
+_run = PythonEvaluator()
+
+
+def _run_and_compare(example: Example) -> str | None:
+    """What is wrong with a fence: its output is not what its `#>` comments show."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        _run(example)
+    wanted = [line.rstrip() for line in _SHOWN.findall(str(example.parsed))]
+    got = [line.rstrip() for line in printed.getvalue().splitlines()]
+    return None if got == wanted else "printed:\n{}\nshown:\n{}".format("\n".join(got), "\n".join(wanted))
+
+
+def _name_module(namespace: dict[str, object]) -> None:
+    namespace["__name__"] = "documentation"  # classes that a page defines ask for the name of their module
+
+
+_pages = Sybil(
+    parsers=[CodeBlockParser(language="python", evaluator=_run_and_compare), SkipParser()],
+    patterns=["README.md", "docs/*.md"],
+    setup=_name_module,
+    fixtures=["no_real_models"],
+    name="pages",
+)
+_docstrings = Sybil(
+    parsers=[DocTestParser(doctest.ELLIPSIS)],
+    patterns=["src/flowdebate/*.py", "src/flowdebate/*/*.py"],
+    document_types={".py": PythonDocStringDocument},
+    fixtures=["no_real_models"],
+    name="docstrings",
+)
+
+pytest_collect_file = (_pages + _docstrings).pytest()
+
+
+@pytest.fixture
+def no_real_models() -> Iterator[None]:
+    """Examples run without a network."""
+    with forbid_real_models():
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the examples of a file together and in their order, whatever shuffles the tests."""
+    places = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
+    ordered = sorted(
+        (item for item in items if isinstance(item, SybilItem)),
+        key=lambda item: (str(item.path), item.example.start),
+    )
+    for index, item in zip(places, ordered, strict=True):
+        items[index] = item

@@ -1,0 +1,44 @@
+"""A debate that ends early when its budget is used up, or when somebody says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, Session, debate
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas import DebateRawOutput
+
+QUESTION = "Should the meeting be a document instead?"
+
+
+def budget_is_used_up(ctx: Context) -> bool:
+    """Asked once after each round, except where the debate ends anyway."""
+    budget = ctx.session.state["budget"]
+    tokens = ctx.usage.total_tokens  # None where the server does not tell: unknown is not 0
+    too_many_tokens = tokens is not None and tokens > budget["tokens"]
+    return bool(ctx.session.state.get("stop_now") or too_many_tokens or ctx.usage.calls >= budget["calls"])
+
+
+pattern = debate(
+    name="meeting",
+    debaters=[Debater("writer", "it should be a document"), Debater("talker", "it should stay a meeting")],
+    max_rounds=4,
+    terminate_when=budget_is_used_up,
+    synthesizer=False,
+)
+
+
+def main(model: Model | str | None = None, *, calls: int = 4, tokens: int = 6_000) -> DebateRawOutput:
+    # The session is ours: other parts of the application may set `stop_now` while the debate goes on.
+    session = Session(state={"budget": {"calls": calls, "tokens": tokens}})
+    result = pattern.run_sync(QUESTION, model=model, session=session)
+    raw: DebateRawOutput = result.output
+    print(f"{raw.rounds} rounds, {result.usage.calls} calls, ended by: {raw.stop_reason}")
+    return raw
+
+
+if __name__ == "__main__":
+    main()

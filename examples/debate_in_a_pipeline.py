@@ -1,0 +1,48 @@
+"""A debate is a block: here it is one step of a pipeline that debates several topics and writes a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, debate, handler, outline, sequencer
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model
+    from flowdebate.schemas import DebateRawOutput
+
+TOPICS = ["tabs", "trailing commas", "monorepos"]
+
+
+def questions(topics: list[str]) -> list[str]:
+    """Make questions of topics."""
+    return [f"Should our style guide require {topic}?" for topic in topics]
+
+
+duel = debate(
+    name="duel",
+    debaters=[Debater("yes", "the style guide should require it"), Debater("no", "it should be left to each team")],
+    max_rounds=1,
+    synthesizer=False,  # the report below is all that we want to be written
+)
+
+
+@handler(name="report")
+def report(outcomes: list[DebateRawOutput]) -> str:
+    """One line for each debate."""
+    return "\n".join(f"- {raw.question} {raw.verdict.winner or 'No clear winner'}." for raw in outcomes)
+
+
+# Each debate of a run has its own transcript, round count and audit trail, so two of them may go on at once.
+pattern = sequencer(name="style-guide").map(questions).for_each(duel, max_concurrency=2).then(report)
+
+
+def main(model: Model | str | None = None) -> str:
+    print(outline(pattern))
+    result = pattern.run_sync(TOPICS, model=model)
+    print(result.output)
+    text: str = result.output
+    return text
+
+
+if __name__ == "__main__":
+    main()

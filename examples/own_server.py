@@ -1,0 +1,46 @@
+"""Use a model on a server of your own: Ollama, LM Studio, llama-server, vLLM, or anything that speaks the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, OpenAIModel, debate
+from flowdebate.models import ModelSettings
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models import Model
+    from flowdebate.schemas import DebateRawOutput
+
+QUESTION = "Is a hot dog a sandwich?"
+
+
+def server() -> OpenAIModel:
+    """What Ollama offers after `ollama pull gemma3`; the name "ollama/gemma3" means much the same."""
+    return OpenAIModel(
+        "gemma3",
+        base_url="http://127.0.0.1:11434/v1",
+        api_key_env=None,  # it wants no key
+        tools_with_schema=False,  # its grammars take tools or a schema, not both at once
+        settings=ModelSettings(temperature=0.7, max_tokens=400, timeout=120),
+    )
+
+
+def build() -> Sequencer[Any, Any]:
+    return debate(
+        name="sandwich",
+        debaters=[Debater("yes", "a hot dog is a sandwich"), Debater("no", "a hot dog is no sandwich")],
+        synthesizer=False,
+    )
+
+
+def main(model: Model | str | None = None) -> DebateRawOutput:
+    result = build().run_sync(QUESTION, model=server() if model is None else model)
+    raw: DebateRawOutput = result.output
+    print(f"{raw.verdict.winner}: {raw.verdict.reasoning}")
+    print(result.usage)
+    return raw
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,413 @@
+"""Random pipelines: recipes that hypothesis draws and shrinks, the blocks made of them, and what these must give.
+
+`Recipe.build()` composes real blocks; `Recipe.expected()` says in plain Python what they come to, so that every drawn
+pipeline can be held against a second account of its meaning. Values are integers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from flowdebate import handler, sequencer
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.sequencer import Sequencer
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from flowdebate.runs.context import Context
+
+LAW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""How hard the laws are tried; runs share two cores with others, so no example has a deadline."""
+
+FEW = settings(LAW, max_examples=40)
+"""For laws whose examples cost more."""
+
+NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "\n")
+"""Names, many of which look like what paths are put together with."""
+
+
+class Boom(Exception):
+    """What a drawn block may raise."""
+
+
+class Bang(Boom):
+    """A more special one."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a drawn block emits when it acts."""
+
+    label: str
+    value: int
+    seen: int
+    """How many blocks have acted before it, as the state of the sequencer around it says."""
+
+
+@dataclass
+class Journal:
+    """What the drawn blocks of one build did."""
+
+    paths: list[str] = field(default_factory=list)
+    inside: Counter[str] = field(default_factory=Counter)
+    """Blocks that have begun and not ended, by path."""
+
+    @contextmanager
+    def visit(self, ctx: Context) -> Iterator[None]:
+        """Note that a block acts."""
+        self.paths.append(ctx.path)
+        self.inside[ctx.path] += 1
+        try:
+            yield
+        finally:
+            self.inside[ctx.path] -= 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a block is to be; `pauses` is how often it lets others go first."""
+
+    name: str
+
+    def build(self, journal: Journal) -> Block[Any, Any]:
+        """A block that does it."""
+        raise NotImplementedError
+
+    def expected(self, value: int) -> int:
+        """What it gives, or raises."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Add(Recipe):
+    """Adds `number`; with `pauses`, lets others go first so often."""
+
+    number: int
+    pauses: int = 0
+
+    def build(self, journal: Journal) -> Block[Any, Any]:
+        async def add(value: int, ctx: Context) -> int:
+            with journal.visit(ctx):
+                for _ in range(self.pauses):
+                    await asyncio.sleep(0)
+                scope = ctx.scope.sequencer
+                ctx.emit(Told(self.name, value, scope.state["acted"] if scope is not None else -1))
+                if scope is not None:
+                    scope.update(acted=scope.state["acted"] + 1)
+                return value + self.number
+
+        return handler(add, name=self.name)
+
+    def expected(self, value: int) -> int:
+        return value + self.number
+
+
+@dataclass(frozen=True)
+class Fails(Recipe):
+    """Raises."""
+
+    error: type[Boom]
+
+    def build(self, journal: Journal) -> Block[Any, Any]:
+        def fail(_: int, ctx: Context) -> int:
+            with journal.visit(ctx):
+                raise self.error(self.name)
+
+        return handler(fail, name=self.name)
+
+    def expected(self, value: int) -> int:
+        raise self.error(self.name)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A step: how it is added to a sequencer, and what it makes of a value."""
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        """`to` with the step."""
+        raise NotImplementedError
+
+    def expected(self, value: int) -> int:
+        """The value after it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Over:
+    """A condition: whether the value is over `bound`."""
+
+    bound: int
+
+    def __call__(self, value: int) -> bool:
+        return value > self.bound
+
+
+@dataclass(frozen=True)
+class Then(Verb):
+    """then, then_if, tap, tap_if."""
+
+    block: Recipe
+    when: Over | None = None
+    tapped: bool = False
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        block = self.block.build(journal)
+        if self.when is None:
+            return to.tap(block) if self.tapped else to.then(block)
+        return to.tap_if(self.when, block) if self.tapped else to.then_if(self.when, block)
+
+    def expected(self, value: int) -> int:
+        if self.when is not None and not self.when(value):
+            return value
+        output = self.block.expected(value)
+        return value if self.tapped else output
+
+
+@dataclass(frozen=True)
+class Plus(Verb):
+    """map."""
+
+    number: int
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        return to.map(lambda value: value + self.number)
+
+    def expected(self, value: int) -> int:
+        return value + self.number
+
+
+@dataclass(frozen=True)
+class AtOnce(Verb):
+    """parallel, then the sum of the outputs."""
+
+    blocks: tuple[Recipe, ...]
+    limit: int | None
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        branches = {f"{index}/": block.build(journal) for index, block in enumerate(self.blocks)}
+        return to.parallel(branches, max_concurrency=self.limit).map(lambda outputs: sum(outputs.values()))
+
+    def expected(self, value: int) -> int:
+        return sum(block.expected(value) for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class Each(Verb):
+    """for_each over as many copies of the value, then the sum; or tap_each."""
+
+    block: Recipe
+    copies: int
+    limit: int | None
+    tapped: bool
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        block = self.block.build(journal)
+
+        def items(value: int) -> list[int]:
+            return [value] * self.copies
+
+        if self.tapped:
+            return to.tap_each(block, over=items, max_concurrency=self.limit)
+        return to.for_each(block, over=items, max_concurrency=self.limit).map(sum)
+
+    def expected(self, value: int) -> int:
+        outputs = [self.block.expected(value) for _ in range(self.copies)]
+        return value if self.tapped else sum(outputs)
+
+
+@dataclass(frozen=True)
+class Choice(Verb):
+    """branch."""
+
+    cases: tuple[tuple[Over, Recipe], ...]
+    otherwise: Recipe | None
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        return to.branch(
+            *((condition, block.build(journal)) for condition, block in self.cases),
+            otherwise=None if self.otherwise is None else self.otherwise.build(journal),
+        )
+
+    def expected(self, value: int) -> int:
+        for condition, block in self.cases:
+            if condition(value):
+                return block.expected(value)
+        return value if self.otherwise is None else self.otherwise.expected(value)
+
+
+@dataclass(frozen=True)
+class Rescue(Verb):
+    """rescue; the sequencer's own `expected` says when it acts."""
+
+    gives: int
+    name: str
+    on: type[Boom]
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        def rescue(_: Boom, ctx: Context) -> int:
+            with journal.visit(ctx):
+                return self.gives
+
+        return to.rescue(handler(rescue, name=self.name), on=self.on)
+
+    def expected(self, value: int) -> int:
+        return value
+
+
+@dataclass(frozen=True)
+class Again(Verb):
+    """loop_back to the first step; the sequencer's own `expected` says how often."""
+
+    when: Over
+    passes: int
+    label: str
+
+    def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
+        return to.loop_back(to.steps[0].key, when=self.when, max_iterations=self.passes, label=self.label)
+
+    def expected(self, value: int) -> int:
+        return value
+
+
+@dataclass(frozen=True)
+class Pipeline(Recipe):
+    """A sequencer; with `stateful`, one that hides the state around it."""
+
+    verbs: tuple[Verb, ...]
+    stateful: bool = False
+
+    def build(self, journal: Journal) -> Sequencer[Any, Any]:
+        made: Sequencer[Any, Any] = sequencer(name=self.name, state=counter if self.stateful else None)
+        for verb in self.verbs:
+            made = verb.add(made, journal)
+        return made
+
+    def expected(self, value: int) -> int:
+        passes, index = 1, 0
+        while index < len(self.verbs):
+            verb = self.verbs[index]
+            try:
+                if isinstance(verb, Again) and passes < verb.passes and verb.when(value):
+                    passes, index = passes + 1, 0
+                    continue
+                value = verb.expected(value)
+            except Boom as error:
+                index, value = self._rescued(error, index)
+            index += 1
+        return value
+
+    def _rescued(self, error: Boom, index: int) -> tuple[int, int]:
+        for place, verb in enumerate(self.verbs):
+            if place > index and isinstance(verb, Rescue) and isinstance(error, verb.on):
+                return place, verb.gives
+        raise error
+
+
+def counter() -> dict[str, int]:
+    """A new state: how many drawn blocks have acted."""
+    return {"acted": 0}
+
+
+SMALL = st.integers(-3, 3)
+LIMITS = st.none() | st.integers(1, 3)
+CONDITIONS = st.builds(Over, SMALL)
+LABELS = st.sampled_from(NAMES)
+ERRORS: SearchStrategy[type[Boom]] = st.sampled_from([Boom, Bang])
+
+
+def leaves(*, failing: bool, pauses: int) -> SearchStrategy[Recipe]:
+    """Blocks that contain no others."""
+    adds: SearchStrategy[Recipe] = st.builds(Add, LABELS, SMALL, st.integers(0, pauses))
+    return adds | st.builds(Fails, LABELS, ERRORS) if failing else adds
+
+
+@st.composite
+def recipes(
+    draw: DrawFn, /, *, depth: int = 2, failing: bool = True, concurrent: bool = True, pauses: int = 0
+) -> Recipe:
+    """Blocks of any kind, nested `depth` deep; what acts at the same time as others never fails."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(leaves(failing=failing, pauses=pauses))
+    return draw(pipelines(depth=depth, failing=failing, concurrent=concurrent, pauses=pauses))
+
+
+@st.composite
+def pipelines(  # noqa: PLR0913 - what may be in it
+    draw: DrawFn,
+    /,
+    *,
+    depth: int = 2,
+    failing: bool = True,
+    concurrent: bool = True,
+    pauses: int = 0,
+    stateful: bool | None = None,
+) -> Pipeline:
+    """Sequencers of random steps, nested `depth` deep."""
+    inner = recipes(depth=depth - 1, failing=failing, concurrent=concurrent, pauses=pauses)
+    calm = recipes(depth=depth - 1, failing=False, concurrent=concurrent, pauses=pauses)
+    kinds: list[SearchStrategy[Verb]] = [
+        st.builds(Then, inner, st.none() | CONDITIONS, st.booleans()),
+        st.builds(Plus, SMALL),
+        st.builds(
+            Choice, st.lists(st.tuples(CONDITIONS, inner), min_size=1, max_size=2).map(tuple), st.none() | inner
+        ),
+        st.builds(Rescue, SMALL, LABELS, ERRORS),
+    ]
+    if concurrent:
+        kinds.append(st.builds(AtOnce, st.lists(calm, max_size=3).map(tuple), LIMITS))
+        kinds.append(st.builds(Each, calm, st.integers(0, 3), LIMITS, st.booleans()))
+    verbs = draw(st.lists(st.one_of(kinds), max_size=4))
+    if verbs and draw(st.booleans()):
+        place = draw(st.integers(1, len(verbs)))
+        verbs.insert(place, draw(st.builds(Again, CONDITIONS, st.integers(1, 3), LABELS)))
+    own = draw(st.booleans()) if stateful is None else stateful
+    return Pipeline(draw(LABELS), tuple(verbs), own)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, as far as laws are about it."""
+
+    output: object
+    error: str | None
+    told: tuple[Told, ...]
+    acted: int
+    paths: tuple[str, ...]
+
+
+def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
+    """Run `block` inside a sequencer with a state, and say what came of it."""
+    journal.paths.clear()
+    states: list[Any] = []
+    told: list[Any] = []
+
+    def remember(value: object, ctx: Context) -> None:
+        states.append(ctx.sequencer)
+        told.append(ctx.run.events)
+
+    around = sequencer(name="around", state=counter).tap(handler(remember, name="remember")).then(block)
+    output: object = None
+    error: str | None = None
+    try:
+        output = around.run_sync(value).output
+    except Boom as boom:
+        error = f"{type(boom).__name__}: {boom}"
+    events = tuple(event for event in told[0] if isinstance(event, Told))
+    return Outcome(output, error, events, states[0].state["acted"], tuple(journal.paths))
+
+
+def result_of(call: Callable[[], int]) -> tuple[object, str | None]:
+    """What `call` gives, or raises."""
+    try:
+        return call(), None
+    except Boom as boom:
+        return None, f"{type(boom).__name__}: {boom}"

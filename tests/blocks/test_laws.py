@@ -1,0 +1,313 @@
+"""What composing blocks promises, for whatever blocks are composed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowdebate import handler, sequencer
+from flowdebate.errors import LoopLimitExceeded
+from tests.blocks.pipelines import (
+    LAW,
+    SMALL,
+    Add,
+    Again,
+    Boom,
+    Fails,
+    Journal,
+    Outcome,
+    Over,
+    Pipeline,
+    Rescue,
+    Then,
+    outcome_of,
+    pipelines,
+    recipes,
+    result_of,
+)
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+    from tests.blocks.pipelines import Recipe
+
+
+def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
+    """A sequencer without a state that hands its value through `blocks`."""
+    made: Sequencer[Any, Any] = sequencer(name="seq")
+    for block in blocks:
+        made = made.then(block)
+    return made
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    """Whether two runs came to the same, wherever in the run it happened."""
+    return replace(one, paths=()) == replace(other, paths=())
+
+
+@LAW
+@given(pipelines(), SMALL)
+@example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
+def test_a_pipeline_does_what_its_steps_say(recipe: Pipeline, value: int) -> None:
+    """Output and failure are those of a plain account of the same steps; a rescue inside a loop does not extend it."""
+    journal = Journal()
+    outcome = outcome_of(recipe.build(journal), value, journal)
+    assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
+
+
+@LAW
+@given(recipes(), recipes(), recipes(), SMALL)
+def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> None:
+    """`a.then(b).then(c)` is `a.then(seq(b, c))` in output, failure, what is emitted, and the state that is seen."""
+    journal = Journal()
+    one, two, three = (recipe.build(journal) for recipe in (a, b, c))
+    flat = outcome_of(seq(one, two, three), value, journal)
+    assert same(flat, outcome_of(seq(one, seq(two, three)), value, journal))
+    assert same(flat, outcome_of(seq(seq(one, two), three), value, journal))
+
+
+@LAW
+@given(recipes(), SMALL)
+def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
+    """It is the identity, before and behind any block."""
+    journal = Journal()
+    block = a.build(journal)
+    alone = outcome_of(block, value, journal)
+    assert same(alone, outcome_of(seq(seq(), block), value, journal))
+    assert same(alone, outcome_of(seq(block, seq()), value, journal))
+    assert outcome_of(seq(), value, journal).output == value
+
+
+@LAW
+@given(st.functions(like=lambda n: n, returns=SMALL, pure=True), st.functions(like=lambda n: n, pure=True), SMALL)
+def test_two_maps_are_the_map_of_both(f: Any, g: Any, value: int) -> None:
+    """`map(f).map(g)` is `map(g after f)`."""
+    two: Sequencer[Any, Any] = sequencer(name="two").map(f).map(g)
+    one: Sequencer[Any, Any] = sequencer(name="one").map(lambda n: g(f(n)))
+    assert two.run_sync(value).output == one.run_sync(value).output
+
+
+@LAW
+@given(recipes(failing=False), recipes(), SMALL)
+def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
+    """What follows a tap gets what the tap got, and a tap without effects leaves no trace."""
+    journal = Journal()
+    block = b.build(journal)
+    tapped: Sequencer[Any, Any] = sequencer(name="tapped").tap(a.build(journal)).then(block)
+    outcome = outcome_of(tapped, value, journal)
+    alone = outcome_of(block, value, journal)
+    assert (outcome.output, outcome.error) == (alone.output, alone.error)
+    silent: Sequencer[Any, Any] = sequencer(name="silent").tap(lambda _: 99).then(block)
+    assert same(outcome_of(silent, value, journal), alone)
+
+
+@LAW
+@given(recipes(), st.booleans(), SMALL)
+def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
+    """With a condition that holds they are `then` and `tap`; without, they are nothing at all."""
+    journal = Journal()
+    block = a.build(journal)
+    start: Sequencer[Any, Any] = sequencer(name="start")
+    nothing = outcome_of(start, value, journal)
+    then = outcome_of(start.then(block), value, journal) if holds else nothing
+    tap = outcome_of(start.tap(block), value, journal) if holds else nothing
+    assert same(outcome_of(start.then_if(lambda _: holds, block), value, journal), then)
+    assert same(outcome_of(start.tap_if(lambda _: holds, block), value, journal), tap)
+
+
+@LAW
+@given(st.lists(st.tuples(st.booleans(), recipes(depth=1)), min_size=1, max_size=4), st.none() | recipes(depth=1), SMALL)
+def test_branch_takes_the_first_case_that_holds(
+    cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
+) -> None:
+    """Later conditions are not even asked; without one that holds it is `otherwise`, or nothing."""
+    journal = Journal()
+    asked: list[int] = []
+
+    def condition(index: int, *, holds: bool) -> Any:
+        def ask(_: int) -> bool:
+            asked.append(index)
+            return holds
+
+        return ask
+
+    built = [recipe.build(journal) for _, recipe in cases]
+    rest = None if otherwise is None else otherwise.build(journal)
+    start: Sequencer[Any, Any] = sequencer(name="start")
+    branch = start.branch(
+        *((condition(i, holds=holds), block) for i, ((holds, _), block) in enumerate(zip(cases, built, strict=True))),
+        otherwise=rest,
+    )
+    outcome = outcome_of(branch, value, journal)
+    first = next((index for index, (holds, _) in enumerate(cases) if holds), None)
+    assert asked == list(range(len(cases) if first is None else first + 1))
+    chosen = rest if first is None else built[first]
+    assert same(outcome, outcome_of(start if chosen is None else chosen, value, journal))
+
+
+@LAW
+@given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
+def test_parallel_is_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
+    """In the order of the branches, whichever ends first; what they emit is what they emit by themselves."""
+    journal = Journal()
+    blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
+    start: Sequencer[Any, Any] = sequencer(name="start")
+    together = outcome_of(start.parallel(blocks, max_concurrency=limit), value, journal)
+    apart = {key: outcome_of(block, value, journal) for key, block in blocks.items()}
+    assert together.output == {key: outcome.output for key, outcome in apart.items()}
+    assert list(together.output) == list(blocks)  # type: ignore[call-overload]
+    told = Counter((event.label, event.value) for event in together.told)
+    assert told == Counter((event.label, event.value) for outcome in apart.values() for event in outcome.told)
+
+
+@LAW
+@given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
+def test_for_each_is_the_block_on_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
+    """A list of what it gives for each, in order, whatever the limit; `tap_each` gives the items back."""
+    journal = Journal()
+    block = a.build(journal)
+    start: Sequencer[Any, Any] = sequencer(name="start")
+    expected = [a.expected(item) for item in items]
+    assert start.for_each(block, max_concurrency=limit).run_sync(items).output == expected
+    assert start.tap_each(block, max_concurrency=limit).run_sync(items).output is items
+    assert start.for_each(block, over=lambda _: iter(items)).run_sync("anything").output == expected
+
+
+@LAW
+@given(recipes(failing=False, depth=1), SMALL)
+def test_verbs_leave_the_sequencer_as_it_was(a: Recipe, value: int) -> None:
+    """Every verb gives a new sequencer: one that was shared does not grow behind anybody's back."""
+    journal = Journal()
+    block = a.build(journal)
+    base: Sequencer[Any, Any] = sequencer(name="base").then(block)
+    before = (base.steps, base.resources, str(base.outline()))
+    grown = [
+        base.then(block),
+        base.tap(block),
+        base.map(abs),
+        base.parallel({"x": block}),
+        base.for_each(block),
+        base.branch((bool, block)),
+        base.do_while(block, bool, max_iterations=1),
+        base.loop_back(base.steps[0].key, when=bool, max_iterations=2),
+        base.rescue(block),
+    ]
+    assert (base.steps, base.resources, str(base.outline())) == before
+    assert all(len(longer.steps) == len(base.steps) + 1 for longer in grown)
+    assert outcome_of(base, value, journal).output == a.expected(value)
+
+
+@LAW
+@given(st.integers(1, 6), st.integers(0, 8))
+def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int) -> None:
+    """Its steps are passed once, and again while `when` holds, at most `max_iterations` times; never an error."""
+    passed: list[int] = []
+    asked: list[int] = []
+
+    def when(value: int) -> bool:
+        asked.append(value)
+        return value < wanted
+
+    loop: Sequencer[Any, Any] = (
+        sequencer(name="loop")
+        .then(handler(lambda n: passed.append(n) or n + 1, name="again"))  # type: ignore[func-returns-value]
+        .loop_back("again", when=when, max_iterations=bound)
+        .map(str)
+    )
+    times = min(bound, max(wanted, 1))
+    assert loop.run_sync(0).output == str(times)
+    assert passed == list(range(times))
+    assert len(asked) == min(times, bound - 1)  # with no pass left there is nothing to ask
+
+
+@LAW
+@given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
+def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
+    """A rescue inside the loop is part of the pass; one behind the loop ends it."""
+    passed: list[int] = []
+
+    def act(value: int) -> int:
+        passed.append(value)
+        if fails[len(passed) - 1]:
+            raise Boom
+        return value
+
+    body: Sequencer[Any, Any] = sequencer(name="loop").then(handler(act, name="act"))
+    if late:
+        loop = body.loop_back("act", when=lambda _: True, max_iterations=bound).rescue(lambda _: -1)
+        times = min(bound, fails.index(True) + 1 if True in fails else bound)
+    else:
+        loop = body.rescue(lambda _: -1).loop_back("act", when=lambda _: True, max_iterations=bound)
+        times = bound
+    loop.run_sync(0)
+    assert len(passed) == times
+
+
+def test_two_loops_of_one_sequencer_count_for_themselves() -> None:
+    """The second loop has all its passes, and its label in paths is not the first one's."""
+    paths: list[str] = []
+    note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
+    loops: Sequencer[Any, Any] = (
+        sequencer(name="two")
+        .tap(note)
+        .loop_back("note", when=lambda _: True, max_iterations=2)
+        .tap(note)
+        .loop_back("note~2", when=lambda _: True, max_iterations=3)
+    )
+    loops.run_sync(0)
+    assert paths == [
+        "two/loop[1]/note",
+        "two/loop[2]/note",
+        "two/loop~2[1]/note~2",
+        "two/loop~2[2]/note~2",
+        "two/loop~2[3]/note~2",
+    ]
+
+
+def test_a_loop_that_is_entered_again_counts_anew() -> None:
+    """Each time that a sequencer acts it has all its passes."""
+    seen: list[int] = []
+    inner: Sequencer[Any, Any] = (
+        sequencer(name="inner").tap(handler(seen.append, name="see")).loop_back("see", when=bool, max_iterations=2)
+    )
+    outer: Sequencer[Any, Any] = sequencer(name="outer").for_each(inner, max_concurrency=1)
+    outer.run_sync([1, 2, 3])
+    assert seen == [1, 1, 2, 2, 3, 3]
+
+
+ADD = Add("add", 1)
+
+
+@LAW
+@given(st.integers(1, 5), st.integers(-2, 8))
+def test_do_while_and_do_until_end_or_say_so(bound: int, goal: int) -> None:
+    """At least once, then on its own output; LoopLimitExceeded, never one pass more than allowed."""
+    journal = Journal()
+    block = ADD.build(journal)
+    start: Sequencer[Any, Any] = sequencer(name="start")
+    times = max(goal, 1)
+    for loop in (
+        start.do_while(block, lambda n: n < goal, max_iterations=bound),
+        start.do_until(block, lambda n: n >= goal, max_iterations=bound),
+    ):
+        journal.paths.clear()
+        if times <= bound:
+            assert loop.run_sync(0).output == times
+        else:
+            error = failure_of(loop)
+            assert isinstance(error, LoopLimitExceeded)
+            assert (error.block, error.limit) == ("start", bound)
+        assert journal.paths == [f"start/add[{index}]" for index in range(1, min(times, bound) + 1)]
+
+
+def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
+    """What a run raises."""
+    try:
+        block.run_sync(value)
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        return error
+    return None

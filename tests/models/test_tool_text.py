@@ -1,0 +1,55 @@
+"""Tool calls that small models write as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowdebate.models import ModelRequest, ModelResponse, ToolCall, ToolSpec
+from flowdebate.models.tool_text import with_tool_calls
+
+REQUEST = ModelRequest(messages=[], block="b", tools=[ToolSpec(name="lookup", description="", parameters={})])
+CALL = '{"name": "lookup", "arguments": {"q": "x"}}'
+READ = ToolCall(id="call_0", name="lookup", arguments='{"q": "x"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (CALL, 1),
+        (f"```json\n{CALL}\n```", 1),
+        (f"<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{CALL}</tool_call>", 2),
+        (f"<tools>{CALL.replace('arguments', 'parameters')}</tools>", 1),
+    ],
+)
+def test_text_that_consists_of_calls_is_calls(text: str, count: int) -> None:
+    """In the ways in which small models write them."""
+    read = with_tool_calls(ModelResponse(text=text), REQUEST)
+    assert (read.text, read.finish, len(read.tool_calls)) == ("", "tool_calls", count)
+    assert read.tool_calls[0] == READ
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Cars pollute.",
+        f"As I said: {CALL}",
+        f"```json\n{CALL}\n```\nThat is what I would do.",
+        CALL.replace("lookup", "never_offered"),
+        '{"name": "lookup"}',
+        '{"name": "lookup", "arguments": "x"}',
+        '{"name": ["lookup"], "arguments": {}}',
+        "[" * 100_000,
+        f"<tool_call>{CALL}</tool_call><tool_call>no json</tool_call>",
+    ],
+)
+def test_text_that_holds_anything_else_stays_text(text: str) -> None:
+    """An argument that quotes a call calls nothing."""
+    response = ModelResponse(text=text)
+    assert with_tool_calls(response, REQUEST) is response
+
+
+def test_without_tools_nothing_is_a_call() -> None:
+    """What was not offered cannot be called."""
+    response = ModelResponse(text=CALL)
+    assert with_tool_calls(response, ModelRequest(messages=[], block="b")) is response

@@ -1,0 +1,169 @@
+"""Every script in examples/ runs to its end, with a model that is a function."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.models.resolve import resolve_model
+from flowdebate.testing import FunctionModel, ToolCall, forbid_real_models
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+    from flowdebate.testing.models import Reply
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+TESTED_BELOW = {
+    "budget_guard",
+    "custom_debater",
+    "debate_in_a_pipeline",
+    "feature_debate",
+    "moderated_debate",
+    "own_server",
+    "streaming",
+    "three_sides",
+}
+
+
+def load(name: str) -> Any:
+    """The script as a module, without running what stands under `__main__`."""
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def answering(winner: str | None, **deliverable: object) -> FunctionModel:
+    """A model that argues, finds for `winner`, and writes `deliverable`."""
+
+    def answer(request: ModelRequest) -> Reply:
+        if request.output_schema is None:
+            return f"An argument of {request.block}."
+        fields = set(request.output_schema["properties"])
+        if fields == {"verdict", "winner", "reasoning"}:
+            return {"reasoning": "It was not answered.", "winner": winner, "verdict": "It holds."}
+        if "nextSpeakers" in fields:
+            return decision(request)
+        return deliverable
+
+    return FunctionModel(answer)
+
+
+def decision(request: ModelRequest) -> Reply:
+    """A moderator that looks something up before it decides, and ends with the second round."""
+    used_tools = any(message["role"] == "tool" for message in request.messages)
+    if request.tools and not used_tools:
+        return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
+    second = any("Open round 2" in str(message["content"]) for message in request.messages)
+    found = [message["content"] for message in request.messages if message["role"] == "tool"]
+    speakers = ["stayer"] if second else ["mover", "stayer"]
+    return {"next_speakers": speakers, "briefing": found[0] if found else None, "new_angle": None, "done": second}
+
+
+@pytest.fixture(autouse=True)
+def no_real_models() -> Any:
+    """Nothing here may reach a server."""
+    with forbid_real_models():
+        yield
+
+
+def test_no_example_is_left_out() -> None:
+    """A script that is added is tested too."""
+    assert set(NAMES) == TESTED_BELOW
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_what_it_shows_and_has_a_main(name: str) -> None:
+    """The first line of a script is its summary, and `main` takes a model."""
+    module = load(name)
+    assert module.__doc__.splitlines()[0].endswith((".", ":"))
+    assert "model" in module.main.__annotations__
+    assert hasattr(module, "pattern") or hasattr(module, "build")
+
+
+def test_the_feature_debate_gives_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four arguments, a winner, and the deliverable in its own type."""
+    example = load("feature_debate")
+    winner = "the new search should ship this week"
+    made = example.main(answering(winner, decision="ship", rationale="it holds"))
+    assert made == example.Decision(decision="ship", rationale="it holds")
+    printed = capsys.readouterr().out
+    assert printed.count("An argument of feature-debate-debater-") == 4
+    assert f"Winner: {winner}" in printed
+
+
+def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the tool returned is the briefing, and the moderator ends the debate before its cap."""
+    example = load("moderated_debate")
+    raw = example.main(answering(None))
+    assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["stayer"]]
+    assert {decided.briefing for decided in raw.moderator_decisions} == {example.MEASURED["latency"]}
+    assert (raw.rounds, raw.stop_reason) == (2, "moderator_done")
+    assert "Ended by moderator_done" in capsys.readouterr().out
+
+
+def test_the_judge_of_ones_own_finds_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """The application's judge reads the transcript without names."""
+    seen: list[str] = []
+    replies = answering("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block == "risk-judge":
+            seen.extend(str(message["content"]) for message in request.messages)
+        return await replies.request(request)
+
+    example = load("three_sides")
+    assert example.main(FunctionModel(answer)).shares_percent == 50
+    assert "50% shares" in capsys.readouterr().out
+    view = seen[-1]
+    assert all(f"[{stance}] An argument" in view for stance in example.STANCES.values())
+    assert "[hawk" not in view
+
+
+def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
+    """The function's second turn has seen its first: it uses another figure."""
+    raw = load("custom_debater").main(answering("the old parser is too slow"))
+    figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
+    assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]
+    assert "Winner: the old parser is too slow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
+)
+def test_the_guard_ends_the_debate_when_the_budget_is_used_up(calls: int, rounds: int, reason: str) -> None:
+    """After the round in which the budget was reached there is no other; without reaching it, the cap holds."""
+    raw = load("budget_guard").main(answering(None), calls=calls)
+    assert (raw.rounds, raw.stop_reason) == (rounds, reason)
+
+
+def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each topic, in their order, though two debates go on at once."""
+    example = load("debate_in_a_pipeline")
+    lines = example.main(answering("it should be left to each team")).splitlines()
+    assert [line for topic in example.TOPICS for line in lines if topic in line] == lines
+    assert len(lines) == len(example.TOPICS)
+    assert "for_each (max_concurrency 2)" in capsys.readouterr().out
+
+
+def test_the_stream_shows_the_text_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was printed live is what stands in the transcript."""
+    raw = load("streaming").main(answering(None))
+    printed = capsys.readouterr().out
+    for entry in raw.transcript:
+        assert f"{entry.agent_name} ({entry.stance}): {entry.text}" in printed
+    assert "Over after 2 rounds: max_rounds" in printed
+
+
+def test_the_own_server_is_asked_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """The model is built for the address without a call, and another model can be handed in."""
+    example = load("own_server")
+    assert resolve_model(example.server()).name == "gemma3"
+    assert example.main(answering("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
+    assert "a hot dog is a sandwich" in capsys.readouterr().out
