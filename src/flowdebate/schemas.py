@@ -37,6 +37,7 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
+        defer_build=True,  # validators are made at first use, which keeps the import fast
     )
 
 
@@ -67,7 +68,7 @@ class DebateTranscriptState(WireModel):
 
     def with_entry(self, entry: DebateContributionEntry) -> DebateTranscriptState:
         """This transcript, one argument longer."""
-        return DebateTranscriptState.model_construct(entries=[*self.entries, entry])
+        return DebateTranscriptState(entries=[*self.entries, entry])
 
 
 class DebateModeratorOutput(WireModel):

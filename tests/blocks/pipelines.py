@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-LAW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How hard the laws are tried; runs share two cores with others, so no example has a deadline."""
 
-FEW = settings(LAW, max_examples=40)
+FEW = settings(LAW, max_examples=25)
 """For laws whose examples cost more."""
 
-NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "\n")
+NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "x\ny")
 """Names, many of which look like what paths are put together with."""
 
 
@@ -357,9 +357,7 @@ def pipelines(  # noqa: PLR0913 - what may be in it
     kinds: list[SearchStrategy[Verb]] = [
         st.builds(Then, inner, st.none() | CONDITIONS, st.booleans()),
         st.builds(Plus, SMALL),
-        st.builds(
-            Choice, st.lists(st.tuples(CONDITIONS, inner), min_size=1, max_size=2).map(tuple), st.none() | inner
-        ),
+        st.builds(Choice, st.lists(st.tuples(CONDITIONS, inner), min_size=1, max_size=2).map(tuple), st.none() | inner),
         st.builds(Rescue, SMALL, LABELS, ERRORS),
     ]
     if concurrent:

@@ -120,7 +120,9 @@ def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, va
 
 
 @LAW
-@given(st.lists(st.tuples(st.booleans(), recipes(depth=1)), min_size=1, max_size=4), st.none() | recipes(depth=1), SMALL)
+@given(
+    st.lists(st.tuples(st.booleans(), recipes(depth=1)), min_size=1, max_size=4), st.none() | recipes(depth=1), SMALL
+)
 def test_branch_takes_the_first_case_that_holds(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
@@ -221,7 +223,7 @@ def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int)
     times = min(bound, max(wanted, 1))
     assert loop.run_sync(0).output == str(times)
     assert passed == list(range(times))
-    assert len(asked) == min(times, bound - 1)  # with no pass left there is nothing to ask
+    assert asked == list(range(1, times + 1))  # also behind the last one: it may leave a word on why it ends
 
 
 @LAW

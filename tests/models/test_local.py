@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from flowdebate.errors import (
     ContextTooLong,
@@ -47,7 +47,7 @@ LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type
 class Verdict(BaseModel):
     """A judge's answer."""
 
-    reasoning: str
+    reasoning: str = Field(max_length=200)
     winner: Literal["for", "against"] | None
 
 

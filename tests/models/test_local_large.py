@@ -39,7 +39,13 @@ def model() -> Iterator[LocalModel]:
     stop_local_servers()
 
 
-def question(text: str, *, output: type[BaseModel] | None = None, tools: tuple[ToolSpec, ...] = ()) -> ModelRequest:
+def question(
+    text: str,
+    *,
+    output: type[BaseModel] | None = None,
+    tools: tuple[ToolSpec, ...] = (),
+    temperature: float | None = None,
+) -> ModelRequest:
     """A request of a debate's kind."""
     return ModelRequest(
         messages=[
@@ -49,7 +55,7 @@ def question(text: str, *, output: type[BaseModel] | None = None, tools: tuple[T
         block="b",
         output=None if output is None else OutputSchema.of(output),
         tools=tools,
-        settings=ModelSettings(timeout=300),
+        settings=ModelSettings(timeout=300, temperature=temperature),
     )
 
 
@@ -69,5 +75,7 @@ async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
 
 async def test_a_tool_is_called(model: LocalModel) -> None:
     """Though the model writes its calls as text."""
-    answered = await ask(model, question("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,)))
+    answered = await ask(
+        model, question("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
+    )
     assert [call.name for call in answered.tool_calls] == ["lookup"]

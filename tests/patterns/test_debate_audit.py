@@ -184,7 +184,7 @@ def test_a_turn_that_fails_is_an_errored_task_with_the_error() -> None:
     seen: list[TaskCollection] = []
 
     def peek(value: object, ctx: Context) -> str:
-        seen.append(next(held for held in ctx.run.opened if isinstance(held, TaskCollection)))
+        seen.append(ctx.resources.audit)
         return "A"
 
     sides[0] = Debater("anna", "for", block=peek)

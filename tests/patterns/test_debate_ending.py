@@ -70,7 +70,7 @@ def test_a_predicate_may_be_async() -> None:
     """A coroutine function is awaited."""
 
     async def stop(ctx: Context) -> bool:
-        return ctx.sequencer.state.round == 1
+        return bool(ctx.sequencer.state.round == 1)
 
     assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_seat()).output.rounds == 1
 
@@ -83,7 +83,9 @@ def test_a_predicate_sees_the_session_that_blocks_write() -> None:
         return bool(ctx.session.state["budget"] == 0)
 
     state = {"budget": 2}
-    assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, session=state, model=by_seat()).output.rounds == 2
+    assert (
+        _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, session=state, model=by_seat()).output.rounds == 2
+    )
     assert state == {"budget": 0}
 
 
@@ -147,7 +149,7 @@ def test_no_block_can_keep_a_debate_from_ending() -> None:
         ctx.sequencer.update(round=0)
         return "once more"
 
-    sides = [{"name": "anna", "stance": "for", "block": meddle}, SIDES[1]]
+    sides: list[Any] = [{"name": "anna", "stance": "for", "block": meddle}, SIDES[1]]
     debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False).run_sync(QUESTION, model=by_seat())
     assert turns == [1, 1, 1]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import DebateTranscriptState, Debater, debate
+from flowdebate import Debater, DebateTranscriptState, debate
 from flowdebate.errors import FlowDebateError, ModelTimeout, SchemaViolation, ScriptError
 from flowdebate.resources.task_changes import TaskChanged
 from flowdebate.runs.events import ModelCalled, RunFinished
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-class Unspeakable(Exception):  # noqa: N818 - it is named for what it is
+class Unspeakable(Exception):
     """An exception of the application's own whose message cannot be shown."""
 
     def __str__(self) -> str:
@@ -175,9 +175,8 @@ async def test_a_block_that_ends_its_own_task_does_not_hide_its_exception() -> N
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
-        trail = next(iter(ctx.run.opened[i] for i in range(len(ctx.run.opened)) if hasattr(ctx.run.opened[i], "claim")))
-        (task,) = trail.list(status="in_progress")
-        trail.complete(task.id, "mine")
+        (task,) = ctx.resources.audit.list(status="in_progress")
+        ctx.resources.audit.complete(task.id, "mine")
         raise failure
 
     with pytest.raises(ValueError, match="after the fact") as caught:

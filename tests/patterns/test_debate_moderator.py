@@ -37,9 +37,7 @@ def _own(*decisions: Any) -> dict[str, Any]:
 
 def test_the_moderator_opens_every_round_and_its_speakers_have_the_floor() -> None:
     """Each decision drives a real round: one speaker, then both in the order that was decided, then the judge."""
-    model = ScriptedModel(
-        decision("ben"), "B1", decision("ben", "anna"), "B2", "A2", decision("anna"), "A3", VERDICT
-    )
+    model = ScriptedModel(decision("ben"), "B1", decision("ben", "anna"), "B2", "A2", decision("anna"), "A3", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert asked(model) == [MODERATOR, BEN, MODERATOR, BEN, ANNA, MODERATOR, ANNA, JUDGE]
     assert [(entry.round, entry.text) for entry in result.output.transcript] == [
@@ -103,7 +101,7 @@ def test_nobody_without_done_does_not_validate(key: str) -> None:
     """Of a model it is a SchemaViolation, of a function an OutputError that names the block and says what is wrong."""
     with pytest.raises(SchemaViolation, match="may be empty only with done=true"):
         _rent().run_sync(QUESTION, model=by_seat(decide=lambda _: decision()))
-    with pytest.raises(OutputError, match="'rent-moderator' must return .* may be empty only with done=true"):
+    with pytest.raises(OutputError, match=r"'rent-moderator' must return .* may be empty only with done=true"):
         _rent(**_own({key: [], "done": False})).run_sync(QUESTION, model=by_seat())
 
 
@@ -195,7 +193,14 @@ def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
 def test_the_moderator_sees_names_and_its_own_decisions() -> None:
     """Its prompt holds the whole ordered transcript with names, and what it decided in earlier rounds."""
     model = ScriptedModel(
-        decision("ben", newAngle="Who pays?"), "B1", decision("anna", "ben"), "A2", "B2", decision("anna"), "A3", VERDICT
+        decision("ben", newAngle="Who pays?"),
+        "B1",
+        decision("anna", "ben"),
+        "A2",
+        "B2",
+        decision("anna"),
+        "A3",
+        VERDICT,
     )
     _rent().run_sync(QUESTION, model=model)
     third = turn_of(model.calls[5])

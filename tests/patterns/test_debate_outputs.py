@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import DebateVerdict, Debater, FlowDebateWarning, debate, generator, handler, sequencer
+from flowdebate import Debater, DebateVerdict, FlowDebateWarning, debate, generator, handler, sequencer
 from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage, Unprintable
+from flowdebate.testing.mischief import unvalidated
 
 from .debates import QUESTION, SIDES, VERDICT, by_seat, script
 
@@ -47,10 +48,12 @@ class Said:
 
 
 @pytest.mark.parametrize(
-    "value", ["Homes.", {"text": "Homes."}, {"text": "Homes.", "more": 1}, Spoken(text="Homes."), Said("Homes.")], ids=repr
+    "value",
+    ["Homes.", {"text": "Homes."}, {"text": "Homes.", "more": 1}, Spoken(text="Homes."), Said("Homes.")],
+    ids=repr,
 )
 def test_a_debater_returns_text_in_several_forms(value: object) -> None:
-    """A str, a dict with a text, a model or object with a text: the text stands in the transcript, without a warning."""
+    """A str, a dict with a text, a model or object with a text: the text is the argument, without a warning."""
     assert _said(lambda _: value) == "Homes."
 
 
@@ -152,7 +155,7 @@ def test_a_debater_may_be_a_debate() -> None:
 def test_a_debate_as_debater_argues_anew_in_each_round() -> None:
     """An inner debate begins with an empty transcript each time that it has the floor."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
-    first = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
+    first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
     result = _with(inner, max_rounds=2).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["I1", "B1", "I2", "B2"]
@@ -161,7 +164,9 @@ def test_a_debate_as_debater_argues_anew_in_each_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [VERDICT, DebateVerdict.model_validate(VERDICT), {**VERDICT, "winner": None}], ids=["dict", "model", "nobody"]
+    "value",
+    [VERDICT, DebateVerdict.model_validate(VERDICT), {**VERDICT, "winner": None}],
+    ids=["dict", "model", "nobody"],
 )
 def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
     """Either is a verdict; a winner of None is a synthesis."""
@@ -214,7 +219,7 @@ UNFIT = [
     Unfit("a judge with more", "judge", {**VERDICT, "score": 3}, "score"),
     Unfit("a judge that says nothing", "judge", None, "", "got None"),
     Unfit("a judge that says a word", "judge", "for", "", "got 'for'"),
-    Unfit("a judge whose model was constructed", "judge", DebateVerdict.model_construct(verdict="v"), "winner"),
+    Unfit("a judge whose model was constructed", "judge", unvalidated(DebateVerdict, verdict="v"), "winner"),
     Unfit("a moderator without speakers", "moderator", {"done": False}, "next"),
     Unfit("a moderator with a number", "moderator", {"nextSpeakers": 3}, "next", "got 3"),
     Unfit("a moderator with more", "moderator", {"next_speakers": ["anna"], "mood": 1}, "mood"),
@@ -225,7 +230,8 @@ UNFIT = [
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
 def test_what_does_not_validate_is_an_error_that_names_block_and_field(case: Unfit) -> None:
     """OutputError: which block, which field, what was got."""
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **{case.seat: lambda _: case.value})
+    seat: dict[str, Any] = {case.seat: lambda _: case.value}
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **seat)
     with pytest.raises(OutputError) as caught:
         rent.run_sync(QUESTION, model=by_seat())
     assert caught.value.block == f"rent-{case.seat}"

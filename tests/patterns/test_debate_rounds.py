@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowdebate import Debater, DebateInput, DebateTranscriptState, Session, create_debate_transcript, debate
+from flowdebate import DebateInput, Debater, DebateTranscriptState, Session, create_debate_transcript, debate
 from flowdebate.runs.events import DebateStopped, ModelCalled, RoundStarted, TurnFinished, TurnStarted, VerdictReached
 from flowdebate.schemas import DebateContributionEntry
 

@@ -87,7 +87,9 @@ REJECTED = [
         "None with synthesizer=False",
     ),
     Case("no schema", {"output_schema": 3}, "output_schema", "3", "a pydantic model"),
-    Case("a broken JSON Schema", {"output_schema": {"type": "strange"}}, "output_schema", "strange", "valid JSON Schema"),
+    Case(
+        "a broken JSON Schema", {"output_schema": {"type": "strange"}}, "output_schema", "strange", "valid JSON Schema"
+    ),
     Case("moderator=False", {"moderator": False}, "moderator", "False", "None, which leaves it out"),
     Case("judge=False", {"judge": False}, "judge", "False", "None, which is the default block"),
     Case("moderator=True", {"moderator": True}, "moderator", "True", "a block, or a function"),
@@ -120,7 +122,7 @@ def test_what_cannot_be_a_debate_is_refused_with_pattern_field_value_and_what_is
     assert isinstance(caught.value, ValueError)
     message = str(caught.value)
     assert message.startswith(f"{case.where}: ")
-    assert case.named in message.split(" must be ")[0]
+    assert case.named in message.split(" must be ", 1)[0]
     assert case.allowed in message
     assert case.got in message.split(", got ", 1)[1]
 
@@ -128,7 +130,7 @@ def test_what_cannot_be_a_debate_is_refused_with_pattern_field_value_and_what_is
 def test_options_are_keyword_only() -> None:
     """`debate()` takes no positional argument."""
     with pytest.raises(TypeError):
-        debate("rent", SIDES)  # type: ignore[misc]
+        debate("rent", SIDES)  # type: ignore[call-arg]
 
 
 def test_nothing_is_built_of_a_refused_debate() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.blocks.base import Block
@@ -57,7 +57,7 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - whatever the application's function gave
     """`outcome`, awaited if it has to be."""
-    return await outcome if isinstance(outcome, Awaitable) else outcome
+    return await outcome if hasattr(outcome, "__await__") else outcome
 
 
 def function_name(function: Function) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
@@ -11,6 +10,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
@@ -32,7 +32,7 @@ class Handler(Block[InT, OutT]):
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
         outcome = self._call(value, ctx)
-        result: OutT = await outcome if isinstance(outcome, Awaitable) else outcome
+        result: OutT = await outcome if hasattr(outcome, "__await__") else outcome
         return result
 
     def outline(self) -> Outline:

@@ -82,7 +82,7 @@ def create_moderator(
         )
 
     def decided(answer: Any, _: ModelResponse, __: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
-        return DebateModeratorOutput.model_construct(**{key: getattr(answer, key) for key in _FIELDS})
+        return DebateModeratorOutput(**{key: getattr(answer, key) for key in _FIELDS})
 
     block_name = f"{name}-moderator"
     inner: Generator[DebateModeratorOutput] = generator(
@@ -113,7 +113,7 @@ def stash_moderator_decision(
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
         state = debate_state(ctx)
-        decision = DebateModeratorDecision.model_construct(
+        decision = DebateModeratorDecision(
             round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS}
         )
         ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])

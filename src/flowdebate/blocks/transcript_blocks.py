@@ -51,7 +51,7 @@ def create_record_argument(
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     def record_argument(value: object, ctx: Context) -> str:
         text = clean_text(_text_of(value, agent_name, ctx))
-        entry = DebateContributionEntry.model_construct(
+        entry = DebateContributionEntry(
             round=max(debate_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
         )
         handles = ctx.scope.handles

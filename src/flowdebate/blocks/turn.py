@@ -33,7 +33,7 @@ class Turn(Block[Any, str]):
         self._record = record
 
     async def act(self, value: object, ctx: Context, /) -> str:
-        del value  # a turn argues the debate's question, whatever dispatched it
+        # a turn argues the debate's question, whatever dispatched it
         state = debate_state(ctx)
         about: dict[str, Any] = {"round": state.round, "agent_name": self._agent_name, "stance": self._stance}
         tasks = ctx.scope.handles[AUDIT]
@@ -46,14 +46,16 @@ class Turn(Block[Any, str]):
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
             said = await self._debater(
-                DebateInput.model_construct(question=state.question), self._inside(self._debater, ctx)
+                DebateInput(question=state.question), self._inside(self._debater, ctx)
             )
             text = await self._record(said, self._inside(self._record, ctx))
         except Exception as error:
-            tasks.fail(task.id, told(error))
+            if not tasks.get(task.id).finished:  # a debater may have ended it itself
+                tasks.fail(task.id, told(error))
             raise
         except BaseException as ending:  # cancelled, or the process is told to end
-            tasks.cancel(task.id, reason=type(ending).__name__)
+            if not tasks.get(task.id).finished:
+                tasks.cancel(task.id, reason=type(ending).__name__)
             raise
         ctx.emit(TurnFinished(block=self._debater.name, **about))
         return text

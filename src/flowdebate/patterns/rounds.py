@@ -105,7 +105,7 @@ def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
         verdict = as_model(value, DebateVerdict, block=judge)
         ctx.emit(VerdictReached(block=judge, verdict=verdict))
         state = debate_state(ctx)
-        raw = DebateRawOutput.model_construct(
+        raw = DebateRawOutput(
             rounds=state.round,
             question=state.question,
             transcript=list(entries_of(ctx)),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import secrets
+import os
 import threading
-import uuid
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate.errors import ConfigurationError, told
@@ -50,9 +49,9 @@ def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None) -> R
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
     return Run(
-        run_id=uuid.uuid4().hex,
+        run_id=os.urandom(16).hex(),
         session=as_session(session),
-        seed=secrets.randbits(63) if seed is None else seed,
+        seed=int.from_bytes(os.urandom(8)) >> 1 if seed is None else seed,
         models=ModelResolver(model),
     )
 

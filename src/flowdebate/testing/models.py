@@ -60,7 +60,7 @@ class FunctionModel:
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer with what the function returns."""
         reply = self._function(request)
-        return _response(await reply if isinstance(reply, Awaitable) else reply, request, self.name)
+        return _response(await reply if hasattr(reply, "__await__") else reply, request, self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

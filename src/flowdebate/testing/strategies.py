@@ -13,20 +13,20 @@ What they draw is valid, and debates made of it run to their end without a warni
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from flowdebate.blocks.moderator import create_moderator
-from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.text import is_blank
 from flowdebate.patterns.roster import Debater, checked_roster
 from flowdebate.resources.transcript import create_debate_transcript
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorOutput, DebateTranscriptState, DebateVerdict
+from flowdebate.schemas import DebateContributionEntry, DebateTranscriptState, DebateVerdict
 from flowdebate.testing.cases import Answers, DebateCase
 from flowdebate.testing.functions import Returns, StopWhen
-from flowdebate.testing.hostile import Sabotage, Unprintable, Unreadable
+from flowdebate.testing.mischief import hostile_replies, hostile_values, spoiled, unvalidated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,8 +171,8 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
     stranger = names().filter(lambda name: name not in stances)
     bad = st.one_of(
         st.tuples(good, stranger).map(lambda pair: {**pair[0], "winner": pair[1]}),
-        good.flatmap(lambda verdict: _spoiled(verdict, "winner")),
-        st.just(DebateVerdict.model_construct(verdict=None, winner=0)),
+        good.flatmap(lambda verdict: spoiled(verdict, "winner")),
+        st.just(unvalidated(DebateVerdict, verdict=None, winner=0)),
     )
     return bad if valid is False else good | bad
 
@@ -186,43 +186,10 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
     return st.builds(StopWhen, measures, st.integers(0, 9), st.booleans())
 
 
-def hostile_values() -> SearchStrategy[Any]:
-    """What a block may return that is not what it should; exceptions among them are to be raised."""
-    plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4)
-    nested = st.recursive(plain, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(plain, inner, max_size=2))
-    odd = [
-        {"text": None},
-        {"text": Unprintable()},
-        Unprintable(),
-        Unreadable(),
-        Sabotage("raised by a block"),
-        "\ud800\0",
-        "x" * 50_000,
-        DebateModeratorOutput.model_construct(next_speakers=None, briefing=0, new_angle=b"", done=False),
-        DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False),
-    ]
-    return st.sampled_from(odd) | nested
-
-
-def hostile_replies() -> SearchStrategy[Any]:
-    """What a model may reply that nobody asked for: see `FunctionModel`; exceptions among them are raised."""
-    broken = [
-        ToolCall(id="1", name="no_such_tool", arguments="{"),
-        [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],
-        ModelResponse(text="cut off in the mid", finish="length"),
-        ModelResponse(text='{"verdict": "', finish="length"),
-        ModelResponse(text="{}", finish="nonsense"),  # type: ignore[arg-type]
-        ModelResponse(text=None),  # type: ignore[arg-type]
-        ModelResponse(tool_calls="nonsense"),  # type: ignore[arg-type]
-        ModelResponse(data=Unreadable()),
-        ModelResponse(data=Unprintable(), usage=None),  # type: ignore[arg-type]
-    ]
-    return st.sampled_from(broken) | hostile_values()
-
-
 @st.composite
 def debates(
     draw: DrawFn,
+    /,
     *,
     hostile: bool = False,
     moderated: bool | None = None,
@@ -278,8 +245,7 @@ def _sides(*, hostile: bool) -> SearchStrategy[list[Any]]:
     block = st.none() | _returns(_some(said))
 
     def with_blocks(sides: list[Debater]) -> SearchStrategy[list[Any]]:
-        drawn = [block.map(lambda own, s=side: Debater(s.name, s.stance, s.role, own)) for side in sides]
-        return st.tuples(*drawn).map(list)
+        return st.tuples(*[st.builds(replace, st.just(side), block=block) for side in sides]).map(list)
 
     return debaters(as_dicts=False).flatmap(with_blocks)
 
@@ -301,19 +267,12 @@ def _deliverables(options: Mapping[str, Any], given: SearchStrategy[Any] | None)
 
 def _spoiled_decisions(decision: dict[str, Any], known: Sequence[str]) -> SearchStrategy[Any]:
     stranger = names().filter(lambda name: name not in known)
-    spoiled = st.one_of(
+    bad = st.one_of(
         stranger.map(lambda name: {**decision, "next_speakers": [*decision["next_speakers"], name]}),
         st.just({**decision, "next_speakers": [], "done": False}),
-        _spoiled(decision, "next_speakers"),
+        spoiled(decision, "next_speakers"),
     )
-    return spoiled.flatmap(lambda value: st.sampled_from([value, _camel(value)]))
-
-
-def _spoiled(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """`value` without a key, with one too many, with something else under one; or something else altogether."""
-    another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
-    without = {key: kept for key, kept in value.items() if key != required}
-    return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
+    return bad.flatmap(lambda value: st.sampled_from([value, _camel(value)]))
 
 
 def _camel(value: Any) -> Any:  # noqa: ANN401 - as it comes

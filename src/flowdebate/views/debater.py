@@ -52,31 +52,31 @@ class DebaterTemplate(Template):
     )
     turn: str = field(
         default=(
-            "It is your turn in round {round} of {max_rounds}. You believe: {stance}\nYou argue against: {others}"
+            "It is your turn in round {round} of {max_rounds}. You are the debater for [{stance}]. You are sure that "
+            "it is right, and that every other position is wrong: {others}"
         ),
         metadata=uses(*_TURN),
     )
-    """Whose turn it is; `{others}` are the other positions."""
+    """Whose turn it is; `{others}` are the tags of the other positions."""
     role: str = field(default="You speak as: {role}", metadata=uses("role"))
     opening: str = field(
         default=(
-            "Nobody has argued yet. Open the debate: say what you believe, and give your strongest reason for it, in "
-            "two or three sentences."
+            "Nobody has argued yet. Open the debate: in one sentence, say what you are for. In one more sentence, give "
+            "your strongest reason for [{stance}]."
         ),
         metadata=uses(*_TURN),
     )
     """What to do when nobody has argued yet."""
     rebuttal: str = field(
         default=(
-            "Your opponent has just said: {last}\n"
-            "Disagree with your opponent: say in one sentence what is wrong with that. Then defend your position with "
-            "one new reason. Two or three sentences, no list. Your position: {stance}"
+            'In one sentence that begins with "But", answer the last point against you. Then, in one more sentence, '
+            "give one new reason for [{stance}]."
         ),
         metadata=uses(*_TURN, "last"),
     )
     """What to do when another position has been argued; `{last}` is its latest argument."""
     support: str = field(
-        default="Nobody has answered you yet. Give one new reason, in two sentences, for your position: {stance}",
+        default="Nobody has answered you yet. In one or two sentences, give one new reason for [{stance}].",
         metadata=uses(*_TURN),
     )
     """What to do when only the debater's own position has been argued."""
@@ -105,15 +105,14 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     new_angle: str | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's
-    (empty ones are left out).
+    """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
-    The message of an earlier turn and that of a later one begin alike up to the end of the earlier transcript.
+    Empty ones are left out. The message of an earlier turn and that of a later one begin alike up to the end of the earlier transcript.
     """
-    others = [tag_text(other) for other in dict.fromkeys(stances) if other != stance]
+    others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
     about = {
         "stance": tag_text(stance),
-        "others": "; ".join(others) or "whatever contradicts it",
+        "others": ", ".join(others) or "whatever contradicts it",
         "round": round,
         "max_rounds": max_rounds,
     }

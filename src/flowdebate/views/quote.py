@@ -8,6 +8,7 @@ Everything else stays as it was written, and all of it can be read back.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from flowdebate.errors import ViewError
 
@@ -55,17 +56,15 @@ def unquoted(text: str) -> str:
     return plain
 
 
+@lru_cache(maxsize=1024)  # the same few names and stances stand in every prompt of a debate
 def tag_text(text: str) -> str:
     """`text` on one line and without square brackets: a stance, as it stands in a tag or in a sentence."""
-    if text.isalnum():
-        return text
     return _IN_TAG.sub(_escape, text)
 
 
+@lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
     """`name` as it stands in a tag or in a list: on one line, without square brackets and commas."""
-    if name.isalnum():
-        return name
     return _IN_NAME.sub(_escape, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError
@@ -26,7 +27,13 @@ def filled(template: str, **values: object) -> str:
     >>> filled("Question: {question}", question="Who is {round}?")
     'Question: Who is {round}?'
     """
-    return _FIELD.sub(lambda match: str(values[match[1]]), template)
+    return "".join([str(values[part]) if field else part for field, part in _parts(template)])
+
+
+@lru_cache(maxsize=256)
+def _parts(template: str) -> tuple[tuple[bool, str], ...]:
+    """The template's text and the names of its fields, in order, with whether it is a field."""
+    return tuple((index % 2 == 1, part) for index, part in enumerate(_FIELD.split(template)))
 
 
 def listed(*items: str) -> str:

@@ -1,0 +1,335 @@
+"""Several things at once: order, limits, failures, and what becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import handler, sequencer
+from flowdebate.blocks.concurrency import in_order
+from tests.blocks.pipelines import FEW, LAW, Boom, Journal, Pipeline, pipelines
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Stage:
+    """Blocks that wait to be let go, one by one, in an order that the test draws."""
+
+    running: list[int] = field(default_factory=list)
+    most: int = 0
+    ended: list[int] = field(default_factory=list)
+    gates: dict[int, asyncio.Event] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def act(self, item: int) -> int:
+        """Wait for the gate; ten times the item."""
+        self.running.append(item)
+        self.most = max(self.most, len(self.running))
+        self.gates[item] = asyncio.Event()
+        self.changed.set()
+        try:
+            await self.gates[item].wait()
+        finally:
+            self.running.remove(item)
+            self.changed.set()
+        self.ended.append(item)
+        return item * 10
+
+    async def until(self, count: int) -> None:
+        """Wait until so many are running."""
+        while len(self.running) != count:
+            self.changed.clear()
+            await self.changed.wait()
+
+    def let_go(self, choice: int) -> int:
+        """Open the gate of one of those who wait."""
+        waiting = sorted(item for item in self.running if not self.gates[item].is_set())
+        chosen = waiting[choice % len(waiting)]
+        self.gates[chosen].set()
+        return chosen
+
+
+@LAW
+@given(
+    st.integers(0, 6), st.none() | st.integers(1, 7), st.lists(st.integers(0, 5), min_size=6, max_size=6), st.booleans()
+)
+def test_results_keep_their_order_and_no_slot_is_idle(
+    count: int,
+    limit: int | None,
+    choices: list[int],
+    as_branches: bool,  # noqa: FBT001
+) -> None:
+    """For any order in which blocks end and any limit: as many at once as are allowed, never more."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        act = handler(stage.act, name="act")
+        many: Sequencer[Any, Any] = sequencer(name="many")
+        if as_branches:
+            branches = {
+                str(item): sequencer(name="one").map(lambda _, item=item: item).then(act) for item in range(count)
+            }
+            many = many.parallel(branches, max_concurrency=limit)
+        else:
+            many = many.for_each(act, max_concurrency=limit)
+        handle = many.start(list(range(count)))
+        order = []
+        for left in range(count, 0, -1):
+            await stage.until(min(left, count if limit is None else limit))
+            order.append(stage.let_go(choices[left - 1]))
+            await stage.until(min(left, count if limit is None else limit) - 1) if limit == 1 else None
+        output = (await handle).output
+        expected = [item * 10 for item in range(count)]
+        assert (list(output.values()) if as_branches else output) == expected
+        assert stage.ended == order
+        assert stage.most <= (count if limit is None else limit)
+
+    asyncio.run(scenario())
+
+
+@FEW
+@given(st.integers(2, 5), st.data())
+def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int, data: st.DataObject) -> None:
+    """The very object, with a note that names its block; the others end before it is raised."""
+    failing = data.draw(st.integers(0, count - 1))
+    error = RuntimeError("boom")
+
+    async def scenario() -> None:
+        stage = Stage()
+
+        async def act(item: int) -> int:
+            if item != failing:
+                return await stage.act(item)
+            await stage.until(count - 1)
+            raise error
+
+        before = asyncio.all_tasks()
+        many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(act, name="act"))
+        with pytest.raises(RuntimeError, match="boom") as caught:
+            await many.run(range(count))
+        assert caught.value is error
+        assert error.__notes__ == [f"in block 'act' (at many/act[{failing}])"]
+        assert (stage.running, stage.ended) == ([], [])
+        assert asyncio.all_tasks() == before
+        del error.__notes__
+
+    asyncio.run(scenario())
+
+
+async def test_of_several_failures_the_first_in_order_is_raised_with_notes_of_the_others() -> None:
+    """Not the first in time: what is raised does not depend on the event loop."""
+    go = asyncio.Event()
+    names = ("first", "second", "third")
+
+    async def fail(name: str) -> None:
+        try:
+            await go.wait()
+        finally:
+            if name == names[-1]:
+                raise RuntimeError("third")
+        raise ValueError(name)
+
+    many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(fail, name="fail"))
+    handle = many.start(names)
+    while not handle.events:
+        await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(ValueError, match="first") as caught:
+        await handle
+    assert caught.value.__notes__ == [
+        "in block 'fail' (at many/fail[0])",
+        "at the same time, call 1 failed: ValueError: second",
+        "at the same time, call 2 failed: RuntimeError: third",
+    ]
+
+
+async def test_a_block_that_raises_a_group_raises_that_group() -> None:
+    """Groups of the application's own are not taken apart."""
+    group = ExceptionGroup("mine", [ValueError("a"), TypeError("b")])
+
+    async def fail(_: object) -> None:
+        raise group
+
+    many: Sequencer[Any, Any] = sequencer(name="many").parallel({"a": fail, "b": lambda _: 1})
+    with pytest.raises(ExceptionGroup) as caught:
+        await many.run(0)
+    assert caught.value is group
+
+
+async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
+    """It has no result, and a result that is made up must not be gone on with; its siblings end too."""
+    stage = Stage()
+
+    async def cancelled(_: object) -> None:
+        await stage.until(1)
+        raise asyncio.CancelledError
+
+    many: Sequencer[Any, Any] = (
+        sequencer(name="many").parallel({"a": cancelled, "b": stage.act}).then(lambda _: "went on")
+    )
+    handle = many.start(7)
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert handle.status == "cancelled"
+    assert stage.running == stage.ended == []
+
+
+@LAW
+@given(pipelines(failing=False, pauses=4), st.integers(0, 25), st.integers(1, 3), st.booleans())
+def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
+    recipe: Pipeline,
+    after: int,
+    times: int,
+    at_once: bool,  # noqa: FBT001
+) -> None:
+    """Wherever the run is when it is cancelled, and however often it is told so: what has begun ends, and no task stays."""
+
+    async def scenario() -> None:
+        journal = Journal()
+        before = asyncio.all_tasks()
+        handle = recipe.build(journal).start(1)
+        for _ in range(after):
+            await asyncio.sleep(0)
+        was_over = handle.done()
+        for _ in range(times):
+            handle.cancel()
+            if not at_once:
+                await asyncio.sleep(0)
+        if was_over:
+            assert (await handle).output == recipe.expected(1)
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                await handle
+        assert handle.status == ("completed" if was_over else "cancelled")
+        assert +journal.inside == {}
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
+    """`asyncio.timeout` around a run is a TimeoutError of the caller's, and the blocks are gone by then."""
+    stage = Stage()
+    many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
+    before = asyncio.all_tasks()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as deadline:
+            run = asyncio.ensure_future(ripe(stage, limit or 3, deadline))
+            await many.run([1, 2, 3])
+    await run
+    assert stage.running == stage.ended == []
+    assert asyncio.all_tasks() == before
+
+
+async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
+    """Let the deadline pass as soon as so many blocks act."""
+    await stage.until(count)
+    deadline.reschedule(asyncio.get_running_loop().time())
+
+
+async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
+    """A block that takes its time to end is waited for, also when the run is cancelled again meanwhile."""
+    cleaning, cleaned = asyncio.Event(), asyncio.Event()
+    allowed = asyncio.Event()
+
+    async def slow_to_end(_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            waiter = asyncio.ensure_future(allowed.wait())
+            while not waiter.done():
+                try:
+                    await asyncio.shield(waiter)
+                except asyncio.CancelledError:
+                    continue
+            cleaned.set()
+
+    many: Sequencer[Any, Any] = sequencer(name="many").parallel({"a": slow_to_end, "b": lambda _: 1})
+    handle = many.start(0)
+    while not handle.events or len(asyncio.all_tasks()) < 2:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    handle.cancel()
+    await cleaning.wait()
+    handle.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not handle.done()
+    allowed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert cleaned.is_set()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once: bool) -> None:  # noqa: FBT001
+    """As itself, not in a group, past every rescue; siblings end."""
+    stage = Stage()
+    runs: list[Any] = []
+
+    async def end(_: object, ctx: Context) -> None:
+        runs.append(ctx.run)
+        if at_once:
+            await stage.until(1)
+        raise kind
+
+    branches = {"a": end, "b": stage.act} if at_once else {"a": end}
+    many: Sequencer[Any, Any] = sequencer(name="many").parallel(branches).rescue(lambda _: "rescued")
+    with pytest.raises(kind):
+        many.run_sync(1)
+    assert stage.running == []
+    assert runs[0].status in {"failed", "cancelled"}
+    assert runs[0].events[-1].kind == "run_finished"
+
+
+@LAW
+@given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
+def test_in_order_gives_what_the_calls_give(values: list[int], limit: int | None) -> None:
+    """The one function through which everything at once goes."""
+
+    def call(value: int) -> Any:
+        async def answer() -> int:
+            await asyncio.sleep(0)
+            return value
+
+        return answer
+
+    calls: Coroutine[Any, Any, list[int]] = in_order([call(value) for value in values], limit=limit)
+    assert asyncio.run(calls) == values
+
+
+async def test_a_failure_while_cancelling_is_not_rescued() -> None:
+    """A block that answers its cancellation with an exception does not make the run go on."""
+    began = asyncio.Event()
+
+    async def stubborn(_: object) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Boom
+
+    went_on: list[object] = []
+    block: Sequencer[Any, Any] = sequencer(name="all").then(stubborn).rescue(lambda _: "rescued").tap(went_on.append)
+    handle = block.start(0)
+    await began.wait()
+    handle.cancel()
+    with pytest.raises(Boom):
+        await handle
+    assert went_on == []

@@ -1,0 +1,185 @@
+"""Where a block stands in a run: the key under which what it does is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import generator, handler, router, sequencer
+from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.context import place_of
+from flowdebate.runs.execute import run_block
+from flowdebate.runs.run import Run
+from flowdebate.runs.session import Session
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+from tests.blocks.pipelines import LAW, NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+
+class RecordingRun(Run):
+    """A run that keeps the keys of its impure steps."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, model: object) -> None:
+        super().__init__(run_id="run", session=Session(), seed=1, models=ModelResolver(model))  # type: ignore[arg-type]
+        self.keys: list[str] = []
+
+    async def step(self, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        self.keys.append(key)
+        return await call()
+
+
+@LAW
+@given(pipelines(depth=3), SMALL)
+def test_no_two_acts_of_a_run_have_one_path(recipe: Pipeline, value: int) -> None:
+    """Whatever is nested, repeated, rescued or done at once, and whatever the blocks are called."""
+    journal = Journal()
+    paths = outcome_of(recipe.build(journal), value, journal).paths
+    assert len(set(paths)) == len(paths)
+
+
+@LAW
+@given(pipelines(failing=False, pauses=3), SMALL, st.data())
+def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
+    """The same input takes the same paths however long its blocks take."""
+    journal, other = Journal(), Journal()
+    slow = recipe.build(journal)
+    hasty = without_pauses(recipe, data).build(other)
+    assert sorted(outcome_of(slow, value, journal).paths) == sorted(outcome_of(hasty, value, other).paths)
+
+
+def without_pauses(recipe: Any, data: st.DataObject) -> Any:
+    """`recipe` with other pauses."""
+    if isinstance(recipe, tuple):
+        return tuple(without_pauses(part, data) for part in recipe)
+    fields = getattr(recipe, "__dataclass_fields__", None)
+    if fields is None:
+        return recipe
+    changed = {name: without_pauses(getattr(recipe, name), data) for name in fields}
+    if "pauses" in fields:
+        changed["pauses"] = data.draw(st.integers(0, 3))
+    return type(recipe)(**changed)
+
+
+@given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
+def test_different_names_make_different_paths(names: list[str], others: list[str]) -> None:
+    """Escaped parts, put together with what paths are put together with, can be told apart."""
+
+    def path(parts: list[str]) -> str:
+        return "/".join(f"{place_of(part)}[1]" for part in parts)
+
+    assert (path(names) == path(others)) is (names == others)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_steps_of_one_block_have_keys_of_their_own(name: str) -> None:
+    """`ctx.step` counts what a block does under one key; its path and the models' calls are other keys."""
+
+    async def context(_: str, ctx: Context) -> list[str]:
+        return [
+            await ctx.step(fetch),
+            await ctx.step(fetch),
+            await ctx.step(fetch, key="1"),
+            await ctx.step(fetch, key=name),
+        ]
+
+    async def fetch() -> str:
+        return "facts"
+
+    answers = ScriptedModel(
+        ToolCall(id="1", name="look", arguments="{}"), ToolCall(id="1", name="look", arguments="{}"), "done"
+    )
+    block = generator(name=name, context=context, tools=[look])
+    run = RecordingRun(answers)
+    await run_block(
+        sequencer(name="two").then(block).tap(generator(name=name)), "q", RecordingRun(FunctionModel(lambda _: "x"))
+    )
+    await run_block(block, "q", run)
+    assert len(set(run.keys)) == len(run.keys) == 9
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_equally_named_generators_do_not_share_keys() -> None:
+    """The third request of one is not the first of another that is called like it."""
+    calls = [ToolCall(id="", name="look", arguments="{}")] * 3
+    model = ScriptedModel(calls[:2], calls, "one", calls, "two")
+    twice: Sequencer[Any, Any] = sequencer(name="twice")
+    for _ in range(2):
+        twice = twice.tap(generator(name="ask", tools=[look]))
+    run = RecordingRun(model)
+    await run_block(twice, "q", run)
+    model.assert_complete()
+    assert len(set(run.keys)) == len(run.keys)
+    assert "twice/ask/look[2.3]" in run.keys
+
+
+async def test_a_block_that_is_a_tool_has_a_place_for_each_call() -> None:
+    """A model may call it many times, with ids as it likes."""
+    seen: list[str] = []
+    note = handler(lambda value, ctx: seen.append(ctx.path), name="note")
+    inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)
+    call = ToolCall(id="same", name="note-it", arguments='{"input": "x"}')
+    await generator(name="ask", tools=[inner]).run("q", model=ScriptedModel([call, call], call, "done"))
+    assert seen == ["ask/note-it[1.1]/note", "ask/note-it[1.2]/note", "ask/note-it[2.1]/note"]
+
+
+async def test_the_place_says_the_way() -> None:
+    """Paths are made of what a reader knows: names, keys, indexes, passes."""
+    paths: list[str] = []
+
+    def note(name: str) -> Block[Any, Any]:
+        return handler(lambda value, ctx: paths.append(ctx.path), name=name)
+
+    choose = router(name="pick", choose=lambda _: "yes", routes={"yes": note("route")})
+    pipeline: Sequencer[Any, Any] = (
+        sequencer(name="all")
+        .tap(note("first"))
+        .tap(choose)
+        .tap(sequencer(name="spread").parallel({"for/against": note("p")}))
+        .tap_each(note("each"), over=lambda _: "ab")
+        .tap(sequencer(name="pick-one").branch((bool, note("yes")), otherwise=note("no")))
+        .tap(sequencer(name="round").tap(note("turn")).loop_back("turn", when=bool, max_iterations=2, label="pass"))
+    )
+    await pipeline.run(1)
+    assert paths == [
+        "all/first",
+        "all/pick/route",
+        "all/spread/p[for%2Fagainst]/p",
+        "all/each[0]",
+        "all/each[1]",
+        "all/pick-one/branch/yes",
+        "all/round/pass[1]/turn",
+        "all/round/pass[2]/turn",
+    ]
+
+
+async def test_what_a_model_answers_does_not_reach_into_paths() -> None:
+    """A tool's name and id come from the model."""
+
+    def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:
+        if len(request.messages) > 1:
+            return "done"
+        return ToolCall(id="../x", name="a/b#1", arguments="{}")
+
+    run = RecordingRun(FunctionModel(answer))
+    await run_block(generator(name="ask", tools=[look]), "q", run)
+    assert run.keys == ["ask", "ask#1"]

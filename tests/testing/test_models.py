@@ -1,0 +1,146 @@
+"""The doubles: a model that follows a script, and one that is a function."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import generator
+from flowdebate.errors import MalformedResponse, ModelError, SchemaViolation, ScriptError
+from flowdebate.models.base import Model
+from flowdebate.models.usage import Usage
+from flowdebate.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall
+
+
+class Answer(BaseModel):
+    """A structured answer."""
+
+    n: int
+
+
+ASK = generator(name="ask")
+ASK_FOR = generator(name="ask-for", output_schema=Answer)
+
+
+def test_replies_are_given_in_order() -> None:
+    """One reply for each call, and what was asked is recorded."""
+    model = ScriptedModel("one", "two")
+    assert [ASK.run_sync(text, model=model).output for text in ("a", "b")] == ["one", "two"]
+    assert [(call.block, call.prompt) for call in model.calls] == [("ask", "a"), ("ask", "b")]
+    assert model.remaining == 0
+    model.assert_complete()
+
+
+def test_a_call_beyond_the_script_is_an_error() -> None:
+    """ScriptError, which is an AssertionError too, says which call of how many, and who asked."""
+    with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
+        ASK.run_sync("a", model=ScriptedModel())
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, ModelError)
+    assert caught.value.block == "ask"
+
+
+def test_replies_that_are_left_are_an_error_of_assert_complete() -> None:
+    """It says how many are left, and shows the next."""
+    model = ScriptedModel("one", "two", "three")
+    ASK.run_sync("a", model=model)
+    with pytest.raises(ScriptError, match="2 of 3 replies were not asked for; the next is 'two'"):
+        model.assert_complete()
+
+
+@pytest.mark.parametrize("reply", [{"n": 7}, Answer(n=7), '{"n": 7}', ModelResponse(text='{"n": 7}')], ids=repr)
+def test_a_structured_reply_has_many_forms(reply: Any) -> None:
+    """A dict, a model, JSON text, a whole response: all are validated like a model's answer."""
+    assert ASK_FOR.run_sync("?", model=ScriptedModel(reply)).output == Answer(n=7)
+
+
+@pytest.mark.parametrize("reply", [{"n": "x"}, "{}", Answer.model_construct(n="x")], ids=repr)
+def test_a_structured_reply_that_does_not_fit_is_refused(reply: Any) -> None:
+    """A double cannot get around the schema, and constructed models do not warn."""
+    with pytest.raises(SchemaViolation):
+        ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
+
+
+@pytest.mark.parametrize("reply", [None, 7, {"n": 7}, [], ["x"]], ids=repr)
+def test_a_reply_that_is_no_text_is_refused_where_text_is_asked_for(reply: Any) -> None:
+    """MalformedResponse says what a reply may be."""
+    with pytest.raises(MalformedResponse, match="the reply must be text, tool calls or a ModelResponse"):
+        ASK.run_sync("?", model=ScriptedModel(reply))
+
+
+def test_an_exception_is_raised_as_itself() -> None:
+    """Exceptions in a script are raised; those of a function pass."""
+    failure = OSError("down")
+
+    def fail(_: ModelRequest) -> str:
+        raise failure
+
+    for model in (ScriptedModel(failure), FunctionModel(fail)):
+        with pytest.raises(OSError, match="down") as caught:
+            ASK.run_sync("?", model=model)
+        assert caught.value is failure
+
+
+def test_tool_calls_are_replies() -> None:
+    """One call or several; the tool's result goes into the next request."""
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    calls = [ToolCall(id="1", name="add", arguments='{"a": 1, "b": 2}'), ToolCall(id="2", name="sub", arguments="{}")]
+    model = ScriptedModel(calls, calls[0], "done")
+    assert generator(name="sum", tools=[add]).run_sync("?", model=model).output == "done"
+    told = [message["content"] for message in model.calls[2].messages if message["role"] == "tool"]
+    assert told[0] == told[2] == "3"
+    assert "there is no tool 'sub'" in told[1]
+    assert [call.tools for call in model.calls] == [["add"]] * 3
+
+
+def test_what_was_asked_is_recorded_as_it_was_then() -> None:
+    """A later change of the messages does not change the record."""
+    messages = [{"role": "user", "content": "then"}]
+    model = ScriptedModel("x")
+    asyncio.run(model.request(ModelRequest(messages=messages, block="b")))
+    messages[0]["content"] = "now"
+    assert model.calls[0].prompt == "then"
+
+
+def test_a_function_may_be_async() -> None:
+    """A coroutine function is awaited."""
+
+    async def answer(request: ModelRequest) -> str:
+        await asyncio.sleep(0)
+        return str(request.messages[-1]["content"]).upper()
+
+    assert ASK.run_sync("a", model=FunctionModel(answer)).output == "A"
+
+
+def test_a_function_sees_the_schema_and_the_block() -> None:
+    """`output_schema` is the JSON Schema of a structured answer, None for text."""
+    seen: list[tuple[str, Any]] = []
+
+    def answer(request: ModelRequest) -> Any:
+        seen.append((request.block, request.output_schema))
+        return "x" if request.output_schema is None else {"n": 1}
+
+    model = FunctionModel(answer)
+    ASK.run_sync("?", model=model)
+    ASK_FOR.run_sync("?", model=model)
+    assert seen[0] == ("ask", None)
+    assert seen[1][1]["properties"]["n"]["type"] == "integer"
+
+
+def test_usage_is_unknown_and_counted() -> None:
+    """A double does not make token counts up; calls are counted."""
+    assert ASK.run_sync("?", model=ScriptedModel("x")).usage == Usage(calls=1)
+
+
+@pytest.mark.parametrize("model", [ScriptedModel("x"), FunctionModel(lambda _: "x")], ids=["scripted", "function"])
+def test_doubles_are_models_that_can_be_read(model: Any) -> None:
+    """They keep the protocol, and their repr says what they are."""
+    assert isinstance(model, Model)
+    assert model.name in repr(model) or "replies" in repr(model)

@@ -1,0 +1,342 @@
+"""The strategies draw what they say, can draw all of it, and shrink to what can be read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from flowdebate import DebateModeratorOutput, Debater, DebateVerdict, create_judge, debate
+from flowdebate.models.text import clean_text
+from flowdebate.patterns.roster import checked_roster
+from flowdebate.runs.events import RoundStarted
+from flowdebate.schemas import DebateTranscriptState
+from flowdebate.testing import FunctionModel
+from flowdebate.testing.functions import Returns, StopWhen
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.strategies import (
+    arguments,
+    debaters,
+    debates,
+    hostile_replies,
+    hostile_values,
+    moderator_decisions,
+    names,
+    questions,
+    stances,
+    termination_predicates,
+    transcripts,
+    verdicts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flowdebate import DebateRawOutput
+    from flowdebate.testing.cases import DebateCase
+
+SIDES = (Debater("anna", "for"), Debater("ben", "against"))
+QUICK = settings(max_examples=200, database=None)
+
+
+def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
+    """The simplest value of `strategy` for which `condition` holds; an error if there is none."""
+    return find(strategy, condition, settings=settings(max_examples=3000, database=None))
+
+
+@pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
+@given(data=st.data())
+def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str], data: st.DataObject) -> None:
+    """What is drawn as text can be encoded, is not blank, and passes the library's cleaning unchanged."""
+    text = data.draw(strategy)
+    assert text.strip()
+    assert text.encode()
+    assert clean_text(text) == text
+
+
+def test_texts_shrink_to_plain_words() -> None:
+    """A failing example has words that can be read."""
+    assert [smallest(strategy()) for strategy in (questions, names, stances, arguments)] == ["Why?", "a", "for", "Yes."]
+
+
+@pytest.mark.parametrize("needle", ["[", "\n", "Round 2:", "{{"])
+def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
+    """Some look like a tag, a further line, a heading, a template."""
+    assert needle in smallest(arguments(), lambda text: needle in text)
+
+
+@given(st.data())
+def test_rosters_are_valid(data: st.DataObject) -> None:
+    """Between `min_size` and `max_size` debaters whose names differ: `debate()` takes any of them."""
+    least = data.draw(st.integers(2, 3))
+    most = data.draw(st.integers(least, 5))
+    roster = data.draw(debaters(min_size=least, max_size=most))
+    assert least <= len(roster) <= most
+    assert len({side.name for side in checked_roster(roster, where="test")}) == len(roster)
+    assert debate(name="x", debaters=roster).name == "x"
+
+
+@pytest.mark.parametrize(("as_dicts", "kinds"), [(True, {dict}), (False, {Debater}), (None, {dict, Debater})])
+def test_rosters_are_of_the_kind_that_is_asked_for(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
+    """Debater objects, dicts, or either."""
+    roster = smallest(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
+    assert {type(side) for side in roster} == kinds
+
+
+def test_a_roster_shrinks_to_two_sides() -> None:
+    """The smallest one has two debaters with the shortest names."""
+    assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "for")]
+
+
+def test_stances_may_be_drawn_from_the_applications_own() -> None:
+    """`stance=` replaces the stances; two debaters may have the same."""
+    assert [side.stance for side in smallest(debaters(as_dicts=False, stance=st.just("x")))] == ["x", "x"]
+
+
+@QUICK
+@given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
+def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, ours: DebateTranscriptState) -> None:
+    """Rounds ascend from 1; names keep their stance; a given roster is kept to; they validate."""
+    for transcript in (any_, ours):
+        rounds = [entry.round for entry in transcript.entries]
+        assert rounds == sorted(rounds)
+        stance_of = {entry.agent_name: entry.stance for entry in transcript.entries}
+        assert all(stance_of[entry.agent_name] == entry.stance for entry in transcript.entries)
+        assert DebateTranscriptState.model_validate_json(transcript.model_dump_json()) == transcript
+    assert {(entry.agent_name, entry.stance) for entry in ours.entries} <= {("anna", "for"), ("ben", "against")}
+    assert all(entry.round <= 2 for entry in ours.entries)
+    assert all([e.round for e in ours.entries].count(number) <= 3 for number in (1, 2))
+
+
+def test_transcripts_may_be_empty_and_may_be_long() -> None:
+    """Both ends are drawn, and the smallest transcript has no entries."""
+    assert smallest(transcripts()).entries == []
+    assert len(smallest(transcripts(), lambda state: len(state.entries) >= 8).entries) == 8
+
+
+@QUICK
+@given(moderator_decisions(SIDES))
+def test_valid_decisions_validate_and_keep_to_the_roster(decision: Any) -> None:
+    """They are decisions, name only debaters, and name nobody only when they are done."""
+    made = DebateModeratorOutput.model_validate(decision)
+    assert set(made.next_speakers) <= {"anna", "ben"}
+    assert made.next_speakers or made.done
+
+
+@pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
+def test_a_roster_is_names_dicts_or_debaters(roster: Any) -> None:
+    """Decisions may be drawn for names alone."""
+    assert smallest(moderator_decisions(roster), lambda made: "next_speakers" in made)["next_speakers"] == ["x"]
+
+
+def _is_valid_decision(value: object) -> bool:
+    try:
+        made = DebateModeratorOutput.model_validate(value)
+    except (ValidationError, Sabotage):
+        return False
+    return set(made.next_speakers) <= {"anna", "ben"}
+
+
+MISCHIEF: dict[str, Callable[[Any], bool]] = {
+    "a stranger": lambda value: (
+        isinstance(value, dict) and set(value.get("nextSpeakers") or ()) - {"anna", "ben"} != set()
+    ),
+    "nobody": lambda value: isinstance(value, dict) and value.get("next_speakers") == [] and value.get("done") is False,
+    "no speakers": lambda value: isinstance(value, dict) and set(value) == {"briefing", "new_angle", "done"},
+    "a key too many": lambda value: isinstance(value, dict) and "mood" in value,
+    "no decision": lambda value: value is None,
+    "no str": lambda value: isinstance(value, dict) and isinstance(value.get("briefing"), int),
+    "never validated": lambda value: isinstance(value, DebateModeratorOutput),
+}
+
+
+@pytest.mark.parametrize("kind", list(MISCHIEF))
+def test_hostile_decisions_are_of_many_kinds(kind: str) -> None:
+    """Each way to be wrong is drawn."""
+
+    def safely(value: Any) -> bool:
+        try:
+            return MISCHIEF[kind](value) and not _is_valid_decision(value)
+        except TypeError:
+            return False
+
+    assert safely(smallest(moderator_decisions(SIDES, valid=False), safely))
+
+
+def test_decisions_may_be_of_both_kinds() -> None:
+    """`valid=None` draws valid ones and others."""
+    both = moderator_decisions(SIDES, valid=None)
+    assert _is_valid_decision(smallest(both, _is_valid_decision))
+    assert not _is_valid_decision(smallest(both, lambda value: not _is_valid_decision(value)))
+
+
+@QUICK
+@given(verdicts(["for", "against"]))
+def test_valid_verdicts_validate_and_keep_to_the_stances(verdict: Any) -> None:
+    """The winner is one of the stances, or None."""
+    assert DebateVerdict.model_validate(verdict).winner in {"for", "against", None}
+
+
+def test_hostile_verdicts_name_strangers() -> None:
+    """A winner that is no stance is drawn."""
+    drawn = smallest(verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a")
+    assert drawn == {"verdict": "Yes.", "winner": "a", "reasoning": "Yes."}
+
+
+@given(termination_predicates())
+def test_predicates_can_be_read(predicate: StopWhen) -> None:
+    """Their repr is the call that makes them."""
+    assert eval(repr(predicate), {"StopWhen": StopWhen}) == predicate  # noqa: S307 - it is our own
+
+
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("measure", ["round", "entries", "calls"])
+def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
+    """Round, transcript and usage are looked at, by sync and async functions; only hostile ones raise."""
+    drawn = smallest(termination_predicates(), lambda made: made.measure == measure and made.wait is wait)
+    assert drawn.at_least == 0
+    assert smallest(termination_predicates(hostile=True), lambda made: made.measure == "raises")
+
+
+def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
+    """What a block or model raises is drawn as an exception."""
+    for strategy in (hostile_values(), hostile_replies()):
+        assert isinstance(smallest(strategy, lambda value: isinstance(value, Exception)), Sabotage)
+
+
+@settings(max_examples=40, deadline=None)
+@given(debates())
+def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
+    """`case.run_sync()` runs a drawn debate to its end."""
+    result = case.run_sync()
+    assert result.raw.rounds <= case.max_rounds
+
+
+def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
+    """The smallest case has two debaters, one round, no moderator, default blocks, and short words."""
+    case = smallest(debates())
+    assert case.roster == (Debater("a", "for"), Debater("advocate", "for"))
+    assert (case.max_rounds, case.question, case.seed) == (1, "Why?", 0)
+    assert [case.options.get(seat) for seat in ("moderator", "judge", "terminate_when")] == [None, None, None]
+
+
+OPEN: dict[str, Callable[[DebateCase], bool]] = {
+    "a moderator": lambda case: "moderator" in case.options,
+    "a moderator of its own": lambda case: isinstance(case.options.get("moderator"), Returns),
+    "a judge of its own": lambda case: isinstance(case.options["judge"], Returns),
+    "a synthesizer": lambda case: case.options["synthesizer"] is None,
+    "a synthesizer of its own": lambda case: isinstance(case.options["synthesizer"], Returns),
+    "a predicate": lambda case: case.options["terminate_when"] is not None,
+    "a debater of its own": lambda case: any(debater.block is not None for debater in case.roster),
+    "three rounds": lambda case: case.max_rounds == 3,
+    "four debaters": lambda case: len(case.roster) == 4,
+}
+
+
+@pytest.mark.parametrize("what", list(OPEN))
+def test_debates_vary_in_every_part(what: str) -> None:
+    """What is left open is drawn."""
+    assert OPEN[what](smallest(debates(), OPEN[what]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
+def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
+    """What is fixed is in every case; `moderated=False` leaves the moderator out."""
+    raw = case.run_sync().raw
+    assert (raw.rounds, raw.moderator_decisions) == (2, [])
+    assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
+
+
+class Deal(BaseModel):
+    """A deliverable."""
+
+    price: int
+
+
+@settings(max_examples=30, deadline=None)
+@given(debates(output_schema=Deal, moderated=True))
+def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
+    """With an `output_schema`, the model's synthesis is an instance of it."""
+    assert isinstance(case.run_sync().output, Deal)
+
+
+def test_deliverables_may_be_given() -> None:
+    """For a JSON Schema, the application says what fits."""
+    schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
+    assert smallest(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
+
+
+@settings(max_examples=30, deadline=None)
+@given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
+def test_a_judge_of_ones_own_is_put_to_the_test(case: DebateCase) -> None:
+    """A fixed seat is taken in every case."""
+    assert case.run_sync().raw.verdict.winner is None
+
+
+def test_a_case_can_be_run_twice() -> None:
+    """Each run has a model of its own: the answers begin anew."""
+    case = smallest(debates(), lambda drawn: drawn.max_rounds == 2 and len(set(drawn.answers.arguments)) == 2)
+    first, second = case.run_sync(), case.run_sync()
+    assert first.raw == second.raw
+    assert first.run_id != second.run_id
+
+
+def test_a_case_runs_in_an_event_loop_too() -> None:
+    """`await case.run()` is `run_sync` for async tests."""
+    case = smallest(debates())
+    assert asyncio.run(case.run(session={"user": 1})).session.state == {"user": 1}
+
+
+def test_answers_know_blocks_by_what_they_ask_for() -> None:
+    """A judge of any name is answered with the verdict, since the model goes by the schema."""
+    case = smallest(debates(debaters=SIDES, moderated=False))
+    judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=_transcript_of(case))
+    result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
+    raw: DebateRawOutput = result.raw
+    assert raw.verdict == DebateVerdict.model_validate(case.answers.verdict)
+
+
+def _transcript_of(case: DebateCase) -> Any:
+    from flowdebate import create_debate_transcript
+
+    transcript = create_debate_transcript()
+    assert isinstance(case.options, dict)
+    case.options["transcript"] = transcript
+    return transcript
+
+
+def test_a_hostile_debate_can_fail_in_each_way() -> None:
+    """A block's own exception, an answer that does not fit, and an end in spite of it all are drawn."""
+
+    def outcome(case: DebateCase) -> str:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return f"{len([e for e in case.run_sync().events if isinstance(e, RoundStarted)])} rounds"
+            except Exception as error:  # noqa: BLE001 - which one is the question
+                return type(error).__name__
+
+    for wanted in ("Sabotage", "SchemaViolation", "OutputError", "1 rounds"):
+        assert find(debates(hostile=True), lambda case, w=wanted: outcome(case) == w, settings=settings(database=None))
+
+
+def test_a_function_is_shown_as_the_call_that_makes_it() -> None:
+    """`Returns` gives one value per round, raises exceptions, waits if asked to, and says so."""
+    sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
+    assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
+    verdict = {"verdict": "v", "winner": None, "reasoning": "r"}
+    rent = debate(name="x", debaters=sides, max_rounds=3, synthesizer=False, judge=Returns(verdict))
+    raw = rent.run_sync("?", model=FunctionModel(lambda _: "said")).raw
+    assert [entry.text for entry in raw.transcript if entry.agent_name == "anna"] == ["one", "two", "one"]
+    failing = debate(name="x", debaters=SIDES, judge=Returns(Sabotage("no")))
+    with pytest.raises(Sabotage, match="no"):
+        failing.run_sync("?", model=FunctionModel(lambda _: "said"))
