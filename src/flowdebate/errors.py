@@ -26,6 +26,7 @@
     │   └── RosterError                      a moderator named a speaker who is not in the debate
     ├── LoopLimitExceeded                    a loop did not end within its bound
     ├── ViewError                            text that no view can have written was to be read back
+    ├── BadFile                              a file that the user named cannot be used
     └── TaskError
         ├── TaskNotFound                     no task with this id
         └── IllegalTransition                the task's status does not allow the change
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = (
     "AuthenticationFailed",
     "BadAnswer",
+    "BadFile",
     "ConfigurationError",
     "ConnectionLost",
     "ContextTooLong",
@@ -345,6 +347,19 @@ class ViewError(FlowDebateError):
         self.got = got
         self.expected = expected
         super().__init__(f"expected {expected}, got {shown(got)}")
+
+
+class BadFile(FlowDebateError):
+    """A file that the user named cannot be used: it is missing, too large, or not what it should be.
+
+    >>> str(BadFile("debate.toml", "is larger than 1 MB"))
+    'debate.toml: is larger than 1 MB'
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
 
 
 class TaskError(FlowDebateError):

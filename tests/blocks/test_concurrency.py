@@ -15,7 +15,7 @@ from flowdebate.blocks.concurrency import in_order
 from tests.blocks.pipelines import FEW, LAW, Boom, Journal, Pipeline, pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.runs.context import Context
@@ -45,13 +45,18 @@ class Stage:
             self.running.remove(item)
             self.changed.set()
         self.ended.append(item)
+        self.changed.set()
         return item * 10
 
-    async def until(self, count: int) -> None:
-        """Wait until so many are running."""
-        while len(self.running) != count:
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it does."""
+        while not holds():
             self.changed.clear()
             await self.changed.wait()
+
+    async def until_run(self, count: int) -> None:
+        """Wait until so many are running."""
+        await self.until(lambda: len(self.running) == count)
 
     def let_go(self, choice: int) -> int:
         """Open the gate of one of those who wait."""
@@ -87,9 +92,9 @@ def test_results_keep_their_order_and_no_slot_is_idle(
         handle = many.start(list(range(count)))
         order = []
         for left in range(count, 0, -1):
-            await stage.until(min(left, count if limit is None else limit))
+            await stage.until(lambda left=left: len(stage.running) == min(left, limit or count))
             order.append(stage.let_go(choices[left - 1]))
-            await stage.until(min(left, count if limit is None else limit) - 1) if limit == 1 else None
+            await stage.until(lambda: stage.ended == order)
         output = (await handle).output
         expected = [item * 10 for item in range(count)]
         assert (list(output.values()) if as_branches else output) == expected
@@ -112,7 +117,7 @@ def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int
         async def act(item: int) -> int:
             if item != failing:
                 return await stage.act(item)
-            await stage.until(count - 1)
+            await stage.until_run(count - 1)
             raise error
 
         before = asyncio.all_tasks()
@@ -130,24 +135,20 @@ def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int
 
 async def test_of_several_failures_the_first_in_order_is_raised_with_notes_of_the_others() -> None:
     """Not the first in time: what is raised does not depend on the event loop."""
-    go = asyncio.Event()
     names = ("first", "second", "third")
+    all_here = asyncio.Barrier(len(names))
 
     async def fail(name: str) -> None:
         try:
-            await go.wait()
+            await all_here.wait()
         finally:
             if name == names[-1]:
                 raise RuntimeError("third")
         raise ValueError(name)
 
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(fail, name="fail"))
-    handle = many.start(names)
-    while not handle.events:
-        await asyncio.sleep(0)
-    go.set()
     with pytest.raises(ValueError, match="first") as caught:
-        await handle
+        await many.run(names)
     assert caught.value.__notes__ == [
         "in block 'fail' (at many/fail[0])",
         "at the same time, call 1 failed: ValueError: second",
@@ -173,7 +174,7 @@ async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
     stage = Stage()
 
     async def cancelled(_: object) -> None:
-        await stage.until(1)
+        await stage.until_run(1)
         raise asyncio.CancelledError
 
     many: Sequencer[Any, Any] = (
@@ -236,7 +237,7 @@ async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
 
 async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
     """Let the deadline pass as soon as so many blocks act."""
-    await stage.until(count)
+    await stage.until_run(count)
     deadline.reschedule(asyncio.get_running_loop().time())
 
 
@@ -286,7 +287,7 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once
     async def end(_: object, ctx: Context) -> None:
         runs.append(ctx.run)
         if at_once:
-            await stage.until(1)
+            await stage.until_run(1)
         raise kind
 
     branches = {"a": end, "b": stage.act} if at_once else {"a": end}

@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
-__all__ = ("Function", "Invocation", "function_name", "invocation", "result_of")
+__all__ = ("Function", "Invocation", "function_name", "invocation", "is_awaitable", "result_of")
 
 Function: TypeAlias = Callable[..., Any]
 """`f(value)` or `f(value, ctx)`, sync or async."""
@@ -55,9 +55,14 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
+def is_awaitable(outcome: object) -> bool:
+    """Whether `outcome` has to be awaited; asked of its type, since values may answer slowly or wrongly."""
+    return hasattr(type(outcome), "__await__")
+
+
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - whatever the application's function gave
     """`outcome`, awaited if it has to be."""
-    return await outcome if hasattr(outcome, "__await__") else outcome
+    return await outcome if is_awaitable(outcome) else outcome
 
 
 def function_name(function: Function) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.functions import Function, function_name, invocation
+from flowdebate.blocks.functions import Function, function_name, invocation, is_awaitable
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 
@@ -32,7 +32,7 @@ class Handler(Block[InT, OutT]):
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
         outcome = self._call(value, ctx)
-        result: OutT = await outcome if hasattr(outcome, "__await__") else outcome
+        result: OutT = await outcome if is_awaitable(outcome) else outcome
         return result
 
     def outline(self) -> Outline:

@@ -8,6 +8,7 @@ turn it is and what to do are the very last lines, since small models follow wha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flowdebate.views.entries import HOW_TO_READ, render_entries
@@ -89,7 +90,12 @@ def render_debater_system(
     *, question: str, stances: Sequence[str], max_rounds: int, template: DebaterTemplate = DEBATER
 ) -> str:
     """The rules, the question and the positions: the same for all debaters and all turns of a debate."""
-    positions = listed(*map(tag_text, dict.fromkeys(stances)))
+    return _system(question, tuple(dict.fromkeys(stances)), max_rounds, template)
+
+
+@lru_cache(maxsize=64)  # every turn of a debate asks for the same
+def _system(question: str, stances: tuple[str, ...], max_rounds: int, template: DebaterTemplate) -> str:
+    positions = listed(*map(tag_text, stances))
     return filled(template.system, question=quoted(question), positions=positions, max_rounds=max_rounds)
 
 

@@ -1,0 +1,114 @@
+"""Foreign text on the page: printable, behind an indent, wrapped between words, as it arrives."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flowdebate.cli.text import PrintableStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("TextFlow",)
+
+_PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
+_TAB = "    "
+_LEADING = 8
+"""Spaces that a line may begin with."""
+_WIDE = 2
+"""Cells of a character that lines may be broken at."""
+_NARROWEST = 20
+"""Columns below which wrapping would only make it worse."""
+
+
+class TextFlow:
+    """Writes one text; every line of it stands behind `indent`, so that none can pass for a line of the page.
+
+    - `width`: the columns that there are now; None does not wrap.
+    - `column`: where the cursor stands, if the text goes on behind a label.
+
+    Lines are counted by what each character takes by itself: terminals differ in how they join them, and none takes
+    more than that. Two or more blank lines become one.
+    """
+
+    def __init__(
+        self, write: Callable[[str], object], *, indent: str, width: Callable[[], int] | None, column: int = 0
+    ) -> None:
+        self._write = write
+        self._indent = indent
+        self._width = width
+        self._column = column
+        self._stream = PrintableStream()
+        self._begun = False
+        self._newlines = 0
+        self._space = ""
+        self._word = ""
+        self._word_cells = 0
+
+    def feed(self, piece: str) -> None:
+        """Write what can be written now: with wrapping, all but the last word."""
+        self._take(self._stream.feed(piece))
+
+    def end(self) -> None:
+        """Write the rest, and end the line."""
+        self._take(self._stream.end())
+        self._end_word()
+        if self._column:
+            self._write("\n")
+
+    def _take(self, text: str) -> None:
+        for piece in _PIECES.findall(text):
+            if piece == "\n":
+                self._end_word()
+                self._newlines += 1
+                self._space = ""
+            elif piece[0] in " \t":
+                self._end_word()
+                self._space += piece.replace("\t", _TAB)
+            elif self._width is None:
+                self._place(piece, 0, None)
+            else:
+                self._extend(piece, max(self._width(), _NARROWEST))
+
+    def _extend(self, piece: str, width: int) -> None:
+        from rich.cells import get_character_cell_size
+
+        room = width - len(self._indent)
+        for char in piece:
+            cells = get_character_cell_size(char)
+            if cells == _WIDE or self._word_cells + cells > room:
+                self._end_word()
+            self._word += char
+            self._word_cells += cells
+            if cells == _WIDE:
+                self._end_word()
+
+    def _end_word(self) -> None:
+        if self._word:
+            self._place(self._word, self._word_cells, self._width)
+            self._word = ""
+            self._word_cells = 0
+
+    def _place(self, word: str, cells: int, width: Callable[[], int] | None) -> None:
+        room = None if width is None else max(width(), _NARROWEST)
+        if self._newlines and self._begun:
+            self._write("\n" * min(self._newlines, 2))
+            self._column = 0
+        elif not self._begun:
+            self._space = ""
+        elif room is not None and self._column + len(self._space) + cells > room:
+            self._write("\n")
+            self._column = 0
+            self._space = ""
+        self._begun = True
+        self._newlines = 0
+        if not self._column:
+            self._write(self._indent)
+            self._column = len(self._indent)
+            self._space = self._space[:_LEADING]
+        if room is not None and self._column + len(self._space) + cells > room:
+            self._space = ""
+        self._write(self._space + word)
+        self._column += len(self._space) + cells
+        self._space = ""

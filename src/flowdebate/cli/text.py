@@ -1,0 +1,98 @@
+"""Foreign text as a terminal may be given it: nothing in it moves the cursor, turns lines around, or hides.
+
+Whatever others wrote (models, users, servers, files) goes through here before it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from unicodedata import category
+
+__all__ = ("PrintableStream", "in_line", "printable")
+
+_SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
+"""Whatever has to be looked at: neither a printable character of ASCII nor a Latin letter."""
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of what acts, or shows nothing, instead of being seen: controls, formats, surrogates, line separators."""
+_HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
+"""Code points without a character as yet, which are never shown."""
+_JOINERS = "\u200c\u200d"
+_JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
+"""Categories of what a joiner may stand between: letters and marks of scripts that need it, emoji."""
+_FIRST_JOINED = "\u0600"
+"""Before this come the scripts in which a joiner could only hide."""
+
+
+def printable(text: str) -> str:
+    r"""`text` with every character that a terminal would obey, or would not show, written as an escape.
+
+    Line feeds and tabs stay, and so do joiners between the letters, marks and emoji that they join.
+
+    >>> printable("\x1b[2Jgone?\r\u202e")
+    '\\x1b[2Jgone?\\r\\u202e'
+    """
+    if not _SUSPICIOUS.search(text):
+        return text
+    stream = PrintableStream()
+    return stream.feed(text) + stream.end()
+
+
+def in_line(text: str) -> str:
+    r"""`printable(text)` as a part of a line.
+
+    >>> in_line("two\nlines")
+    'two\\nlines'
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", " ")
+
+
+class PrintableStream:
+    r"""`printable` for text that comes in pieces, however it was cut.
+
+    >>> stream = PrintableStream()
+    >>> stream.feed("\x1b") + stream.feed("[2J") + stream.end()
+    '\\x1b[2J'
+    """
+
+    __slots__ = ("_before", "_held")
+
+    def __init__(self) -> None:
+        self._before = ""
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """What of the text so far can be shown now; a joiner waits for what comes after it."""
+        text = self._held + piece
+        self._held = ""
+        if text and text[-1] in _JOINERS:
+            text, self._held = text[:-1], text[-1]
+        return self._shown(text, self._held)
+
+    def end(self) -> str:
+        """What is left; the stream can then be used for another text."""
+        left = self._shown(self._held, "")
+        self._held = self._before = ""
+        return left
+
+    def _shown(self, text: str, after: str) -> str:
+        if not text:
+            return ""
+        before, self._before = self._before, text[-1]
+        if not _SUSPICIOUS.search(text):
+            return text
+        befores, afters = before + text if before else "\n" + text, text[1:] + (after or "\n")
+        return "".join(map(_one, befores, text, afters))
+
+
+def _one(before: str, char: str, after: str) -> str:
+    if not _SUSPICIOUS.match(char):
+        return char
+    if char in _JOINERS and _is_joined(before) and _is_joined(after):
+        return char
+    if category(char) in _OBEYED or _HIDDEN.match(char):
+        return char.encode("unicode_escape").decode()
+    return char
+
+
+def _is_joined(char: str) -> bool:
+    return char >= _FIRST_JOINED and category(char) in _JOINED
