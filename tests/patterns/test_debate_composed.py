@@ -95,10 +95,7 @@ async def test_one_debate_is_held_on_each_of_several_questions(limit: int | None
     assert [trail.count("completed") for trail in result.task_collections] == [4] * 5
 
 
-_SHARED = pytest.mark.xfail(reason="debates of one run that are given a transcript write into the same one")
-
-
-@pytest.mark.parametrize("limit", [1, pytest.param(None, marks=_SHARED), pytest.param(2, marks=_SHARED)])
+@pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_one_moderated_debate_is_held_on_each_of_several_questions(limit: int | None) -> None:
     """The same with a moderator, whose transcript is a shared resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())

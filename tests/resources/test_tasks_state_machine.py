@@ -151,6 +151,10 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         """The id of a task, more often than not of one whose status allows `action`."""
         everyone = list(self.model.tasks)
         willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
+        if action == "claim":
+            willing = [
+                task_id for name in ("pro", "con") for task_id in self.model.ready(name, frozenset())
+            ] or everyone
         pool = data.draw(st.sampled_from([willing, willing, willing, everyone]))
         return data.draw(st.sampled_from(pool), label="task")
 
@@ -234,8 +238,14 @@ class TaskCollectionMachine(RuleBasedStateMachine):
             with pytest.raises(IllegalTransition):
                 self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
 
-    @rule(data=st.data(), action=st.sampled_from(ACTIONS), by=WORKERS, words=st.none() | st.text(max_size=3))
-    def act(self, data: st.DataObject, action: str, by: str | None, words: str | None) -> None:
+    @rule(data=st.data(), by=WORKERS, ends=st.sampled_from(["complete", "complete", "fail", "await_review", "block"]))
+    def work_on_the_next(self, data: st.DataObject, by: str | None, ends: str) -> None:
+        self.claim_the_next(by, data.draw(ASSIGNEES), frozenset(), None)
+        if any(task["status"] == "in_progress" for task in self.model.tasks.values()):
+            self.do(data, ends, "words")
+
+    @rule(data=st.data(), action=st.sampled_from(ACTIONS), words=st.none() | st.text(max_size=3))
+    def do(self, data: st.DataObject, action: str, words: str | None) -> None:
         task_id = self.some(data, action)
         word: Any = words
         if action == "renew":
@@ -243,15 +253,15 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         elif action in {"fail", "block"}:
             word = words or ""
         args = () if action == "unblock" else (word,)
-        if self.does(action, task_id, *args, **({"by": by} if action in BY_WORKERS else {})):
+        holder = self.model.tasks[task_id]["claimed_by"]
+        by = {"by": data.draw(st.sampled_from([None, holder, "ben"]), label="by")} if action in BY_WORKERS else {}
+        if self.does(action, task_id, *args, **by):
             self.model.act(action, task_id, word)
 
+    @precondition(lambda self: any(task["lease_expires_at"] for task in self.model.tasks.values()))
     @rule(seconds=st.sampled_from([0.5, 1.0, 1.5, 10.0]))
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds
-
-    @rule()
-    def reclaim(self) -> None:
         late = self.model.overdue()
         assert [task.id for task in self.tasks.reclaim()] == late
         for task_id in late:

@@ -19,7 +19,7 @@ from flowdebate.runs.context import Scope, SequencerHandle, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.resources.resource import Resource
+    from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
 
 __all__ = ("Sequencer", "sequencer")
@@ -44,6 +44,7 @@ class Sequencer(Block[InT, OutT]):
         state: Callable[[], Any] | None = None,
         declared: Mapping[str, Resource] | None = None,
         owned: tuple[Resource, ...] = (),
+        isolated: tuple[StateResource[Any], ...] = (),
         accepts: Callable[[Any], Any] | None = None,
     ) -> None:
         blocks = [block for step in steps for block in step.blocks()]
@@ -53,12 +54,13 @@ class Sequencer(Block[InT, OutT]):
         self._state = state
         self._declared = declared
         self._owned = owned
+        self._isolated = isolated
         self._accepts = accepts
         self._loops = _loops(steps)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
         own = {key: resource for key, resource in hidden.items() if resource in owned}
         self._reach: Mapping[str, Resource] = {**shared, **own}
-        self._anew = frozenset(own.values())
+        self._anew = frozenset([*own.values(), *isolated])
 
     # Building
 
@@ -246,14 +248,18 @@ class Sequencer(Block[InT, OutT]):
         if not fresh and self._state is None:
             return ctx
         if fresh:
-            handles = {
-                resource: ctx.run.open(resource) if resource in self._anew else ctx.run.open_shared(resource)
-                for resource in fresh
-            }
-            opened = {**opened, **handles}
+            opened = {**opened, **{resource: self._opened(resource, ctx) for resource in fresh}}
         visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
         state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state())
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state))
+
+    def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has a handle of its own
+        if resource not in self._anew:
+            return ctx.run.open_shared(resource)
+        if resource not in self._isolated:
+            return ctx.run.open(resource)
+        around = ctx.scope.opened.get(resource)
+        return ctx.run.open_within(resource, ctx.run.open_shared(resource) if around is None else around)
 
     # Drawing
 
@@ -270,6 +276,7 @@ class Sequencer(Block[InT, OutT]):
             state=self._state,
             declared=self._declared,
             owned=self._owned,
+            isolated=self._isolated,
             accepts=self._accepts,
         )
 
@@ -352,6 +359,7 @@ def sequencer(
     state: Callable[[], Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
     owns: Sequence[Resource] = (),
+    isolates: Sequence[StateResource[Any]] = (),
     accepts: Callable[[Any], Any] | None = None,
 ) -> Sequencer[Any, Any]:
     """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
@@ -359,7 +367,8 @@ def sequencer(
     `state` makes the value that its blocks share as `ctx.sequencer.state`, anew for each time that it acts (a
     sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that
     its blocks declare are collected; `resources` declares more. Those in `owns` are opened anew for each time that
-    it acts, and kept from the blocks around it. `accepts` turns what is handed in into what the first step takes.
+    it acts, and kept from the blocks around it; those in `isolates` as well, but what becomes of them reaches the
+    blocks around it. `accepts` turns what is handed in into what the first step takes.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'
@@ -368,4 +377,6 @@ def sequencer(
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "something to call for a new state, or None")
     declared = checked_resources(resources, where=f"sequencer {name!r}")
     checked_resources({getattr(own, "key", ""): own for own in owns}, where=f"sequencer {name!r}")
-    return Sequencer(name, state=state, declared=declared, owned=tuple(owns), accepts=accepts)
+    return Sequencer(
+        name, state=state, declared=declared, owned=tuple(owns), isolated=tuple(isolates), accepts=accepts
+    )

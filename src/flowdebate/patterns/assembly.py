@@ -85,7 +85,13 @@ class Assembly:
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         return (
-            sequencer(name=self.name, state=DebateState, owns=owned, accepts=accept_question(self.where))
+            sequencer(
+                name=self.name,
+                state=DebateState,
+                owns=owned,
+                isolates=() if self.owns_transcript else (self.transcript,),
+                accepts=accept_question(self.where),
+            )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_question(self.name))
         )

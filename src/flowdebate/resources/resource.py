@@ -56,16 +56,26 @@ class StateResource(Generic[StateT]):
         """The run's hold on the value."""
         return StateHandle(self, scope)
 
+    def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
+        """A hold of its own inside `around`: its changes also reach `around`, but those of `around` not it."""
+        return StateHandle(self, scope, around)
+
 
 class StateHandle(Generic[StateT]):
     """One run's hold on a `StateResource`."""
 
-    __slots__ = ("_saved", "_state", "resource")
+    __slots__ = ("_around", "_saved", "_state", "resource")
 
-    def __init__(self, resource: StateResource[StateT], scope: ResourceScope) -> None:
+    def __init__(
+        self, resource: StateResource[StateT], scope: ResourceScope, around: StateHandle[StateT] | None = None
+    ) -> None:
         self.resource = resource
+        self._around = around
         self._saved = scope.saved_states
-        self._state: StateT = self._saved[resource.key] if resource.key in self._saved else resource.initial()
+        if around is not None:
+            self._state: StateT = around.state
+        else:
+            self._state = self._saved[resource.key] if resource.key in self._saved else resource.initial()
 
     @property
     def state(self) -> StateT:
@@ -75,6 +85,8 @@ class StateHandle(Generic[StateT]):
     def set(self, state: StateT) -> None:
         """Replace the value."""
         self._state = self._saved[self.resource.key] = state
+        if self._around is not None:
+            self._around.set(state)
 
 
 class Resources:

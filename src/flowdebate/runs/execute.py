@@ -63,6 +63,7 @@ async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]
 
 
 async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
+    run.acting = True
     try:
         try:
             output = await block(value, run.root_context(block.name, block.resources))
@@ -88,7 +89,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
         ) from None
     run.begin(block.name)
     task = loop.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("cancelled"))  # one that is cancelled before its first step tells nothing
+    task.add_done_callback(lambda _: run.end("cancelled"))  # if it has not even begun, nothing else says so
     return RunHandle(run, task)
 
 

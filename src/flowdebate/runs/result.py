@@ -115,6 +115,8 @@ class RunHandle(RunView, Generic[OutT]):
     def cancel(self) -> None:
         """End the run, and the model calls that it waits for, at once; `await handle` then raises CancelledError."""
         self._task.cancel()
+        if not self._run.acting:
+            self._run.end("cancelled")
 
     def done(self) -> bool:
         """Whether the run is over."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
-    from flowdebate.resources.resource import Resource
+    from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import Session
 
@@ -37,6 +37,7 @@ class Run:
         "_saved",
         "_started",
         "_warned",
+        "acting",
         "artifacts",
         "events",
         "listeners",
@@ -56,6 +57,8 @@ class Run:
         self.seed = seed
         self.models = models
         self.status: RunStatus = "running"
+        self.acting = False
+        """Whether its block has begun to act."""
         self._started: float | None = None
         self.events: list[object] = []
         """Everything told so far; what `result.events` will be."""
@@ -127,6 +130,12 @@ class Run:
     def open(self, resource: Resource) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
         """A new hold on `resource`."""
         handle = resource.open(self)
+        self.opened.append(handle)
+        return handle
+
+    def open_within(self, resource: StateResource[Any], around: StateHandle[Any]) -> StateHandle[Any]:
+        """A hold on `resource` inside `around`."""
+        handle = resource.open_within(around, self)
         self.opened.append(handle)
         return handle
 

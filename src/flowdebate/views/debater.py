@@ -62,8 +62,8 @@ class DebaterTemplate(Template):
     role: str = field(default="You speak as: {role}", metadata=uses("role"))
     opening: str = field(
         default=(
-            "Nobody has argued yet. Open the debate: in one sentence, say what you are for. In one more sentence, give "
-            "your strongest reason for [{stance}]."
+            "Nobody has argued yet. Open the debate: in one sentence, say what you are for. Then, in one more "
+            "sentence, give your strongest reason for [{stance}]."
         ),
         metadata=uses(*_TURN),
     )
@@ -113,7 +113,7 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
-    Empty ones are left out. The message of an earlier turn and that of a later one begin alike up to the end of the earlier transcript.
+    Empty ones are left out. The messages of two turns of a debate begin alike, up to the end of the shorter transcript.
     """
     others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
     about = {

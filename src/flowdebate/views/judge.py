@@ -46,7 +46,7 @@ class JudgeTemplate(Template):
         default=(
             "Question: {question}\n\n"
             "The whole debate:\n{transcript}\n\n"
-            "The debate is over. Reason, name the winner, and give your verdict."
+            "Weigh the arguments against each other. Which position was argued better, and why?"
         ),
         metadata=uses("question", "transcript"),
     )

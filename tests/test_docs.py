@@ -1,0 +1,223 @@
+"""What the documentation names is there, and what is there is named in it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+
+import flowdebate
+from flowdebate import errors
+from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.models import OpenAIModel, gguf
+from flowdebate.runs import events
+from flowdebate.runs.result import RunResult
+from flowdebate.schemas import DebateRawOutput, StopReason
+from flowdebate.testing import strategies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+DOCS = "\n".join(TEXTS.values())
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    """A page without its fences and comments."""
+    return _COMMENT.sub("", _FENCE.sub("", TEXTS[page]))
+
+
+def tables(page: Path) -> list[list[str]]:
+    """The rows of a page's tables, cell by cell."""
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in prose(page).splitlines()
+        if line.startswith("| ")
+    ]
+
+
+def first_cells(page: str) -> set[str]:
+    """What stands as code in the first cells of a page's tables."""
+    return {name for row in tables(ROOT / "docs" / page) for name in re.findall(r"`(\w+)", row[0])}
+
+
+def options(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only options of a function, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {item.name: item.default for item in parameters if item.kind is item.KEYWORD_ONLY}
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    titles = _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands(program: str) -> Iterator[tuple[str, str]]:
+    """The lines of shell fences that call `program`, with the page that has them; continued lines are joined."""
+    for page, text in TEXTS.items():
+        for language, body in _FENCE.findall(text):
+            if language in {"bash", "console", "sh", "shell"}:
+                for line in body.replace("\\\n", " ").splitlines():
+                    command = line.strip().removeprefix("$ ")
+                    if command.split(" ")[0] == program:
+                        yield page.name, command
+
+
+def test_every_public_name_is_documented() -> None:
+    """A name that can be imported from flowdebate stands as code somewhere in the pages."""
+    missing = [name for name in flowdebate.__all__ if not re.search(rf"\b{name}\b", DOCS)]
+    assert missing == []
+
+
+def test_every_error_and_warning_is_documented_with_the_models_or_the_debate() -> None:
+    """Each error class has its place in the table of errors."""
+    page = TEXTS[ROOT / "docs" / "models.md"]
+    missing = [name for name in errors.__all__ if f"`{name}`" not in page]
+    assert missing == []
+
+
+def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
+    """The table of options is the signature of `debate`: no option is missing, none is made up."""
+    section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
+    assert list(shown) == list(options(flowdebate.debate))
+    for name, default in options(flowdebate.debate).items():
+        if default is inspect.Parameter.empty:
+            assert shown[name] == "required", name
+        elif not name.endswith("_visibility"):
+            assert shown[name] == f"`{default}`", name
+
+
+def test_every_field_of_a_debater_is_in_its_table() -> None:
+    """What a `Debater` or its dict may have is documented."""
+    assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
+
+
+def test_every_field_of_the_raw_output_is_in_its_table() -> None:
+    """Readers of the wire form find each key explained, and each reason why a debate ends."""
+    assert set(DebateRawOutput.model_fields) <= first_cells("debate.md")
+    assert all(f'`"{reason}"`' in TEXTS[ROOT / "docs" / "debate.md"] for reason in get_args(StopReason))
+
+
+@pytest.mark.parametrize(
+    ("function", "page"),
+    [(flowdebate.generator, "custom-blocks.md"), (OpenAIModel, "models.md")],
+    ids=["generator", "OpenAIModel"],
+)
+def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any], page: str) -> None:
+    """Options of what users build are documented."""
+    assert set(options(function)) - {"name"} <= first_cells(page)
+
+
+def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
+    """What the builder can do is documented, and only that."""
+    verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
+    own = verbs - {"act", "outline", "run", "run_sync", "start"}
+    rows = [row[0] for row in tables(ROOT / "docs" / "custom-blocks.md") if "(" in row[0]]
+    assert own == {name for cell in rows for name in re.findall(r"`(\w+)\(", cell)}
+
+
+def test_every_event_and_every_strategy_is_named() -> None:
+    """Whoever follows a run knows what to expect; whoever tests finds what can be drawn."""
+    told = [name for name in events.__all__ if name != "RunStatus"]
+    assert [name for name in told if f"`{name}`" not in TEXTS[ROOT / "docs" / "debate.md"]] == []
+    drawn = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
+    assert set(strategies.__all__) <= drawn
+
+
+def test_everything_that_a_result_has_is_named() -> None:
+    """The attributes of a result are in the concepts, or in the page about nesting."""
+    public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
+    assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
+
+
+def test_the_local_model_is_described_as_it_is_checked() -> None:
+    """The hash in the pages is the one that is compared with."""
+    assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
+    assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    """Files exist, and anchors are headings of the page that they point into."""
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_index_lists_every_page() -> None:
+    """No page is out of reach."""
+    index = TEXTS[ROOT / "docs" / "index.md"]
+    pages = [page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"]
+    assert [name for name in pages if f"({name})" not in index] == []
+
+
+def test_the_benchmarks_that_run_are_described() -> None:
+    """Each module that `make bench` runs has its row."""
+    text = (ROOT / "benchmarks" / "run.py").read_text("utf-8")
+    modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "benchmarks.md"], re.MULTILINE))
+    assert described == modules
+    assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in described)
+
+
+def test_the_targets_that_pages_name_are_in_the_makefile() -> None:
+    """`make …` works as it is written."""
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = {command.split()[1] for _, command in commands("make")} | set(re.findall(r"`make ([a-z-]+)", DOCS))
+    assert named <= targets
+    assert {"debate", "test"} <= named
+
+
+def test_the_extras_that_pages_name_can_be_installed() -> None:
+    """`pip install "flowdebate[…]"` names extras of the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {extra for group in re.findall(r"flowdebate\[([\w,-]+)\]", DOCS) for extra in group.split(",")}
+    assert named == set(project["optional-dependencies"])
+
+
+def test_the_commands_that_pages_show_can_be_parsed() -> None:
+    """Every `flowdebate …` in a shell fence is accepted by the command line, up to the point where it would run."""
+    typer = pytest.importorskip("typer")
+    from flowdebate.cli import app
+
+    program = typer.main.get_command(app)
+    shown = list(commands("flowdebate"))
+    for _, command in shown:
+        _, *arguments = shlex.split(command, comments=True)
+        parse(program, arguments)
+    assert shown
+
+
+def parse(program: Any, arguments: list[str]) -> None:
+    """Let click read `arguments`, for the subcommand too, without running anything."""
+    context = program.make_context("flowdebate", list(arguments))
+    rest = [*context._protected_args, *context.args]
+    if rest:
+        name, command, left = program.resolve_command(context, rest)
+        command.make_context(name, left, parent=context)
+
+
+def test_the_changelog_has_one_place_for_what_is_new() -> None:
+    """There is one "Unreleased" section, and it comes first."""
+    sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert sections.count("Unreleased") == 1
