@@ -1,7 +1,7 @@
 """Runs what is written: the Python examples in the README and in docs/, and those in the docstrings of src/.
 
 In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
-its `#>` comments show. Set-up that a reader need not see stands in `<!--- invisible-code-block: python` comments.
+its `# =>` comments show. Set-up that a reader need not see stands in `<!--- invisible-code-block: python` comments.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from sybil import Example
 
-_SHOWN = re.compile(r"^[ ]*#>[ ]?(.*)$", re.MULTILINE)
+_SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
 _run = PythonEvaluator()
 
 
 def _run_and_compare(example: Example) -> str | None:
-    """What is wrong with a fence: its output is not what its `#>` comments show."""
+    """What is wrong with a fence: its output is not what its `# =>` comments show."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         _run(example)

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from typer import Exit
+from typer.main import get_command
 
 import flowdebate
 from flowdebate import errors
 from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.cli.app import app
 from flowdebate.models import OpenAIModel, gguf
 from flowdebate.runs import events
 from flowdebate.runs.result import RunResult
@@ -72,8 +75,9 @@ def commands(program: str) -> Iterator[tuple[str, str]]:
         for language, body in _FENCE.findall(text):
             if language in {"bash", "console", "sh", "shell"}:
                 for line in body.replace("\\\n", " ").splitlines():
-                    command = line.strip().removeprefix("$ ")
-                    if command.split(" ")[0] == program:
+                    prompted = line.startswith("$ ")
+                    command = line.removeprefix("$ ").strip()
+                    if command.split(" ")[0] == program and (prompted or language != "console"):
                         yield page.name, command
 
 
@@ -115,8 +119,12 @@ def test_every_field_of_the_raw_output_is_in_its_table() -> None:
 
 @pytest.mark.parametrize(
     ("function", "page"),
-    [(flowdebate.generator, "custom-blocks.md"), (OpenAIModel, "models.md")],
-    ids=["generator", "OpenAIModel"],
+    [
+        (flowdebate.generator, "custom-blocks.md"),
+        (flowdebate.sequencer, "custom-blocks.md"),
+        (OpenAIModel, "models.md"),
+    ],
+    ids=["generator", "sequencer", "OpenAIModel"],
 )
 def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any], page: str) -> None:
     """Options of what users build are documented."""
@@ -170,6 +178,12 @@ def test_the_index_lists_every_page() -> None:
     assert [name for name in pages if f"({name})" not in index] == []
 
 
+def test_the_index_lists_every_example() -> None:
+    """Each script has a row, and each row has its script."""
+    listed = set(re.findall(r"\(\.\./examples/(\w+)\.py\)", TEXTS[ROOT / "docs" / "index.md"]))
+    assert listed == {path.stem for path in (ROOT / "examples").glob("*.py")}
+
+
 def test_the_benchmarks_that_run_are_described() -> None:
     """Each module that `make bench` runs has its row."""
     text = (ROOT / "benchmarks" / "run.py").read_text("utf-8")
@@ -196,10 +210,7 @@ def test_the_extras_that_pages_name_can_be_installed() -> None:
 
 def test_the_commands_that_pages_show_can_be_parsed() -> None:
     """Every `flowdebate …` in a shell fence is accepted by the command line, up to the point where it would run."""
-    typer = pytest.importorskip("typer")
-    from flowdebate.cli import app
-
-    program = typer.main.get_command(app)
+    program = get_command(app)
     shown = list(commands("flowdebate"))
     for _, command in shown:
         _, *arguments = shlex.split(command, comments=True)
@@ -209,11 +220,14 @@ def test_the_commands_that_pages_show_can_be_parsed() -> None:
 
 def parse(program: Any, arguments: list[str]) -> None:
     """Let click read `arguments`, for the subcommand too, without running anything."""
-    context = program.make_context("flowdebate", list(arguments))
-    rest = [*context._protected_args, *context.args]
-    if rest:
+    try:
+        context = program.make_context("flowdebate", list(arguments))
+        rest = [*context._protected_args, *context.args]
         name, command, left = program.resolve_command(context, rest)
         command.make_context(name, left, parent=context)
+    except Exit as end:  # --help and --version are done once they are read
+        if end.exit_code:
+            raise
 
 
 def test_the_changelog_has_one_place_for_what_is_new() -> None:

@@ -54,7 +54,7 @@ rent
   → tap rent-open-round
     → rent-moderator
     → rent-stash-moderator-decision
-  → for_each (max_concurrency 1)
+  → tap_each (max_concurrency 1)
     → rent-dispatch (router)
       → anna:
         → rent-turn-anna

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WORKERS = st.sampled_from([None, "anna", "ben"])
 ASSIGNEES = st.sampled_from([None, "pro", "con"])
-LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab")])
+LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab", "ab")])
 LEASES = st.sampled_from([None, 1.0, 2.5, 10.0])
 PRIORITIES = st.integers(-1, 2)
 ATTEMPTS = st.integers(1, 3)
@@ -152,9 +152,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         everyone = list(self.model.tasks)
         willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
         if action == "claim":
-            willing = [
-                task_id for name in ("pro", "con") for task_id in self.model.ready(name, frozenset())
-            ] or everyone
+            willing = [*self.model.ready("pro", frozenset()), *self.model.ready("con", frozenset())] or everyone
         pool = data.draw(st.sampled_from([willing, willing, willing, everyone]))
         return data.draw(st.sampled_from(pool), label="task")
 
@@ -176,7 +174,9 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self, data: st.DataObject, priority: int, labels: frozenset[str], assignee: str | None, attempts: int
     ) -> None:
         known = list(self.model.tasks)
-        deps = tuple(data.draw(st.lists(st.sampled_from(known), max_size=2, unique=True)))
+        open_ones = list(filter(self.model.open, known)) or known
+        pool = data.draw(st.sampled_from([open_ones, known]))
+        deps = tuple(data.draw(st.lists(st.sampled_from(pool), max_size=2, unique=True)))
         chosen = {"goal": "g", "priority": priority, "labels": labels, "assignee": assignee, "max_attempts": attempts}
         self.new_task(data.draw(st.sampled_from([None, f"named-{len(known)}"])), deps, chosen)
 
@@ -238,9 +238,13 @@ class TaskCollectionMachine(RuleBasedStateMachine):
             with pytest.raises(IllegalTransition):
                 self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels, lease=lease)
 
-    @rule(data=st.data(), by=WORKERS, ends=st.sampled_from(["complete", "complete", "fail", "await_review", "block"]))
-    def work_on_the_next(self, data: st.DataObject, by: str | None, ends: str) -> None:
-        self.claim_the_next(by, data.draw(ASSIGNEES), frozenset(), None)
+    @rule(
+        data=st.data(),
+        lease=LEASES,
+        ends=st.sampled_from(["complete", "complete", "fail", "await_review", "block", "renew"]),
+    )
+    def work_on_the_next(self, data: st.DataObject, lease: float | None, ends: str) -> None:
+        self.claim_the_next(data.draw(WORKERS), data.draw(ASSIGNEES), frozenset(), lease)
         if any(task["status"] == "in_progress" for task in self.model.tasks.values()):
             self.do(data, ends, "words")
 
@@ -294,5 +298,5 @@ def as_dict(task: Task) -> dict[str, Any]:
 
 TestTaskCollection = TaskCollectionMachine.TestCase
 TestTaskCollection.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -376,7 +376,8 @@ def sequencer(
     if state is not None and not callable(state):
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "something to call for a new state, or None")
     declared = checked_resources(resources, where=f"sequencer {name!r}")
-    checked_resources({getattr(own, "key", ""): own for own in owns}, where=f"sequencer {name!r}")
+    for own in (*owns, *isolates):
+        checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
     return Sequencer(
         name, state=state, declared=declared, owned=tuple(owns), isolated=tuple(isolates), accepts=accepts
     )

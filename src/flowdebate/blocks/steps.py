@@ -141,7 +141,8 @@ class ForEach(Step):
 
     def outline(self) -> Outline:
         limit = "" if self.max_concurrency is None else f" (max_concurrency {self.max_concurrency})"
-        return Outline(text=f"for_each{limit}", kind="for_each", children=(self.block.outline(),))
+        verb = "tap_each" if self.tapped else "for_each"
+        return Outline(text=f"{verb}{limit}", kind=verb, children=(self.block.outline(),))
 
 
 @dataclass(frozen=True, kw_only=True)

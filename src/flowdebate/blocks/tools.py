@@ -155,14 +155,16 @@ def _function_tool(function: Function, where: str) -> Tool:
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], where: str) -> type[BaseModel]:
     """A model whose fields have the parameters' names as aliases, since not every name may be a field's."""
     fields: dict[str, Any] = {}
-    for index, parameter in enumerate(inspect.signature(function, eval_str=True).parameters.values()):
+    for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
         annotation = str if parameter.annotation is parameter.empty else parameter.annotation
         default = ... if parameter.default is parameter.empty else parameter.default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    # annotations that are strings mean something where the function stands
+    module = inspect.unwrap(getattr(function, "func", function)).__module__
+    return create_model(name, __config__=ConfigDict(extra="forbid"), __module__=module, **fields)
 
 
 class _BlockArguments(BaseModel):

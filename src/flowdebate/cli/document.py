@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -19,15 +19,19 @@ from flowdebate.schemas import (
     WireModel,
 )
 
-__all__ = ("DebateDocument", "DebateSoFar", "Side", "Status", "Tokens", "as_json", "read_document")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("DebateDocument", "DebateSoFar", "Side", "Status", "Tokens", "as_json", "read_document", "winner_of")
 
 Status = Literal["completed", "interrupted", "failed"]
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 """What JSON may hold as it is, and a terminal should not."""
-_PLANE_14 = re.compile("[\U000e0000-\U000e0fff]")
 
 
 class Side(WireModel):
@@ -45,6 +49,14 @@ class Tokens(WireModel):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+
+    def told(self) -> list[str]:
+        """The counts, in words."""
+        prompt, cached, completion = (
+            "unknown" if count is None else f"{count:,}"
+            for count in (self.prompt_tokens, self.cached_tokens, self.completion_tokens)
+        )
+        return [f"Tokens: prompt {prompt} (cached {cached}), completion {completion}", f"Calls: {self.calls:,}"]
 
 
 class DebateSoFar(WireModel):
@@ -98,6 +110,18 @@ class DebateDocument(WireModel):
         return sorted(told | {decision.round for decision in self.raw.moderator_decisions})
 
 
+def winner_of(verdict: DebateVerdict, sides: Sequence[Side]) -> str:
+    """Who won, by name and stance.
+
+    >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
+    'a (cap rents)'
+    """
+    if verdict.winner is None:
+        return "none, the answer combines several positions"
+    names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
+    return f"{names} ({verdict.winner})" if names else verdict.winner
+
+
 def as_json(value: object) -> str:
     r"""`value` as indented JSON in which nothing acts on a terminal; it reads back as the same value.
 
@@ -105,7 +129,7 @@ def as_json(value: object) -> str:
     '"é\\u007f"'
     """
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    return _PLANE_14.sub(_escape, _UNSEEN.sub(_escape, text))
+    return _UNSEEN.sub(_escape, text)
 
 
 def read_document(path: str) -> DebateDocument:

@@ -34,7 +34,7 @@ def prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))

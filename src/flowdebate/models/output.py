@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from inspect import isroutine
 from typing import Annotated, Any
 
 from pydantic import (
@@ -59,7 +60,7 @@ class OutputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema; its top level is an object."""
-        return self.model.model_json_schema()
+        return _with_object_on_top(self.model.model_json_schema())
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
         """`value` (JSON text, plain data, or an instance) as what was asked for; SchemaViolation if it is not."""
@@ -75,14 +76,37 @@ class OutputSchema:
 
 def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
+    if isroutine(spec):  # pydantic would take it for what validates a call
+        raise ConfigurationError(where, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
     except (PydanticSchemaGenerationError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(where, field, spec, allowed) from error
     name = re.sub(r"\W", "", getattr(spec, "__name__", "")) or "Output"
     if schema.get("type") == "object":
-        return OutputSchema(type(name, (RootModel[spec],), {"__module__": __name__}), unwrap="root")
+        return OutputSchema(type(name, (_ObjectOnTop, RootModel[spec]), {"__module__": __name__}), unwrap="root")
     return OutputSchema(create_model(name, value=(spec, ...)), unwrap="value")
+
+
+class _ObjectOnTop:
+    """A pydantic model whose JSON Schema is no reference, for those who ask the model itself."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
+        return _with_object_on_top(super().model_json_schema(*args, **options))  # type: ignore[misc]
+
+
+def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema`, where it only refers to one of its definitions, as that definition: servers want to see an object."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    definitions = dict(schema.get("$defs", {}))
+    name = reference.removeprefix("#/$defs/")
+    top = {**definitions[name], **{key: value for key, value in schema.items() if key not in {"$ref", "$defs"}}}
+    if reference not in str([top, *(value for key, value in definitions.items() if key != name)]):
+        del definitions[name]  # nothing else refers to it
+    return {**top, "$defs": definitions} if definitions else top
 
 
 def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:

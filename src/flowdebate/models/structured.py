@@ -11,6 +11,7 @@ import contextlib
 import logging
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import instructor
@@ -23,6 +24,8 @@ from flowdebate.models.output import OutputSchema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pydantic import BaseModel
 
     from flowdebate.models.base import Message, ModelResponse
 
@@ -97,7 +100,7 @@ async def ask_structured(
     asking = _asking.set(True)
     try:
         await ask(
-            response_model=output.model,
+            response_model=_prepared(output.model),
             max_retries=0,
             strict=False,
             messages=_as_instructor_reads(messages),
@@ -113,6 +116,12 @@ async def ask_structured(
     if isinstance(outcome, FlowDebateError):
         raise outcome
     return outcome
+
+
+@lru_cache(maxsize=256)
+def _prepared(model: type[BaseModel]) -> type[BaseModel]:
+    """`model` as instructor wants it; it would otherwise make a new class of it for each call."""
+    return instructor.openai_schema(model)
 
 
 def _request(

@@ -81,25 +81,27 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
     """Carry `run` out in a task of its own; needs a running event loop."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    if not _loop_is_running():
         raise ConfigurationError(
             f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
-        ) from None
+        )
     run.begin(block.name)
-    task = loop.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
+    task = asyncio.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
     task.add_done_callback(lambda _: run.end("cancelled"))  # if it has not even begun, nothing else says so
     return RunHandle(run, task)
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The result of the coroutine that `make` makes, for scripts and notebooks (where a loop is running already)."""
+    return _run_in_thread(make) if _loop_is_running() else asyncio.run(make())
+
+
+def _loop_is_running() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(make())
-    return _run_in_thread(make)
+        return False
+    return True
 
 
 def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:

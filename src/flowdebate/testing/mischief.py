@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ("hostile_replies", "hostile_values", "spoiled", "unvalidated")
 
 
+@cache
 def hostile_values() -> SearchStrategy[Any]:
     """What a block may return that is not what it should; exceptions among them are to be raised."""
     plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4)
@@ -35,6 +37,7 @@ def hostile_values() -> SearchStrategy[Any]:
     return st.sampled_from(odd) | nested
 
 
+@cache
 def hostile_replies() -> SearchStrategy[Any]:
     """What a model may reply that nobody asked for: see `FunctionModel`; exceptions among them are raised."""
     broken = [

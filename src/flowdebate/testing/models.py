@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
 
-from flowdebate.blocks.functions import is_awaitable
+from flowdebate.blocks.functions import result_of
 from flowdebate.errors import MalformedResponse, ScriptError, shown
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Usage
@@ -60,8 +60,7 @@ class FunctionModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer with what the function returns."""
-        reply = self._function(request)
-        return _response(await reply if is_awaitable(reply) else reply, request, self.name)
+        return _response(await result_of(self._function(request)), request, self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

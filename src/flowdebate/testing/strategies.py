@@ -14,12 +14,14 @@ What they draw is valid, and debates made of it run to their end without a warni
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from flowdebate.blocks.moderator import create_moderator
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.moderator import Moderator, create_moderator
 from flowdebate.models.text import is_blank
 from flowdebate.patterns.roster import Debater, checked_roster
 from flowdebate.resources.transcript import create_debate_transcript
@@ -69,21 +71,25 @@ def _written(*known: str, max_size: int) -> SearchStrategy[str]:
     return st.sampled_from(known) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
 
+@cache
 def questions() -> SearchStrategy[str]:
     """Questions that can be argued."""
     return _written("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
 
 
+@cache
 def names() -> SearchStrategy[str]:
     """Names that a debater may have."""
     return _written("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
+@cache
 def stances() -> SearchStrategy[str]:
     """Positions that a debater may argue."""
     return _written("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
+@cache
 def arguments() -> SearchStrategy[str]:
     """Texts of arguments, many of which try to pass for something else."""
     return _written("Yes.", "No.", *_FORGERIES, max_size=80)
@@ -154,7 +160,7 @@ def moderator_decisions(
     }
     if not (draw(st.booleans()) if valid is None else valid):
         return draw(_spoiled_decisions(decision, known))
-    return draw(st.sampled_from([decision, _camel(decision)]))
+    return _camel(decision) if draw(st.booleans()) else decision
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
@@ -177,6 +183,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
     return bad if valid is False else good | bad
 
 
+@cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
     """Functions for `terminate_when`, sync and async, that look at the round, the transcript or the usage.
 
@@ -207,55 +214,63 @@ def debates(
     A hostile debate may raise a FlowDebateError, or `Sabotage` where a block of it does; it never runs for longer
     than its `max_rounds`, and may warn.
     """
+    said = _said(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}
-    sides = options["debaters"] = fixed["debaters"] if "debaters" in fixed else draw(_sides(hostile=hostile))
-    roster = checked_roster(sides, where="debates()")
-    options.setdefault("max_rounds", draw(st.integers(1, up_to_rounds)))
-    decisions = draw(_some(moderator_decisions(roster, valid=None if hostile else True)))
+    if "debaters" not in fixed:
+        options["debaters"] = [replace(side, block=_own(draw, said)) for side in draw(_rosters())]
+    roster = checked_roster(options["debaters"], where="debates()")
+    if "max_rounds" not in fixed:
+        options["max_rounds"] = draw(st.integers(1, up_to_rounds))
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
+    decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
-        transcript = options.setdefault("transcript", create_debate_transcript())
-        default = create_moderator(name="debate", roster_names=[side.name for side in roster], transcript=transcript)
-        options["moderator"] = draw(st.just(default) | _returns(st.just(decisions)))
+        options["moderator"] = _own(draw, decisions) or _default_moderator(options, roster)
     if "judge" not in fixed:
-        options["judge"] = draw(st.none() | _returns(_some(verdict)))
+        options["judge"] = _own(draw, _some(verdict))
     if "synthesizer" not in fixed and options.get("output_schema") is None:
-        anything = hostile_values() if hostile else arguments()
-        options["synthesizer"] = draw(st.sampled_from([False, None]) | _returns(_some(anything)))
+        options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
-        options["terminate_when"] = draw(st.none() | termination_predicates(hostile=hostile))
-    replies = arguments() | hostile_replies() if hostile else arguments()
-    return DebateCase(
-        options=options,
-        answers=Answers(
-            arguments=draw(_some(replies)),
-            decisions=decisions,
-            verdict=draw(verdict | hostile_replies() if hostile else verdict),
-            deliverable=draw(_deliverables(options, deliverables) | (hostile_replies() if hostile else st.nothing())),
-        ),
-        question=draw(questions()),
-        seed=draw(st.integers(0, 2**32)),
+        options["terminate_when"] = draw(termination_predicates(hostile=hostile)) if draw(st.booleans()) else None
+    deliverable = _deliverables(options, deliverables)
+    answers = Answers(
+        arguments=draw(_replies(hostile=hostile)),
+        decisions=draw(decisions) if isinstance(options.get("moderator"), Block) else (),
+        verdict=draw(verdict | hostile_replies() if hostile else verdict),
+        deliverable=draw(deliverable | hostile_replies() if hostile else deliverable),
     )
+    return DebateCase(options=options, answers=answers, question=draw(questions()), seed=draw(st.integers(0, 2**32)))
 
 
-def _sides(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Rosters, some of whose debaters are functions."""
-    texts = arguments()
-    said = st.one_of(texts, texts.map(lambda text: {"text": text}), *([hostile_values()] if hostile else []))
-    block = st.none() | _returns(_some(said))
-
-    def with_blocks(sides: list[Debater]) -> SearchStrategy[list[Any]]:
-        return st.tuples(*[st.builds(replace, st.just(side), block=block) for side in sides]).map(list)
-
-    return debaters(as_dicts=False).flatmap(with_blocks)
+def _some(values: SearchStrategy[Any]) -> SearchStrategy[list[Any]]:
+    return st.lists(values, min_size=1, max_size=3)
 
 
-def _some(values: SearchStrategy[Any]) -> SearchStrategy[tuple[Any, ...]]:
-    return st.lists(values, min_size=1, max_size=3).map(tuple)
+@cache
+def _rosters() -> SearchStrategy[list[Any]]:
+    return debaters(as_dicts=False)
 
 
-def _returns(values: SearchStrategy[tuple[Any, ...]]) -> SearchStrategy[Returns]:
-    return st.tuples(values, st.booleans()).map(lambda drawn: Returns(*drawn[0], wait=drawn[1]))
+@cache
+def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
+    """What functions on a debater's or a synthesizer's seat return."""
+    return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
+
+
+@cache
+def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
+    return _some(arguments() | hostile_replies() if hostile else arguments())
+
+
+def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
+    """A function for a seat, or None for the default block."""
+    return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
+
+
+def _default_moderator(options: dict[str, Any], roster: Sequence[Debater]) -> Moderator:
+    if options.get("transcript") is None:
+        options["transcript"] = create_debate_transcript()
+    names_ = [side.name for side in roster]
+    return create_moderator(name=options["name"], roster_names=names_, transcript=options["transcript"])
 
 
 def _deliverables(options: Mapping[str, Any], given: SearchStrategy[Any] | None) -> SearchStrategy[Any]:

@@ -31,7 +31,7 @@ class SynthesizerTemplate(Template):
         metadata=uses(),
     )
     transcript: str = field(
-        default="Question: {question}\n\nThe whole debate, in {rounds} rounds:\n{transcript}",
+        default="Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
         metadata=uses("question", "rounds", "transcript"),
     )
     """What stands first."""

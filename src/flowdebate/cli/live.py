@@ -1,0 +1,92 @@
+"""A debate as it is held: its events, written on a page as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.runs.events import (
+    BlockAnswered,
+    JudgeViewMade,
+    ModeratorDecided,
+    RoundStarted,
+    TextDelta,
+    ToolCalled,
+    TurnFinished,
+    TurnStarted,
+    VerdictReached,
+)
+
+if TYPE_CHECKING:
+    from flowdebate.cli.page import Page
+
+__all__ = ("LiveView",)
+
+
+class LiveView:
+    """Writes on `page` what `show` is given; `synthesizer` is the block whose text is the output."""
+
+    def __init__(self, page: Page, *, synthesizer: str, moderated: bool) -> None:
+        self.page = page
+        self._synthesizer = synthesizer
+        self._moderated = moderated
+        self._speaking: str | None = None
+        """The block whose text is shown."""
+        self._streamed = False
+        """Whether some of its text was shown already."""
+
+    def show(self, event: object) -> None:
+        """Write what there is to see of `event`."""
+        match event:
+            case RoundStarted():
+                self.page.round(event.round, event.max_rounds)
+                if self._moderated:
+                    self.page.notice("The moderator opens the round …")
+            case ModeratorDecided():
+                self.page.decision(event.decision)
+            case JudgeViewMade():
+                self.page.notice("The judge weighs the arguments …")
+            case VerdictReached():
+                self.page.verdict(event.verdict)
+                self._listen_to(self._synthesizer)
+            case _:
+                self._show_turn(event)
+
+    def _show_turn(self, event: object) -> None:
+        match event:
+            case TurnStarted():
+                self.page.speaker(event.agent_name, event.stance)
+                self.page.notice("…")
+                self._listen_to(event.block)
+            case TextDelta():
+                self._text(event)
+            case ToolCalled():
+                self.page.tool(event)
+            case BlockAnswered() if event.block == self._speaking:
+                self._answered(event)
+            case TurnFinished():
+                self.page.end_text()
+                self._speaking = None
+            case _:
+                pass
+
+    def _listen_to(self, block: str) -> None:
+        self._speaking = block
+        self._streamed = False
+
+    def _text(self, delta: TextDelta) -> None:
+        if delta.block == self._speaking:
+            if delta.block == self._synthesizer and not self._streamed:
+                self.page.output_heading()
+            self._streamed = True
+            self.page.text(delta.text)
+
+    def _answered(self, answer: BlockAnswered) -> None:
+        if self._streamed:
+            self.page.end_text()
+        elif answer.block == self._synthesizer:
+            self.page.output(answer.output)
+        else:
+            self.page.text(str(answer.output))
+            self.page.end_text()
+        if answer.truncated:
+            self.page.remark("the model ran out of room: what counts ends with the last full sentence")

@@ -1,0 +1,307 @@
+"""The application's functions as blocks: every shape that a function may have, and those that it may not."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import generator, handler, router, sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.runs.context import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Doubler:
+    """Callables of every kind."""
+
+    def __call__(self, value: int) -> int:
+        return value * 2
+
+    def method(self, value: int, ctx: Context) -> int:
+        assert isinstance(ctx, Context)
+        return value * 2
+
+    async def later(self, value: int) -> int:
+        return value * 2
+
+    @classmethod
+    def of_class(cls, value: int) -> int:
+        return value * 2
+
+    @staticmethod
+    def static(value: int, ctx: Context) -> int:
+        assert isinstance(ctx, Context)
+        return value * 2
+
+
+class AsyncDoubler:
+    """A callable object that has to be awaited."""
+
+    async def __call__(self, value: int, ctx: Context) -> int:
+        assert isinstance(ctx, Context)
+        return value * 2
+
+
+def times(factor: int, value: int, ctx: Context) -> int:
+    """To be bound by partial."""
+    assert isinstance(ctx, Context)
+    return factor * value
+
+
+async def times_later(value: int, *, factor: int) -> int:
+    """To be bound by partial."""
+    return factor * value
+
+
+def with_option(value: int, factor: int = 2) -> int:
+    """Its second parameter is an option, not the context."""
+    return value * factor
+
+
+def with_optional_context(value: int, ctx: Context | None = None) -> int:
+    """Its second parameter says that it is the context."""
+    assert isinstance(ctx, Context)
+    return value * 2
+
+
+def anything(*args: Any) -> int:
+    """Takes what it gets."""
+    value, ctx = args
+    assert isinstance(ctx, Context)
+    return int(value * 2)
+
+
+async def plain_later(value: int, ctx: Context) -> int:
+    """Async, of value and context."""
+    assert isinstance(ctx, Context)
+    return value * 2
+
+
+SHAPES: dict[str, Callable[..., Any]] = {
+    "lambda of value": lambda value: value * 2,
+    "lambda of both": lambda value, ctx: value * 2 if isinstance(ctx, Context) else None,
+    "async": plain_later,
+    "object": Doubler(),
+    "async object": AsyncDoubler(),
+    "bound method": Doubler().method,
+    "async method": Doubler().later,
+    "class method": Doubler.of_class,
+    "static method": Doubler.static,
+    "partial": functools.partial(times, 2),
+    "async partial": functools.partial(times_later, factor=2),
+    "option": with_option,
+    "optional context": with_optional_context,
+    "star": anything,
+    "builtin method": (2).__mul__,
+    "lambda that gives a coroutine": lambda value: Doubler().later(value),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_function_is_a_block(shape: str) -> None:
+    """Sync or async, of the input or of input and context, wherever a block or a function is asked for."""
+    function = SHAPES[shape]
+    empty = sequencer(name="all")
+    assert handler(function).run_sync(3).output == 6
+    assert empty.then(function).run_sync(3).output == 6
+    assert empty.map(function).run_sync(3).output == 6
+    assert empty.for_each(function).run_sync([1, 2]).output == [2, 4]
+    assert empty.parallel({"x": function}).run_sync(3).output == {"x": 6}
+    assert empty.branch((function, str)).run_sync(3).output == "3"
+    assert empty.for_each(str, over=lambda n: range(n)).then(len).run_sync(3).output == 3
+    assert router(name="r", choose=lambda _: "x", routes={"x": function}).run_sync(3).output == 6
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "output"),
+    [(str, 5, "5"), (len, "abc", 3), (int, "5", 5), (list, "ab", ["a", "b"]), (sum, [1, 2], 3), (sorted, "ba", ["a", "b"]),
+     (round, 2.5, 2), (print, "", None), (max, [1, 3], 3), (dict, [(1, 2)], {1: 2}), (str.upper, "a", "A"), (Doubler, (), None)],
+    ids=str,
+)  # fmt: skip
+def test_builtins_and_classes_take_the_input_alone(function: Any, value: object, output: object) -> None:
+    """Also those whose signature cannot be told."""
+    if function is Doubler:
+        with pytest.raises(ConfigurationError, match=r"a function of \(input\)"):
+            handler(function)
+        return
+    assert handler(function).run_sync(value).output == output
+
+
+def none() -> None:
+    """Takes nothing."""
+
+
+def three(a: int, b: int, c: int) -> None:
+    """Takes too much."""
+
+
+def keyword(value: int, *, ctx: Context) -> None:
+    """Wants the context by name."""
+
+
+WRONG: list[Any] = [
+    none,
+    three,
+    keyword,
+    functools.partial(three, c=1, b=2, a=3),
+    5,
+    None,
+    "str",
+    object(),
+    handler(str),
+]
+
+
+@pytest.mark.parametrize("function", WRONG, ids=str)
+def test_what_cannot_be_called_so_is_refused_when_it_is_built(function: Any) -> None:
+    """ConfigurationError says where and what is allowed; nothing has to run for it. A block is no function."""
+    empty = sequencer(name="all").then(str)
+    attempts: dict[str, Callable[[], object]] = {
+        "map": lambda: empty.map(function),
+        "condition": lambda: empty.then_if(function, str),
+        "condition of tap_if": lambda: empty.tap_if(function, str),
+        "branch": lambda: empty.branch((function, str)),
+        "when": lambda: empty.loop_back("str", when=function, max_iterations=2),
+        "do_while": lambda: empty.do_while(str, function, max_iterations=2),
+        "choose": lambda: router(name="r", choose=function, routes={"x": str}),
+    }
+    if function is not None:
+        attempts["over"] = lambda: empty.for_each(str, over=function)
+        attempts["handler"] = lambda: handler(function)
+    if callable(function):
+        attempts["prompt"] = lambda: generator(name="g", prompt=function)
+    for attempt in attempts.values():
+        with pytest.raises(ConfigurationError, match=r"a function of \(input\) or \(input, ctx\)"):
+            attempt()
+
+
+@pytest.mark.parametrize("function", [*WRONG[:8], handler, type(handler(str))], ids=str)
+def test_what_is_no_block_is_refused_when_it_is_built(function: Any) -> None:
+    """Wherever a block is asked for."""
+    empty = sequencer(name="all")
+    if function is handler:  # takes a function, and gives a block: fine as a function
+        assert handler(function).run_sync(str).output.name == "str"
+        return
+    for attempt in (
+        lambda: empty.then(function),
+        lambda: empty.tap(function),
+        lambda: empty.parallel({"x": function}),
+        lambda: empty.for_each(function),
+        lambda: empty.branch((bool, function)),
+        lambda: empty.rescue(function),
+        lambda: router(name="r", choose=str, routes={"x": function}),
+    ):
+        with pytest.raises(ConfigurationError):
+            attempt()
+
+
+def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
+    """With and without parentheses."""
+
+    @handler
+    def shout(text: str) -> str:
+        return text.upper()
+
+    @handler(name="whisper")
+    def quiet(text: str, ctx: Context) -> str:
+        return f"{text.lower()} {ctx.block} {ctx.path}"
+
+    assert (shout.name, quiet.name) == ("shout", "whisper")
+    assert shout.run_sync("For").output == "FOR"
+    assert quiet.run_sync("For").output == "for whisper whisper"
+
+
+def test_nameless_functions_have_names_in_drawings_and_paths() -> None:
+    """A lambda is a "function", a callable object goes by its class."""
+    assert handler(lambda value: value).name == "function"
+    assert handler(Doubler()).name == "Doubler"
+    assert handler(functools.partial(times, 2)).name == "partial"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n", 5, b"x", ("a",)])
+def test_a_block_has_a_name(name: Any) -> None:
+    """One that is not blank, for every kind of block."""
+    for make in (
+        lambda: handler(str, name=name),
+        lambda: sequencer(name=name),
+        lambda: router(name=name, choose=str, routes={"x": str}),
+        lambda: generator(name=name),
+    ):
+        with pytest.raises(ConfigurationError, match="a name that is not blank"):
+            make()
+
+
+@pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
+def test_bounds_are_counts(bound: Any) -> None:
+    """An int of at least 1; a bool is none."""
+    empty = sequencer(name="all").then(str)
+    for attempt in (
+        lambda: empty.for_each(str, max_concurrency=bound),
+        lambda: empty.tap_each(str, max_concurrency=bound),
+        lambda: empty.parallel({"x": str}, max_concurrency=bound),
+        lambda: empty.loop_back("str", when=bool, max_iterations=bound),
+        lambda: empty.do_while(str, bool, max_iterations=bound),
+        lambda: empty.do_until(str, bool, max_iterations=bound),
+        lambda: generator(name="g", max_tool_rounds=bound),
+    ):
+        with pytest.raises(ConfigurationError, match="an int >= 1"):
+            attempt()
+
+
+def test_a_loop_needs_a_bound() -> None:
+    """None is none."""
+    empty: Any = sequencer(name="all").then(str)
+    for attempt in (
+        lambda: empty.loop_back("str", when=bool, max_iterations=None),
+        lambda: empty.do_while(str, bool, max_iterations=None),
+    ):
+        with pytest.raises(ConfigurationError, match="an int >= 1, got None"):
+            attempt()
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda empty: empty.loop_back("missing", when=bool, max_iterations=2),
+        lambda empty: empty.loop_back("str", when=bool, max_iterations=2).loop_back("str", when=bool, max_iterations=2),
+        lambda empty: empty.loop_back("str", when=bool, max_iterations=2, label=" "),
+        lambda empty: empty.branch(),
+        lambda empty: empty.parallel([handler(str), handler(str)]),
+        lambda empty: empty.parallel({1: str}),
+        lambda _: sequencer(name="x", state={}),  # type: ignore[arg-type]
+        lambda _: sequencer(name="x", owns=["transcript"]),  # type: ignore[list-item]
+        lambda _: sequencer(name="x", resources={"a": 5}),  # type: ignore[dict-item]
+        lambda _: router(name="r", choose=str, routes={}),
+        lambda _: router(name="r", choose=str, routes=[str]),  # type: ignore[list-item]
+        lambda _: router(name="r", choose=str, routes=[handler(str), handler(str)]),
+        lambda _: router(name="r", choose=str, routes={True: str}),  # type: ignore[dict-item]
+        lambda _: generator(name="g", visibility={"server": True}),
+        lambda _: generator(name="g", visibility={"client": "yes"}),  # type: ignore[dict-item]
+        lambda _: generator(name="g", transform="upper"),  # type: ignore[arg-type]
+        lambda _: generator(name="g", uses=["search"]),  # type: ignore[list-item]
+        lambda _: generator(name="g", tools=str),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_what_cannot_be_built_is_refused_with_where_and_what_is_allowed(attempt: Any) -> None:
+    """Before anything runs."""
+    with pytest.raises(ConfigurationError) as caught:
+        attempt(sequencer(name="all").then(str))
+    assert "must be" in str(caught.value)
+    assert caught.value.where.split()[0] in {"sequencer", "router", "generator"}
+
+
+@given(st.integers())
+def test_a_sync_run_and_an_async_run_are_the_same(value: int) -> None:
+    """`run_sync` is `run`."""
+
+    async def ask(value: int) -> Any:
+        return (await handler(plain_later).run(value)).output
+
+    assert handler(ask).run_sync(value).output == handler(plain_later).run_sync(value).output == value * 2

@@ -1,0 +1,275 @@
+"""`generator`: what a model is shown, and what its answer becomes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from flowdebate import Capability, Session, Visibility, generator, sequencer
+from flowdebate.errors import ConfigurationError, OutputTruncated, SchemaViolation
+from flowdebate.models.base import ModelSettings
+from flowdebate.runs.events import BlockAnswered, TextDelta
+from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def messages_of(value: object = "input", *, session: Session | None = None, **slots: Any) -> list[tuple[str, str]]:
+    """What a model is shown, as (role, content)."""
+    model = ScriptedModel("answer")
+    generator(name="ask", **slots).run_sync(value, model=model, session=session)
+    return [(message["role"], message["content"]) for message in model.calls[0].messages]
+
+
+def test_the_slots_have_an_order() -> None:
+    """System (prompt, instructions, those of uses), context, that of uses, history, user: most stable first."""
+    session = Session(history=[{"role": "assistant", "name": "judge", "content": "earlier"}])
+    assert messages_of(
+        "input",
+        session=session,
+        user="now",
+        history=True,
+        context=["background", {"role": "assistant", "content": "noted"}],
+        uses=[Capability(name="search", instructions="search first", context=["how to search"])],
+        instructions="be brief",
+        prompt="you argue",
+    ) == [
+        ("system", "you argue\n\nbe brief\n\nsearch first"),
+        ("user", "background"),
+        ("assistant", "noted"),
+        ("user", "how to search"),
+        ("assistant", "earlier"),
+        ("user", "now"),
+    ]
+
+
+TEXTS = st.text(max_size=5)
+
+
+@LAW
+@given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
+def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], context: list[str]) -> None:
+    """Of the input or of input and context, sync or async; a text that is empty leaves nothing behind."""
+
+    def function(value: Any, shape: int) -> Any:
+        async def later(_: object, __: Context) -> Any:
+            return value
+
+        return [value, lambda _: value, lambda _, ctx: value, later][shape]
+
+    expected = messages_of(context=context, **texts)
+    for shape in (1, 2, 3):
+        slots = {field: function(value, shape) for field, value in texts.items()}
+        assert messages_of(context=function(context, shape), **slots) == expected
+    system = "\n\n".join(text for text in (texts["prompt"], texts["instructions"]) if text)
+    contents = [*([system] if system else []), *context, *([texts["user"]] if texts["user"] else [])]
+    assert [content for _, content in expected] == contents
+
+
+def test_functions_get_the_input_and_the_block_s_own_context() -> None:
+    """Whose path and block are the generator's."""
+    shown = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
+    assert shown == [("system", "5 ask ask"), ("user", "6")]
+
+
+@pytest.mark.parametrize("slot", ["context", "history"])
+@pytest.mark.parametrize("as_function", [False, True])
+def test_one_message_by_itself_is_one_message(slot: str, as_function: bool) -> None:  # noqa: FBT001
+    """A string is not taken apart into its characters, nor a message into its keys."""
+    for one in ("abc", {"role": "user", "content": "abc"}):
+        assert messages_of(**{slot: (lambda _, one=one: one) if as_function else one})[0] == ("user", "abc")  # type: ignore[misc]
+    assert messages_of(uses=[Capability(name="c", context="abc")])[0] == ("user", "abc")
+
+
+class Point(BaseModel):
+    """A structured answer."""
+
+    x: int
+    y: int = 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
+)
+def test_without_a_user_slot_the_input_is_shown_as_text(value: object, text: str) -> None:
+    """A pydantic model as JSON."""
+    assert messages_of(value) == [("user", text)]
+
+
+@dataclass
+class Place:
+    """A structured answer."""
+
+    x: int
+    y: int = 0
+
+
+class Spot(TypedDict):
+    """A structured answer."""
+
+    x: int
+
+
+JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "output"),
+    [
+        (Point, {"x": 1}, Point(x=1)),
+        (Place, {"x": 1, "y": 2}, Place(1, 2)),
+        (Spot, {"x": 1}, {"x": 1}),
+        (list[int], {"value": [1, 2]}, [1, 2]),
+        (JSON_SCHEMA, {"x": 1}, {"x": 1}),
+    ],
+    ids=["pydantic", "dataclass", "TypedDict", "list", "JSON Schema"],
+)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_structured_answer_is_what_was_asked_for(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
+    """Whatever form the schema has, and whether the model gives data or JSON text."""
+    model = ScriptedModel(json.dumps(answer) if as_text else answer)
+    assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
+    assert model.calls[0].output_schema is not None
+    assert model.calls[0].output_schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "schema", [Point, Place, Spot, JSON_SCHEMA], ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"]
+)
+def test_an_answer_that_does_not_fit_names_the_field(schema: Any) -> None:
+    """SchemaViolation, with the block and the model."""
+    block = generator(name="ask", output_schema=schema)
+    with pytest.raises(SchemaViolation) as caught:
+        block.run_sync("?", model=ScriptedModel({"x": "one"}, name="small"))
+    assert "x" in str(caught.value.problems)
+    assert (caught.value.block, caught.value.model) == ("ask", "small")
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    """Text is gone on with, and marked; half a structured answer is an error of its own."""
+    cut = ModelResponse(text='{"x": ', finish="length")
+    block = generator(name="ask")
+    result = block.run_sync("?", model=ScriptedModel(cut))
+    (answered,) = [event for event in result.events if isinstance(event, BlockAnswered)]
+    assert answered.truncated
+    with pytest.raises(OutputTruncated):
+        generator(name="ask", output_schema=Point).run_sync("?", model=ScriptedModel(cut))
+
+
+@pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=str)
+def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: Any) -> None:
+    """When the block is built, with its name."""
+    with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
+        generator(name="ask", output_schema=schema)
+
+
+async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
+    """The pieces of text that a reader gets, the result, and whether the model was asked to stream."""
+    streamed: list[bool] = []
+
+    def answer(request: ModelRequest) -> str:
+        streamed.append(request.on_text is not None)
+        return "one\ntwo\n"
+
+    model = FunctionModel(answer)
+    handle = generator(name="ask", **options).start("?", model=model)
+    pieces = [event.text async for event in handle if isinstance(event, TextDelta)]
+    return pieces, await handle, streamed
+
+
+async def test_text_is_streamed_to_those_who_read_along() -> None:
+    """And kept only as a whole."""
+    pieces, result, streamed = await pieces_of()
+    assert (pieces, streamed) == (["one\n", "two\n"], [True])
+    assert not [event for event in result.events if isinstance(event, TextDelta)]
+    assert result.output == "one\ntwo\n"
+
+
+async def test_text_is_not_streamed_to_nobody() -> None:
+    """Without a reader, or where the block is not visible to clients, the model is not asked to stream."""
+    streamed: list[bool] = []
+
+    def answer(request: ModelRequest) -> str:
+        streamed.append(request.on_text is not None)
+        return "text"
+
+    await generator(name="ask").run("?", model=FunctionModel(answer))
+    assert streamed == [False]
+    pieces, result, hidden = await pieces_of(visibility={"client": False})
+    assert (pieces, hidden) == ([], [False])
+    assert not [event for event in result.events if isinstance(event, BlockAnswered)]
+
+
+@LAW
+@given(st.booleans(), st.booleans(), st.booleans())
+def test_visibility_says_who_gets_the_answer(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
+    """The event stream's readers, and the session's history; each by itself."""
+    visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
+    session = Session()
+    block = generator(name="ask", visibility=visibility)  # type: ignore[arg-type]
+    result = block.run_sync("?", model=ScriptedModel("for"), session=session)
+    told = [event.output for event in result.events if isinstance(event, BlockAnswered)]
+    assert told == (["for"] if client else [])
+    assert session.history == ([{"role": "assistant", "name": "ask", "content": "for"}] if history else [])
+
+
+def test_history_is_read_by_those_who_ask_for_it() -> None:
+    """What earlier blocks, and earlier runs of the session, have left."""
+    model = ScriptedModel("one", "two", "three")
+    talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
+    session = Session()
+    talk.run_sync("?", model=model, session=session)
+    generator(name="c", history=True).run_sync("?", model=model, session=session)
+    contents = [[message["content"] for message in call.messages] for call in model.calls]
+    assert contents == [["?"], ["one", "?"], ["one", "two", "?"]]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
+    """Of the model's output, its response and the context; events and history have what it made."""
+
+    def shout(output: str, response: ModelResponse, ctx: Context) -> str:
+        return f"{output.upper()} {response.finish} {ctx.block}"
+
+    async def later(output: str, response: ModelResponse, ctx: Context) -> str:
+        return shout(output, response, ctx)
+
+    session = Session()
+    block = generator(name="ask", transform=later if asynchronous else shout)
+    result = block.run_sync("?", model=ScriptedModel("for"), session=session)
+    assert result.output == "FOR stop ask"
+    assert session.history[0]["content"] == "FOR stop ask"
+
+
+def test_settings_reach_the_model() -> None:
+    """As they are."""
+    seen: list[ModelSettings] = []
+    settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
+
+    def answer(request: ModelRequest) -> str:
+        seen.append(request.settings)
+        return "text"
+
+    generator(name="ask", settings=settings).run_sync("?", model=FunctionModel(answer))
+    assert seen == [settings]
+
+
+def test_a_block_s_own_model_is_asked_before_that_of_the_run() -> None:
+    """An intent is what the run says."""
+    own, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
+    run_models: Any = {"chat": chat, "synthesize": synthesize}
+    assert generator(name="a", model=own).run_sync("?", model=run_models).output == "own"
+    assert generator(name="a").run_sync("?", model=run_models).output == "chat"
+    assert generator(name="a", model="intent/synthesize").run_sync("?", model=run_models).output == "synthesize"

@@ -1,0 +1,191 @@
+"""`rescue`, and what becomes of the application's own exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import generator, handler, router, sequencer
+from flowdebate.errors import ConfigurationError, LoopLimitExceeded, OutputError
+from flowdebate.testing import ScriptedModel
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+
+KINDS: list[type[Exception]] = [Exception, ArithmeticError, ZeroDivisionError, LookupError, KeyError]
+
+
+def empty(name: str = "all") -> Sequencer[Any, Any]:
+    """A sequencer to build on."""
+    return sequencer(name=name)
+
+
+def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
+    """A block that raises `error`."""
+
+    def fail(_: object) -> object:
+        raise error
+
+    return handler(fail, name=name)
+
+
+@LAW
+@given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
+def test_the_first_rescue_that_takes_the_exception_gets_it(chain: list[type[Exception]], kind: type[Exception]) -> None:
+    """Chained rescues are tried in order; the others are passed over, and steps between are not carried out."""
+    error = kind("x")
+    block = empty().then(fails(error))
+    for index, on in enumerate(chain):
+        block = block.map(lambda value, index=index: (*value, f"map {index}") if isinstance(value, tuple) else 1 / 0)
+        block = block.rescue(handler(lambda e, index=index: (e, index), name=f"r{index}"), on=on)
+    taken = next((index for index, on in enumerate(chain) if issubclass(kind, on)), None)
+    if taken is None:
+        with pytest.raises(kind) as caught:
+            block.run_sync(0)
+        assert caught.value is error
+    else:
+        assert block.run_sync(0).output == (error, taken, *(f"map {i}" for i in range(taken + 1, len(chain))))
+
+
+@LAW
+@given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
+def test_a_rescue_catches_in_whatever_is_nested(nesting: list[bool], data: st.DataObject) -> None:
+    """An inner rescue is asked before an outer one, however deep the failure is."""
+    error = KeyError("deep")
+    block: Block[Any, Any] = fails(error)
+    takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
+    for depth, (at_once, take) in enumerate(zip(nesting, takes, strict=True)):
+        inner = empty(f"level {depth}")
+        inner = inner.parallel({"x": block}).map(lambda value: value["x"]) if at_once else inner.then(block)
+        block = inner.rescue(lambda _, depth=depth: depth, on=KeyError if take else ZeroDivisionError)
+    if True in takes:
+        assert block.run_sync(0).output == takes.index(True)
+    else:
+        with pytest.raises(KeyError, match="deep"):
+            block.run_sync(0)
+
+
+def test_a_rescue_does_not_catch_what_is_behind_it() -> None:
+    """Nor what it raises itself: that is for a later rescue, which sees where it came from."""
+    behind = empty().rescue(lambda _: "never").then(fails(KeyError("behind")))
+    with pytest.raises(KeyError, match="behind"):
+        behind.run_sync(0)
+    first, second = KeyError("first"), ValueError("second")
+    chained = empty().then(fails(first)).rescue(fails(second, "again"), on=KeyError)
+    with pytest.raises(ValueError, match="second") as caught:
+        chained.run_sync(0)
+    assert caught.value.__context__ is first
+    assert chained.rescue(lambda error: error, on=(ValueError, KeyError)).run_sync(0).output is second
+
+
+@pytest.mark.parametrize("where", ["when", "over", "condition", "case", "map", "until"])
+def test_a_rescue_catches_what_the_functions_of_steps_raise(where: str) -> None:
+    """Conditions and the like are part of their step."""
+    steps: dict[str, Any] = {
+        "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
+        "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),
+        "condition": lambda: empty().then_if(lambda _: 1 / 0, str),
+        "case": lambda: empty().branch((lambda _: 1 / 0, str)),
+        "map": lambda: empty().map(lambda _: 1 / 0),
+        "until": lambda: empty().do_until(str, lambda _: 1 / 0, max_iterations=2),
+    }
+    block = steps[where]().rescue(lambda error: type(error), on=ZeroDivisionError)
+    assert block.run_sync(5).output is ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "on", [None, (), BaseException, asyncio.CancelledError, KeyboardInterrupt, (KeyError, 3), "KeyError"]
+)
+def test_what_is_no_exception_cannot_be_rescued(on: Any) -> None:
+    """Cancellation and the end of the process are never caught, so asking for it is a mistake."""
+    with pytest.raises(ConfigurationError, match="a subclass of Exception"):
+        empty().rescue(str, on=on)
+
+
+def test_a_block_may_rescue_the_library_s_own_errors() -> None:
+    """They are exceptions like any other."""
+    endless = empty().do_while(lambda n: n + 1, lambda _: True, max_iterations=3).rescue(str, on=LoopLimitExceeded)
+    assert (
+        endless.run_sync(0).output == "block 'all' did not end within 3 iterations; raise max_iterations if it should"
+    )
+
+
+class Frozen(Exception):
+    """An exception that takes no notes."""
+
+    def add_note(self, note: str, /) -> None:
+        raise TypeError(note)
+
+
+@dataclass(frozen=True)
+class Record(Exception):
+    """An exception that cannot be changed."""
+
+    code: int
+
+
+class Mute(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), Frozen("boom"), Record(5), Mute(), ExceptionGroup("g", [KeyError(1)])], ids=repr
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_exception_of_the_application_reaches_the_caller_as_itself(error: Exception, at_once: bool) -> None:  # noqa: FBT001
+    """The very object, whatever it does not allow."""
+    failing = fails(error)
+    block = empty().parallel({"a": failing, "b": failing}) if at_once else empty().then(failing)
+    with pytest.raises(type(error)) as caught:
+        block.run_sync(0)
+    assert caught.value is error
+
+
+def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
+    """However deep it is; `pytest.raises(RuntimeError, match="boom")` still matches the message."""
+    inner = empty("inner").then(fails(RuntimeError("boom")))
+    pick = router(name="pick", choose=lambda _: "only", routes={"only": inner})
+    outer = empty("outer").tap_each(empty("each").tap(pick), over=lambda _: [1])
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        outer.run_sync(0)
+    assert caught.value.__notes__ == ["in block 'fails' (at outer/each[0]/pick/inner/fails)"]
+
+
+def test_a_note_names_the_sequencer_whose_function_failed() -> None:
+    """A map has no block of its own."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        empty().map(lambda n: 1 / n).run_sync(0)
+    assert caught.value.__notes__ == ["in block 'all' (at all)"]
+
+
+def test_a_note_that_somebody_else_made_does_not_hide_the_block() -> None:
+    """Only the library's own notes count."""
+    error = RuntimeError("boom")
+    error.add_note("see the handbook")
+    with pytest.raises(RuntimeError) as caught:
+        empty().then(fails(error)).run_sync(0)
+    assert caught.value.__notes__ == ["see the handbook", "in block 'fails' (at all/fails)"]
+
+
+def test_a_model_s_error_is_noted_like_any_other() -> None:
+    """The generator is the block that asked."""
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        empty().then(generator(name="ask")).run_sync("q", model=ScriptedModel(RuntimeError("boom")))
+    assert caught.value.__notes__ == ["in block 'ask' (at all/ask)"]
+
+
+@pytest.mark.parametrize("value", [5, None, object()])
+def test_for_each_needs_something_to_iterate_over(value: object) -> None:
+    """OutputError, which says what it got."""
+    with pytest.raises(OutputError, match="items to iterate over"):
+        empty().for_each(str).run_sync(value)

@@ -1,0 +1,285 @@
+"""Resources: who shares what with whom, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Session, generator, handler, router, sequencer
+from flowdebate.errors import ConfigurationError, ResourceConflict
+from flowdebate.resources.resource import StateHandle, StateResource
+from flowdebate.testing import ScriptedModel, ToolCall
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+
+def counter(key: str = "counter") -> StateResource[int]:
+    """A number that blocks share."""
+    return StateResource(key=key, initial=int)
+
+
+def bump(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Block[Any, int]:
+    """A block that adds to the counter, and gives what it is then."""
+
+    def add(_: object, ctx: Context) -> int:
+        handle = ctx.resources[resource.key]
+        handle.set(handle.state + by)
+        return int(handle.state)
+
+    return handler(add, name=name, resources={resource.key: resource})
+
+
+def empty(name: str = "all", **options: Any) -> Sequencer[Any, Any]:
+    """A sequencer to build on."""
+    return sequencer(name=name, **options)
+
+
+def wrapped(block: Block[Any, Any], how: str) -> Block[Any, Any]:
+    """A block that holds `block`."""
+    return {
+        "then": lambda: empty().then(block),
+        "tap": lambda: empty().tap(block),
+        "then_if": lambda: empty().then_if(lambda _: True, block),
+        "parallel": lambda: empty().parallel({"x": block}),
+        "for_each": lambda: empty().for_each(block, over=lambda _: [1]),
+        "branch": lambda: empty().branch((lambda _: True, block)),
+        "otherwise": lambda: empty().branch((lambda _: False, str), otherwise=block),
+        "do_until": lambda: empty().do_until(block, lambda _: True, max_iterations=1),
+        "rescue": lambda: empty().map(lambda _: 1 / 0).rescue(block),
+        "router": lambda: router(name="r", choose=lambda _: "x", routes={"x": block}),
+        "router otherwise": lambda: router(name="r", choose=lambda _: "?", routes={"x": str}, otherwise=block),
+        "tool": lambda: generator(name="g", tools=[block]),
+    }[how]()
+
+
+HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwise", "do_until", "rescue", "router",
+           "router otherwise", "tool")  # fmt: skip
+
+
+@LAW
+@given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
+def test_whatever_holds_a_block_declares_its_resources(nesting: list[str]) -> None:
+    """However deep it is, so that it finds what it declared; run by itself it does as well."""
+    shared = counter()
+    block: Block[Any, Any] = bump(shared)
+    for how in nesting:
+        block = wrapped(block, how)
+    assert dict(block.resources) == {"counter": shared}
+    session = Session()
+    block.run_sync("1", session=session, model=TOOL_USER)
+    assert session.resources == {"counter": 1}
+
+
+class ToolUser:
+    """A model that calls the one tool that it is offered, once."""
+
+    name = "tool user"
+
+    async def request(self, request: Any, /) -> Any:
+        """Call it, then answer."""
+        if request.messages[-1]["role"] == "tool":
+            return await ScriptedModel("done").request(request)
+        return await ScriptedModel(ToolCall(id="1", name=request.tools[0].name, arguments='{"input": "x"}')).request(
+            request
+        )
+
+
+TOOL_USER: Any = ToolUser()
+
+
+@pytest.mark.parametrize("how", HOLDERS)
+def test_two_objects_under_one_key_are_refused_when_the_pipeline_is_built(how: str) -> None:
+    """The error names the key and both blocks, and says to share the reference."""
+    mine = wrapped(bump(counter(), "mine"), how)
+    with pytest.raises(ResourceConflict) as caught:
+        empty("both").then(mine).then(bump(counter(), "yours"))
+    assert caught.value.key == "counter"
+    assert caught.value.owners == (mine.name, "yours")
+    assert "Create the counter once and pass the same reference to every block" in str(caught.value)
+    assert isinstance(caught.value, ConfigurationError)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_an_object_that_is_kept_back_is_not_to_be_confused_with_a_shared_one(order: int) -> None:
+    """A block that shares a counter beside a sequencer that keeps one to itself: nobody could tell which is meant."""
+    own = counter()
+    blocks = [empty("keeps", owns=[own]).then(bump(own, "inner")), bump(counter(), "shares")]
+    first, second = blocks[order], blocks[1 - order]
+    with pytest.raises(ResourceConflict):
+        empty("both").then(first).then(second)
+
+
+def test_two_sequencers_that_each_own_theirs_are_no_conflict() -> None:
+    """Nobody outside sees either."""
+    one, two = counter(), counter()
+    a = empty("a", owns=[one]).then(bump(one, by=1)).then(bump(one, by=1))
+    b = empty("b", owns=[two]).then(bump(two, by=10)).then(bump(two, by=10))
+    both = empty("both").parallel([a, b])
+    assert both.run_sync(0).output == {"a": 2, "b": 20}
+    assert not both.resources
+
+
+def test_the_same_object_may_be_declared_many_times() -> None:
+    """By blocks, and by sequencers in `resources`."""
+    shared = counter()
+    block = empty(resources={"counter": shared}).then(bump(shared, "one")).then(bump(shared, "two"))
+    assert block.run_sync(0).output == 2
+
+
+def test_an_owner_and_a_member_have_to_mean_the_same_object() -> None:
+    """`owns` of another object under the key of a member is a mistake."""
+    with pytest.raises(ResourceConflict):
+        empty(owns=[counter()]).then(bump(counter()))
+
+
+def test_what_a_sequencer_owns_is_in_reach_of_all_its_blocks() -> None:
+    """Also of those that do not declare it."""
+    own = counter()
+    block = empty(owns=[own]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
+    assert block.run_sync(0).output == 1
+    assert not block.resources
+
+
+@LAW
+@given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
+def test_what_is_owned_is_opened_anew_for_each_time(count: int, limit: int | None, pauses: int, saved: int) -> None:
+    """Executions of one owner at the same time, or after each other, do not mix; all start from the session's state."""
+    own = counter()
+
+    async def pause(value: object) -> object:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        return value
+
+    owner = empty("owner", owns=[own]).tap(bump(own)).then(pause).then(bump(own, "again"))
+    session = Session(resources={"counter": saved} if saved else {})
+    outputs = empty().for_each(owner, max_concurrency=limit).run_sync(range(count), session=session).output
+    assert outputs == [saved + 2] * count
+    assert session.resources == {"counter": saved + 2}
+
+
+def test_an_owner_inside_an_owner_has_its_own() -> None:
+    """Also of the same object."""
+    own = counter()
+    inner = empty("inner", owns=[own]).then(bump(own))
+    outer = empty("outer", owns=[own]).then(bump(own)).tap(inner).tap(inner).then(bump(own))
+    assert outer.run_sync(0).output == 2
+
+
+@LAW
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_what_is_shared_is_one_for_the_run(count: int, depth: int) -> None:
+    """Opened once, however many blocks and sequencers declare it."""
+    opened: list[int] = []
+
+    @dataclass(frozen=True, eq=False)
+    class Cache:
+        """A resource of the application's own."""
+
+        key: str = "cache"
+
+        def open(self, scope: object) -> list[int]:
+            opened.append(1)
+            return []
+
+    cache: Resource = Cache()
+    block: Block[Any, Any] = handler(
+        lambda _, ctx: ctx.resources.cache.append(1), name="add", resources={"cache": cache}
+    )
+    for level in range(depth):
+        block = empty(f"level {level}").tap(block)
+    total = handler(lambda _, ctx: len(ctx.resources.cache), name="total", resources={"cache": cache})
+    pipeline = empty().tap_each(block, over=lambda _: range(count)).then(total)
+    assert pipeline.run_sync(0).output == count
+    assert pipeline.run_sync(0).output == count
+    assert len(opened) == 2
+
+
+def test_a_session_keeps_states_from_run_to_run() -> None:
+    """And without one every run begins from the initial state."""
+    block = bump(counter())
+    session = Session()
+    assert [block.run_sync(0, session=session).output for _ in range(3)] == [1, 2, 3]
+    assert session.resources == {"counter": 3}
+    assert [block.run_sync(0).output for _ in range(2)] == [1, 1]
+
+
+@LAW
+@given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
+def test_runs_of_one_session_at_the_same_time_do_not_see_each_other(count: int, saved: int, order: list[int]) -> None:
+    """Whatever order they come to their changes in; each starts from what the session held when it began."""
+    shared = counter()
+
+    async def scenario() -> None:
+        gates = [asyncio.Event() for _ in range(count)]
+
+        async def wait(value: int) -> int:
+            await gates[value].wait()
+            return value
+
+        block = empty().tap(bump(shared)).tap(handler(wait)).then(bump(shared, "again"))
+        session = Session(resources={"counter": saved})
+        handles = [block.start(index, session=session) for index in range(count)]
+        for index in order:
+            if index < count:
+                await asyncio.sleep(0)
+                gates[index].set()
+        assert [(await handle).output for handle in handles] == [saved + 2] * count
+        assert session.resources == {"counter": saved + 2}
+
+    asyncio.run(scenario())
+
+
+async def test_a_debate_s_transcript_can_be_read_while_the_run_goes_on_and_after_it_failed() -> None:
+    """Handles are kept by the run, in the order in which they were opened."""
+    shared = counter()
+    block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
+    handle = block.start(0)
+    with pytest.raises(ZeroDivisionError):
+        await handle
+    (opened,) = handle._run.opened
+    assert isinstance(opened, StateHandle)
+    assert opened.state == 1
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [{"a": counter("b")}, {"a": 5}, {"a": None}, {"counter": type("Unhashable", (), {"key": "counter", "open": 1, "__hash__": None})()}],
+)  # fmt: skip
+def test_what_is_no_resource_is_refused(resources: Any) -> None:
+    """When the block is built."""
+    for make in (
+        lambda: handler(str, resources=resources),
+        lambda: sequencer(name="s", resources=resources),
+        lambda: generator(name="g", resources=resources),
+    ):
+        with pytest.raises(ConfigurationError, match="resources"):
+            make()
+
+
+def test_what_is_not_in_reach_is_named_with_what_is() -> None:
+    """By attribute and by key; the message says how to declare it."""
+    block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
+    with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
+        block.run_sync(0)
+    with pytest.raises(KeyError, match="no resource 'x' is in reach .there: none"):
+        handler(lambda _, ctx: ctx.resources["x"]).run_sync(0)
+
+
+def test_resources_are_a_mapping_of_what_is_in_reach() -> None:
+    """A block can look before it reads."""
+    look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
+    assert look.run_sync(0).output == (False, [], 0)
+    assert empty().tap(bump(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

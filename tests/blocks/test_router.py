@@ -1,0 +1,83 @@
+"""`router`: which block acts is decided when its turn comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import handler, router
+from flowdebate.errors import OutputError
+from tests.blocks.pipelines import LAW, SMALL, Journal, outcome_of, recipes
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from tests.blocks.pipelines import Recipe
+
+
+def says(word: str) -> Block[Any, str]:
+    """A block that gives `word`."""
+    return handler(lambda _: word, name=word)
+
+
+@LAW
+@given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
+def test_a_router_is_the_block_that_it_chooses(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
+    """In output, failure and all that is told, by key and by block, with a sync and an async choice."""
+    journal = Journal()
+    blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
+    key = data.draw(st.sampled_from(sorted(routes)))
+
+    async def later(_: object) -> str:
+        return key
+
+    alone = outcome_of(blocks[key], value, journal)
+    for choose in (lambda _: key, later, lambda _: blocks[key]):
+        routed = outcome_of(router(name="r", choose=choose, routes=blocks), value, journal)
+        assert (routed.output, routed.error, routed.told) == (alone.output, alone.error, alone.told)
+
+
+def test_routes_may_be_a_list_of_blocks() -> None:
+    """The choice is one of them, or its name."""
+    one, two = says("one"), says("two")
+    pick = router(name="r", choose=lambda value: {1: one, 2: "two"}[value], routes=[one, two])
+    assert [pick.run_sync(1).output, pick.run_sync(2).output] == ["one", "two"]
+
+
+def test_routes_may_be_functions() -> None:
+    """Named after the router and their key."""
+    pick = router(name="r", choose=lambda _: "b", routes={"b": str}, otherwise=lambda value, ctx: ctx.block)
+    assert pick.routes["b"].name == "r-b"
+    assert (
+        router(name="r", choose=lambda _: "?", routes={"b": str}, otherwise=lambda _, ctx: ctx.block).run_sync(0).output
+        == "r-otherwise"
+    )
+
+
+STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object()]
+
+
+@pytest.mark.parametrize("chosen", STRANGE, ids=repr)
+def test_what_is_not_among_the_routes_goes_to_otherwise_or_is_an_error(chosen: object) -> None:
+    """OutputError says what was chosen and lists what there is; an equally named block is not the route."""
+    routes = {"yes": says("aye"), "no": says("nay")}
+    strict = router(name="r", choose=lambda _: chosen, routes=routes)
+    with pytest.raises(OutputError, match="block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
+        strict.run_sync(0)
+    lax = router(name="r", choose=lambda _: chosen, routes=routes, otherwise=says("perhaps"))
+    assert lax.run_sync(0).output == "perhaps"
+
+
+def test_otherwise_can_be_chosen_by_its_block() -> None:
+    """It is one of the router's blocks."""
+    rest = says("rest")
+    assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
+
+
+def test_a_choice_that_fails_is_the_application_s_error() -> None:
+    """With the router's name."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)
+    assert caught.value.__notes__ == ["in block 'r' (at r)"]

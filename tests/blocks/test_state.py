@@ -1,0 +1,125 @@
+"""The state of sequencers: who sees whose."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from flowdebate import handler, sequencer
+from flowdebate.errors import ConfigurationError
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.runs.context import Context
+
+
+class Model(BaseModel):
+    """A pydantic state."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataclass state."""
+
+    count: int = 0
+
+
+def note(seen: list[Any]) -> Block[Any, Any]:
+    """A block that notes whose state it sees."""
+    return handler(lambda _, ctx: seen.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
+
+
+@LAW
+@given(st.lists(st.booleans(), min_size=1, max_size=5))
+def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
+    """Sequencers without a state are transparent, and a nested state hides those around it."""
+    seen: list[Any] = []
+    block: Block[Any, Any] = note(seen)
+    for level in reversed(range(len(owners))):
+        state = (lambda level=level: level) if owners[level] else None
+        block = sequencer(name=f"level {level}", state=state).tap(block)
+    if True in owners:
+        nearest = max(level for level, own in enumerate(owners) if own)
+        block.run_sync(0)
+        assert seen == [(f"level {nearest}", nearest)]
+    else:
+        with pytest.raises(AttributeError, match="block 'note' is not inside a sequencer with a state"):
+            block.run_sync(0)
+
+
+@pytest.mark.parametrize("state", [Model, Data, lambda: {"count": 0}], ids=["model", "dataclass", "dict"])
+def test_update_replaces_fields(state: Any) -> None:
+    """Later blocks, conditions and functions see the new value; values themselves are never changed."""
+    first: list[Any] = []
+
+    def count(ctx: Context) -> int:
+        now = ctx.sequencer.state
+        return int(now["count"] if isinstance(now, dict) else now.count)
+
+    def bump(_: object, ctx: Context) -> None:
+        first.append(ctx.sequencer.state)
+        ctx.sequencer.update(count=count(ctx) + 1)
+
+    block = (
+        sequencer(name="s", state=state)
+        .tap(handler(bump, name="bump"))
+        .loop_back("bump", when=lambda _, ctx: count(ctx) < 3, max_iterations=5)
+        .map(lambda _, ctx: count(ctx))
+    )
+    assert block.run_sync(0).output == 3
+    assert first[0] == state()
+
+
+@pytest.mark.parametrize("state", [Model, Data])
+def test_a_field_that_there_is_not_is_an_error(state: Any) -> None:
+    """A typing mistake must not get lost in a state that takes anything."""
+    block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
+    with pytest.raises(ConfigurationError, match="one of its fields: count, got 'cuont'"):
+        block.run_sync(0)
+
+
+def test_a_state_can_be_replaced_as_a_whole() -> None:
+    """Of any type."""
+    block = sequencer(name="s", state=tuple).tap(lambda v, ctx: setattr(ctx.sequencer, "state", (v,)))
+    assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
+
+
+@LAW
+@given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
+def test_each_time_that_a_sequencer_acts_it_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
+    """At the same time or one after the other; the state around it is left alone."""
+
+    async def bump(value: object, ctx: Context) -> object:
+        ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        return value
+
+    inner = sequencer(name="inner", state=lambda: {"count": 0}).tap(bump).tap(bump)
+    block = inner.map(lambda _, ctx: ctx.sequencer.state["count"])
+    outer = sequencer(name="outer", state=lambda: {"count": 100}).for_each(block, max_concurrency=limit)
+    result = outer.map(lambda outputs, ctx: (outputs, ctx.sequencer.state)).run_sync(range(count)).output
+    assert result == ([2] * count, {"count": 100})
+
+
+def test_a_state_that_cannot_be_made_is_the_application_s_error() -> None:
+    """It leaves as itself, with the sequencer's name."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        sequencer(name="s", state=lambda: 1 / 0).map(str).run_sync(0)
+    assert caught.value.__notes__ == ["in block 's' (at s)"]
+
+
+def test_accepts_turns_the_input_into_what_the_first_step_takes() -> None:
+    """Each time that the sequencer acts."""
+    inner = sequencer(name="inner", accepts=int).map(lambda n: n + 1)
+    assert inner.run_sync("4").output == 5
+    assert sequencer(name="outer").for_each(inner).run_sync("12").output == [2, 3]

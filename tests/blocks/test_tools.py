@@ -1,0 +1,344 @@
+"""Tools: what models may call, and what they are told when they call it wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+
+from flowdebate import Capability, generator, handler
+from flowdebate.blocks.tools import function_schema, tool
+from flowdebate.errors import ConfigurationError, ToolLoopExceeded
+from flowdebate.runs.events import ToolCalled
+from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.result import RunResult
+
+
+def call(name: str, arguments: object = None, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
+    """A model's wish; `arguments` as JSON, a string as it is."""
+    return ToolCall(
+        id=id, name=name, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    )
+
+
+def told(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
+    """What the model is told by its tools in answer to `replies`, and the result of the run."""
+    model = ScriptedModel(*replies, "done")
+    result = generator(name="ask", **options).run_sync("?", model=model)
+    model.assert_complete()
+    return [m["content"] for m in model.calls[-1].messages if m["role"] == "tool"], result
+
+
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
+    return a + b
+
+
+async def later(word: str) -> str:
+    """Say it later."""
+    await asyncio.sleep(0)
+    return f"{word}!"
+
+
+def test_functions_sync_and_async_and_blocks_are_tools() -> None:
+    """Their results are told as text."""
+
+    def seen(value: str, ctx: Context) -> str:
+        return f"{value} by {ctx.block}"
+
+    answers, result = told(
+        [call("add", {"a": 1}), call("add", {"a": 1, "b": 5}), call("later", {"word": "now"})],
+        [call("look", {"input": "it"})],
+        tools=[add, later, handler(seen, name="look")],
+    )
+    assert answers == ["2", "6", "now!", "it by look"]
+    assert result.output == "done"
+    assert [(e.tool, e.result) for e in result.events if isinstance(e, ToolCalled)] == [
+        ("add", "2"),
+        ("add", "6"),
+        ("later", "now!"),
+        ("look", "it by look"),
+    ]
+
+
+def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
+    """As the chat completions API wants them, each answer with its call's id."""
+    model = ScriptedModel(
+        ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
+    )
+    generator(name="ask", prompt="p", tools=[add]).run_sync("?", model=model)
+    assert list(model.calls[1].messages) == snapshot(
+        [
+            {"role": "system", "content": "p"},
+            {"role": "user", "content": "?"},
+            {
+                "role": "assistant",
+                "content": "let me see",
+                "tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}],
+            },
+            {"role": "tool", "tool_call_id": "x", "content": "2"},
+        ]
+    )
+    assert model.calls[0].tools == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("{", "arguments: Invalid JSON"),
+        ("[1]", "arguments: "),
+        ("null", "arguments: "),
+        ("", "a: Field required"),
+        ("{}", "a: Field required"),
+        ('{"a": "x"}', "a: Input should be a valid integer"),
+        ('{"a": 1, "c": 2}', "c: Extra inputs are not permitted"),
+        ('{"a": 1, "b": null}', "b: Input should be a valid integer"),
+        ('{"argument_0": 1}', "a: Field required"),
+        ("[" * 5_000, "arguments: Invalid JSON"),
+        ('{"a": 1\ud800}', "arguments: Invalid JSON"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_to_the_model(arguments: str, message: str) -> None:
+    """And nothing is called."""
+    called: list[object] = []
+
+    def add(a: int, b: int = 1) -> None:
+        called.append((a, b))
+
+    (answer,), _ = told(call("add", arguments), tools=[add])
+    assert answer.startswith("Error: the arguments of add are not valid: ")
+    assert message in answer
+    assert called == []
+
+
+@given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
+def test_whatever_a_model_writes_as_arguments_it_is_answered(arguments: str) -> None:
+    """The run goes on."""
+    answers, result = told(call("add", arguments), call(arguments, arguments), tools=[add])
+    assert len(answers) == 2
+    assert result.output == "done"
+
+
+def test_a_tool_that_there_is_not_is_told_to_the_model() -> None:
+    """With those that there are."""
+    answers, _ = told(call("divide"), tools=[add, later])
+    assert answers == ["Error: there is no tool 'divide'; available: add, later"]
+    assert told(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
+
+
+@pytest.mark.parametrize("as_block", [False, True])
+def test_what_a_tool_raises_is_the_application_s_error(as_block: bool) -> None:  # noqa: FBT001
+    """As itself, with notes that name the tool and the block."""
+    error = RuntimeError("boom")
+
+    def fail(input: str) -> None:  # noqa: A002 - what block tools take
+        raise error
+
+    offered: Any = handler(fail, name="fail") if as_block else fail
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        generator(name="ask", tools=[offered]).run_sync("?", model=ScriptedModel(call("fail", {"input": "x"})))
+    assert caught.value is error
+    inner = ["in block 'fail' (at ask/fail[1.1])"] if as_block else []
+    outer = [] if as_block else ["in block 'ask' (at ask)"]
+    assert error.__notes__ == [*inner, "in tool 'fail', called by block 'ask'", *outer]
+
+
+@LAW
+@given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
+def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, at_once: int) -> None:
+    """ToolLoopExceeded once the model still wants more; no tool is called beyond the bound."""
+    called: list[int] = []
+
+    def look() -> None:
+        called.append(1)
+
+    replies: list[Any] = [[call("look")] * at_once] * wanted
+    model = ScriptedModel(*replies, "done")
+    block = generator(name="ask", tools=[look], max_tool_rounds=bound)
+    if wanted <= bound:
+        assert block.run_sync("?", model=model).output == "done"
+    else:
+        with pytest.raises(ToolLoopExceeded) as caught:
+            block.run_sync("?", model=model)
+        assert (caught.value.rounds, caught.value.block) == (bound, "ask")
+    assert len(called) == min(wanted, bound) * at_once
+    assert len(model.calls) == min(wanted, bound) + 1
+
+
+class Colour(enum.Enum):
+    """Values of an enum are told as such."""
+
+    RED = "red"
+
+
+class Model(BaseModel):
+    """Models are told as JSON."""
+
+    n: int
+
+
+@dataclass
+class Data:
+    """So are dataclasses."""
+
+    n: int
+
+
+RING: list[Any] = []
+RING.append(RING)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        (None, "null"),
+        (True, "true"),
+        (1.5, "1.5"),
+        ([1, "é"], '[1,"é"]'),
+        ({"a": {"b": (1, 2)}}, '{"a":{"b":[1,2]}}'),
+        (Model(n=1), '{"n":1}'),
+        ([Model(n=1), Data(2)], '[{"n":1},{"n":2}]'),
+        (Data(2), '{"n":2}'),
+        ({datetime(2026, 1, 1, tzinfo=UTC): Colour.RED}, '{"2026-01-01T00:00:00Z":"red"}'),
+        (Colour.RED, "Colour.RED"),
+        ("a\ud800b\0", "a\ufffdb"),
+        (RING, "[[...]]"),
+    ],
+    ids=repr,
+)
+def test_results_are_told_as_text_or_json(result: object, text: str) -> None:
+    """Valid Unicode, whatever the tool gives."""
+
+    def give() -> object:
+        return result
+
+    assert told(call("give"), tools=[give])[0] == [text]
+
+
+def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int = 0) -> str:  # noqa: FBT001
+    """Parameters that could not be fields of a pydantic model."""
+    return f"{json} {schema} {model_config} {copy} {_x}"
+
+
+def test_parameters_may_have_any_name() -> None:
+    """They are told, checked and passed as they are called."""
+    spec = function_schema(awkward)
+    assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
+    arguments = {"json": "{}", "schema": 1, "model_config": True, "_x": 3}
+    assert told(call("awkward", arguments), tools=[awkward])[0] == ["{} 1 True x 3"]
+
+
+def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", tags: list[str] | None = None) -> None:
+    """Search the archive.
+
+    It holds all debates.
+
+    Args:
+        query: What to look for.
+        limit: How many to give.
+    """
+
+
+def test_a_function_s_schema_says_what_its_signature_and_docstring_say() -> None:
+    """Types, defaults, descriptions."""
+    spec = function_schema(search)
+    assert spec.name == "search"
+    assert spec.description == "Search the archive.\nIt holds all debates."
+    assert spec.parameters == snapshot(
+        {
+            "additionalProperties": False,
+            "properties": {
+                "query": {"description": "What to look for.", "title": "Query", "type": "string"},
+                "limit": {"default": 5, "description": "How many to give.", "title": "Limit", "type": "integer"},
+                "order": {"default": "new", "enum": ["old", "new"], "title": "Order", "type": "string"},
+                "tags": {
+                    "anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}],
+                    "default": None,
+                    "title": "Tags",
+                },
+            },
+            "required": ["query"],
+            "type": "object",
+        }
+    )
+
+
+def variadic(*args: int) -> None:
+    """Cannot be called by name."""
+
+
+def by_position(a: int, /) -> None:
+    """Cannot be called by name."""
+
+
+def with_context(query: str, ctx: Context) -> None:
+    """The context is no argument of a model's."""
+
+
+def unknown(query: Mystery) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Its annotation means nothing."""
+
+
+def überall() -> None:
+    """Its name is not one that providers accept."""
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [lambda x: x, variadic, by_position, with_context, unknown, len, str, 5, None, "search", überall,
+     handler(str, name="two words"), handler(str, name="x" * 65)],
+    ids=str,
+)  # fmt: skip
+def test_what_no_model_can_call_is_refused_when_the_block_is_built(offered: Any) -> None:
+    """ConfigurationError says which tool and why."""
+    with pytest.raises(ConfigurationError) as caught:
+        generator(name="ask", tools=[offered])
+    assert caught.value.where == "generator 'ask'"
+    assert caught.value.field.startswith("tools")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    """Also where one comes with a capability."""
+    for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
+        with pytest.raises(ConfigurationError, match="tools with different names"):
+            generator(name="ask", **options)  # type: ignore[arg-type]
+
+
+def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
+    """After those of the block itself."""
+    model = ScriptedModel("done")
+    uses = [Capability(name="c", tools=[later])]
+    generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)
+    assert model.calls[0].tools == ["add", "later"]
+
+
+async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
+    """Not awaited twice."""
+    return dict
+
+
+def test_only_the_tool_itself_is_awaited() -> None:
+    """What it gives is its result."""
+    assert told(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]

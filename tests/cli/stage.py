@@ -1,0 +1,189 @@
+"""A server that plays a debate's model, and the command as a process of its own, on a terminal or on pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from models.server import ChatServer, Exchange, chunk, completion, usage_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+PATIENCE = 30.0
+"""Seconds after which a test gives up on a process."""
+
+
+@dataclass(eq=False)
+class Stage:
+    """Answers requests as a debate's model: turns from `turns` in order, each in pieces, the rest by its schema.
+
+    Before the piece number `hold[1]` of turn number `hold[0]` it waits for `let_go()`.
+    """
+
+    turns: Sequence[Sequence[str]] = (("Homes ", "first."), ("Build ", "more."))
+    verdict: dict[str, Any] = field(
+        default_factory=lambda: {"reasoning": "It answered.", "winner": None, "verdict": "Both are right."}
+    )
+    decision: dict[str, Any] = field(
+        default_factory=lambda: {"nextSpeakers": ["pro", "con"], "briefing": "B.", "newAngle": "A?", "done": True}
+    )
+    output: Any = field(default_factory=lambda: {"answer": 42})
+    hold: tuple[int, int] | None = None
+    base_url: str = ""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    _turn: int = 0
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _gate: asyncio.Event = field(default_factory=asyncio.Event)
+    _done: asyncio.Event = field(default_factory=asyncio.Event)
+    _ready: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def let_go(self) -> None:
+        """Go on with the turn that is held."""
+        self._loop.call_soon_threadsafe(self._gate.set)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+        self._thread.start()
+        assert self._ready.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        async with ChatServer({"staged": self._answer}) as server:
+            self.base_url = server.base_url
+            self.bodies = server.bodies
+            self._ready.set()
+            await self._done.wait()
+
+    async def _answer(self, exchange: Exchange) -> None:
+        schema = json.dumps(exchange.body.get("response_format", {}))
+        if "winner" in schema:
+            await exchange.json(completion(json.dumps(self.verdict)))
+        elif "nextSpeakers" in schema:
+            await exchange.json(completion(json.dumps(self.decision)))
+        elif schema != "{}":
+            await exchange.json(completion(json.dumps(self.output)))
+        else:
+            await self._speak(exchange)
+
+    async def _speak(self, exchange: Exchange) -> None:
+        number, self._turn = self._turn, self._turn + 1
+        pieces = self.turns[number % len(self.turns)]
+        if not exchange.body.get("stream"):
+            if self.hold is not None and self.hold[0] == number:
+                await self._gate.wait()
+            await exchange.json(completion("".join(pieces)))
+            return
+        await exchange.begin_events()
+        for index, piece in enumerate(pieces):
+            if self.hold == (number, index):
+                await self._gate.wait()
+            await exchange.event(chunk(piece))
+        for event in (chunk(finish="stop"), usage_chunk()):
+            await exchange.event(event)
+        await exchange.raw(b"data: [DONE]\n\n")
+        exchange.close = True
+
+    def options(self, *more: str) -> list[str]:
+        """The arguments of a `run` on this stage."""
+        return ["run", "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
+
+
+class OnTerminal:
+    """The command on a pseudo-terminal of 100 columns: `seen` is all that it has written."""
+
+    def __init__(self, *arguments: str, **env: str) -> None:
+        self.seen = ""
+        self._master, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        self.process = subprocess.Popen(  # noqa: S603 - our own command
+            command(*arguments),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**environment(), "TERM": "xterm-256color", **env},
+            start_new_session=True,
+        )
+        os.close(terminal)
+
+    def until(self, text: str) -> None:
+        """Read until `text` has been written."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return self.process.wait(PATIENCE)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, f"nothing more came: {self.seen!r}"
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # Linux says so when nobody holds the terminal any more
+            return False
+        self.seen += data.decode().replace("\r\n", "\n")
+        return bool(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        os.close(self._master)
+
+
+@contextlib.contextmanager
+def on_pipes(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command with pipes for stdout and stderr."""
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def command(*arguments: str) -> list[str]:
+    """The installed command, as this Python runs it."""
+    return [sys.executable, "-c", "from flowdebate.cli import main; main()", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, without what would change how the command looks or which model it takes."""
+    unwanted = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "OPENAI_API_KEY", "OPENAI_BASE_URL", "FLOWDEBATE_MODEL")
+    return {key: value for key, value in os.environ.items() if key not in unwanted}

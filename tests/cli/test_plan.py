@@ -1,0 +1,253 @@
+"""What the command makes of its options and of a debate file, and what it says of those that cannot be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.plan import default_sides, make_plan, parse_side, read_debate_file
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOML = """
+question = "Cap rents?"
+rounds = 3
+moderator = true
+model = "ollama/gemma3"
+instructions = "Be brief."
+seed = 7
+
+[[debaters]]
+name = "anna"
+stance = "cap rents"
+role = "tenant"
+
+[[debaters]]
+name = "ben"
+stance = "free rents"
+model = "ollama/qwen3"
+
+[schema]
+type = "object"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A debate file that cannot be used, and what is said of it."""
+
+    id: str
+    text: str
+    message: str
+    name: str = "debate.toml"
+
+
+SIDES = 'debaters = [{name = "a", stance = "x"}, {name = "b", stance = "y"}]\n'
+BAD = [
+    Case(id="unknown key", text="round = 2", message="`round` must be one of the keys question, debaters, rounds"),
+    Case(id="wrong type", text='rounds = "two"', message="`rounds` must be an int >= 1, got 'two'"),
+    Case(id="a bool is not an int", text="rounds = true", message="`rounds` must be an int >= 1, got True"),
+    Case(id="no round", text="rounds = 0", message="`rounds` must be an int >= 1, got 0"),
+    Case(id="blank question", text='question = " "', message="`question` must be text that is not blank, got ' '"),
+    Case(id="moderator", text='moderator = "yes"', message="`moderator` must be true or false, got 'yes'"),
+    Case(id="seed", text="seed = 1.5", message="`seed` must be an int, got 1.5"),
+    Case(id="debaters", text='debaters = "a=b"', message="`debaters` must be a list of tables with name and stance"),
+    Case(id="debater", text='debaters = ["a=b"]', message="`debaters[0]` must be a table with name and stance"),
+    Case(id="no stance", text='debaters = [{name = "a"}]', message="`debaters[0].stance` must be text"),
+    Case(id="name", text="debaters = [{name = 1}]", message="`debaters[0].name` must be text that is not blank, got 1"),
+    Case(
+        id="debater's key",
+        text='debaters = [{nam = "a"}]',
+        message="`debaters[0].nam` must be one of the keys name, stance, role, model, got 'a'",
+    ),
+    Case(id="one side", text='debaters = [{name = "a", stance = "x"}]', message="`debaters` must be given at least"),
+    Case(
+        id="same name",
+        text='debaters = [{name = "a", stance = "x"}, {name = "a", stance = "y"}]',
+        message="`debaters[1].name` must be different from that of debaters[0], got 'a'",
+    ),
+    Case(id="model", text='model = "nobody/x"', message="`model` must be"),
+    Case(id="debater's model", text='debaters=[{name="a",stance="x",model="no"}]', message="`debaters[0].model` must"),
+    Case(id="base_url", text='model = "x"\nbase_url = "ftp://x"', message="`base_url` must be an address"),
+    Case(id="no model", text='base_url = "http://x/v1"', message="`--model` must be the model's name"),
+    Case(id="schema is a list", text="schema = [1]", message="`schema` must be a JSON Schema, or the path of one"),
+    Case(id="schema", text='schema = {type = "nothing"}', message="`schema` must be a valid JSON Schema"),
+    Case(id="no schema file", text='schema = "none.json"', message="none.json: cannot be read: No such file"),
+    Case(
+        id="schema, but no synthesizer",
+        text='synthesize = false\nschema = {type = "object"}',
+        message="`synthesize` must be left out where there is a schema",
+    ),
+    Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
+    Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: is not JSON"),
+    Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is no JSON value"),
+    Case(id="no object", name="debate.json", text="[]", message="must hold a JSON object, got list"),
+    Case(id="deep JSON", name="debate.json", text="[" * 100_000, message="is nested too deeply"),
+    Case(id="deep TOML", text="a = " + "[" * 100_000, message="is nested too deeply"),
+    Case(id="huge number", name="debate.json", text='{"seed": 1' + "0" * 5000 + "}", message="is not JSON: Exceeds"),
+    Case(id="too large", text="# " + "x" * 1_000_000, message="is larger than 1 MB"),
+    Case(id="YAML", name="debate.yaml", text="question: x", message="YAML is not read: write TOML or JSON"),
+]
+
+
+def plan_of(path: Path, **options: Any) -> Any:
+    """The plan of a file, under some options."""
+    return make_plan({"question": None, **options}, file=str(path))
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
+def test_a_bad_file_is_one_error_that_names_file_and_key(case: Case, tmp_path: Path) -> None:
+    """One line, with the file's name, whatever is wrong."""
+    path = tmp_path / case.name
+    path.write_text(case.text)
+    with pytest.raises((BadFile, ConfigurationError)) as caught:
+        make_plan({"question": None if "question" in case.text else "Why?"}, file=str(path))
+    assert case.message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    named = "command line" if "--model" in case.message else str(tmp_path)
+    assert str(caught.value).startswith(named)
+
+
+def test_a_file_says_all_that_the_options_say(tmp_path: Path) -> None:
+    """Question, sides with roles and models of their own, rounds, moderator, model, schema, instructions, seed."""
+    path = tmp_path / "debate.toml"
+    path.write_text(TOML)
+    plan = plan_of(path)
+    assert (plan.question, plan.rounds, plan.moderator, plan.seed) == ("Cap rents?", 3, True, 7)
+    assert [(side.name, side.stance, side.role, side.model) for side in plan.debaters] == [
+        ("anna", "cap rents", "tenant", None),
+        ("ben", "free rents", None, "ollama/qwen3"),
+    ]
+    assert (plan.models, plan.instructions) == ({"chat": "ollama/gemma3", "synthesize": "ollama/gemma3"}, "Be brief.")
+    assert plan.synthesize
+    assert plan.schema.validate({"x": 1}) == {"x": 1}
+
+
+def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
+    """The suffix tells which of both it is."""
+    toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
+    toml.write_text(TOML)
+    also.write_text(json.dumps(read_debate_file(str(toml))))
+    assert read_debate_file(str(also)) == read_debate_file(str(toml))
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    """Each by itself; what is not given stays as the file has it."""
+    path = tmp_path / "debate.toml"
+    path.write_text(TOML)
+    plan = plan_of(
+        path,
+        question="Why?",
+        rounds=1,
+        moderator=False,
+        judge_model="local",
+        debaters=[parse_side("c=one"), parse_side("d=two=2")],
+    )
+    assert (plan.question, plan.rounds, plan.moderator, plan.seed) == ("Why?", 1, False, 7)
+    assert [(side.name, side.stance) for side in plan.debaters] == [("c", "one"), ("d", "two=2")]
+    assert plan.models == {"chat": "ollama/gemma3", "synthesize": "local"}
+
+
+def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
+    """A folder with both can be moved."""
+    (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
+    path = tmp_path / "debate.toml"
+    path.write_text('question = "Why?"\nschema = "answer.json"')
+    assert plan_of(path).schema.json_schema["required"] == ["x"]
+
+
+def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
+    """One object for each name; the embedded model has no address."""
+    plan = make_plan({"question": "Why?", "model": "a/b", "judge_model": "a/b", "base_url": "http://127.0.0.1:1/v1"})
+    assert plan.models is not None
+    assert plan.models["chat"] is plan.models["synthesize"]
+    with pytest.raises(ConfigurationError, match="--model` must be the name of a model at the base URL"):
+        make_plan({"question": "Why?", "model": "local", "base_url": "http://127.0.0.1:1/v1"})
+
+
+def test_without_sides_there_is_one_for_yes_and_one_for_no() -> None:
+    """As positions that can stand in a prompt; a question of many lines makes no stance of many lines."""
+    assert [side["stance"] for side in default_sides("Cap\nrents?")] == snapshot(
+        ['The answer to "Cap rents?" is yes', 'The answer to "Cap rents?" is no']
+    )
+    assert [side["stance"] for side in default_sides("why " * 1000)] == snapshot(
+        ["The answer to the question is yes", "The answer to the question is no"]
+    )
+
+
+@given(st.text(), st.text())
+def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
+    """`name=stance`: the first "=" separates; nothing else than what was given comes back."""
+    try:
+        side = parse_side(f"{name}={stance}")
+    except ConfigurationError as error:
+        assert error.field == "--debater"  # noqa: PT017 - it may also not be raised
+    else:
+        whole = f"{name}={stance}"
+        assert side == {"name": whole.split("=")[0].strip(), "stance": whole.split("=", 1)[1].strip()}
+        assert all(side.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "command line: `QUESTION` must be text that is not blank"),
+        (["run", " "], "`QUESTION` must be text that is not blank"),
+        (["run", "Q", "--debater", "pro"], "command line: `--debater` must be name=stance, got 'pro'"),
+        (["run", "Q", "--debater", "a=b"], "command line: `--debater` must be given at least twice, got ['a']"),
+        (["run", "Q", "--debater", "=b"], "`--debater` must be name=stance, got '=b'"),
+        (["run", "Q", "--rounds", "0"], "command line: `--rounds` must be an int >= 1, got 0"),
+        (["run", "Q", "--model", "\x1b[2J"], "command line: `--model` must be"),
+        (["run", "Q", "--file", "none\x1b.toml"], "none\\x1b.toml: cannot be read: No such file"),
+        (["run", "Q", "--schema", "."], ".: cannot be read: Is a directory"),
+        (["run", "Q", "--markdown", "no/folder/x.md"], "no/folder/x.md: cannot be written: there is no folder"),
+        (["run", "Q", "--markdown", "."], ".: cannot be written: it is a folder"),
+        (["run", "Q\ud800"], "`QUESTION` must be text that is not blank"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+    """Before any model is asked, on stderr, without a traceback and without what a terminal would obey."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["question", "debaters", "rounds", "model", "schema", "x"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "stance", "model"]), inner)
+            ),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_file_is_a_plan_or_an_error_of_the_library(said: dict[str, Any]) -> None:
+    """No content of a file is a programming error of the command."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(said, file)
+        file.flush()
+        try:
+            plan = make_plan({"question": "Why?"}, file=file.name)
+        except FlowDebateError as error:
+            assert file.name in str(error)  # noqa: PT017 - it may also not be raised
+        else:
+            assert len(plan.debaters) >= 2

@@ -1,0 +1,182 @@
+"""The Markdown report: what others wrote is text in it, and nothing else."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from markdown_it import MarkdownIt
+
+from flowdebate.cli.document import DebateDocument, DebateSoFar, Side, Tokens
+from flowdebate.cli.report import escaped, quoted, report
+from flowdebate.cli.text import printable
+from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it.token import Token
+
+MARKS = st.text(st.sampled_from("\\`*_[]()<>#!-=+~|&:.1 \n\tax\"'{}$@/^"), max_size=60)
+TRAPS = st.sampled_from(
+    [
+        "# heading",
+        "text\n===",
+        "text\n---",
+        "<script>alert(1)</script>",
+        "<!-- gone",
+        "![x](http://evil.example/x.png)",
+        "[x](javascript:alert(1))",
+        "[x]: http://evil.example\n\n[x]",
+        "<http://evil.example>",
+        "https://evil.example www.evil.example a@evil.example",
+        "```\n# heading",
+        "    # code",
+        "| a |\n|---|\n| b |",
+        "a\n:-\nb",
+        "1. one\n2) two",
+        "&lt;b&gt;",
+        "\\<b>",
+        "***",
+        "\x1b[2J\u2028# heading\r# heading\x0b",
+        "[^1]\n\n[^1]: note",
+        "- [ ] task",
+    ]
+)
+FOREIGN = st.lists(MARKS | TRAPS | st.text(max_size=20), max_size=6).map("\n".join)
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", "list_item_open", "fence", "inline"}
+
+
+def document(text: str, *, output: Any = None) -> DebateDocument:
+    """A moderated debate in which all that others wrote is `text`."""
+    return DebateDocument(
+        status="failed",
+        error=text,
+        debaters=[Side(name=text, stance=text, role=text), Side(name="b", stance=text)],
+        max_rounds=2,
+        raw=DebateSoFar(
+            rounds=1,
+            question=text,
+            transcript=[DebateContributionEntry(round=1, agent_name=text, stance=text, text=text)],
+            verdict=DebateVerdict(verdict=text, winner=text, reasoning=text),
+            moderator_decisions=[
+                DebateModeratorDecision(round=1, next_speakers=[text], briefing=text, new_angle=text, done=True)
+            ],
+            stop_reason="moderator_done",
+        ),
+        output=output,
+        usage=Tokens(calls=3, prompt_tokens=1234),
+        seconds=1.25,
+        seed=7,
+    )
+
+
+def parsed(text: str) -> Iterator[Token]:
+    """All tokens of a page, inline ones too."""
+    for token in MARKDOWN.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+def headings(text: str) -> list[str]:
+    """What stands in the headings."""
+    tokens = MARKDOWN.parse(text)
+    return [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
+
+
+@given(FOREIGN, FOREIGN)
+@example("a\n===\n<b>", "x")
+def test_no_foreign_text_becomes_structure(text: str, output: str) -> None:
+    """Parsed as Markdown, the page has its own headings, and no HTML, link, image, table, rule or code of others."""
+    page = report(document(text, output=output))
+    assert headings(page) == ["Debate", "Positions", "Round 1", "Verdict", "Output", "Usage"]
+    kinds = {token.type for token in parsed(page) if token.nesting >= 0}
+    assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open"}
+
+
+@given(FOREIGN)
+def test_a_quote_shows_the_text(text: str) -> None:
+    """What a reader sees of a quote is the printable text, but for white space."""
+    shown = "".join(token.content for token in parsed(quoted(text)) if token.type in ("text", "text_special"))
+    assert "".join(shown.split()) == "".join(printable(text).split())
+
+
+@given(FOREIGN)
+def test_what_stands_in_a_line_shows_the_text_and_stays_in_it(text: str) -> None:
+    """Names and stances are one line of one item."""
+    tokens = list(parsed(f"- **x**: {escaped(text)}"))
+    assert [token.type for token in tokens if token.nesting == 1] == [
+        "bullet_list_open",
+        "list_item_open",
+        "paragraph_open",
+        "strong_open",
+    ]
+
+
+@given(FOREIGN)
+def test_structured_output_stays_in_its_fence(text: str) -> None:
+    """A value of a JSON output cannot end the code block that shows it."""
+    page = report(document("x", output={"a": text, text: ["`" * 7]}))
+    assert headings(page)[-1] == "Usage"
+    assert [token.info for token in parsed(page) if token.type == "fence"] == ["json"]
+
+
+@pytest.mark.parametrize("text", ["https://evil.example", "www.evil.example", "a@evil.example", "HTTP://EVIL.EXAMPLE"])
+def test_bare_addresses_are_no_links_on_github(text: str) -> None:
+    """What GitHub makes links of by itself is escaped where it looks for it."""
+    assert "\\" in escaped(text)
+
+
+def test_a_report_reads_well() -> None:
+    """The whole page, as a reader of the file sees it."""
+    assert report(document("Cap *them*.")) == snapshot("""\
+# Debate
+
+> Cap \\*them\\*.
+
+## Positions
+
+- **Cap \\*them\\*.**: Cap \\*them\\*. (Cap \\*them\\*.)
+- **b**: Cap \\*them\\*.
+
+## Round 1
+
+**Moderator**, speakers: Cap \\*them\\*.; this round is the last
+
+Briefing:
+
+> Cap \\*them\\*.
+
+Angle:
+
+> Cap \\*them\\*.
+
+**Cap \\*them\\*.**: Cap \\*them\\*.
+
+> Cap \\*them\\*.
+
+## Verdict
+
+**Winner**: Cap \\*them\\*., b (Cap \\*them\\*.)
+
+> Cap \\*them\\*.
+
+**Reasoning**
+
+> Cap \\*them\\*.
+
+## Usage
+
+- Status: failed
+- Error: Cap \\*them\\*.
+- Rounds: 1, ended by the moderator
+- Tokens: prompt 1,234 (cached unknown), completion unknown
+- Calls: 3
+- Time: 1.2 s
+- Seed: 7
+""")

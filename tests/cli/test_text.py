@@ -1,0 +1,136 @@
+"""What foreign text may do on a terminal: nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from unicodedata import category
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import get_character_cell_size
+
+from flowdebate.cli.flow import TextFlow
+from flowdebate.cli.text import PrintableStream, in_line, printable
+
+JOINERS = "\u200c\u200d"
+ODD = st.sampled_from(
+    ["\x1b[2J", "\x1b]0;x\x07", "\u202e", "\u200d", "\u200c", "👩", "क", "ष", "می", "\ud83d", "\r", "\n", "\t"]
+)
+FOREIGN = st.lists(st.text(st.characters()) | ODD | st.text(max_size=3)).map("".join)
+WIDTHS = st.integers(20, 120)
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    """`text` in pieces, cut at `places`."""
+    ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+def flowed(pieces: list[str], *, width: int | None, column: int = 0) -> str:
+    """What a flow writes of `pieces`."""
+    written: list[str] = []
+    flow = TextFlow(written.append, indent="  ", width=None if width is None else lambda: width, column=column)
+    for piece in pieces:
+        flow.feed(piece)
+    flow.end()
+    return "".join(written)
+
+
+@given(FOREIGN)
+@example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
+def test_nothing_in_printable_text_acts_or_hides(text: str) -> None:
+    """No controls but line feed and tab, no formats but joiners, no surrogates, no line separators."""
+    left = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+    assert left <= {"\n", "\t", *JOINERS}
+
+
+def test_of_all_characters_only_those_that_act_or_hide_are_escaped() -> None:
+    """Every code point by itself (of the planes with letters, emoji and tags): it stays, or becomes its escape."""
+    chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
+    for char, shown in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
+        if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
+            assert shown == char.encode("unicode_escape").decode()
+        else:
+            assert shown == char or (category(char) == "Cn" and shown.startswith("\\"))
+
+
+@given(FOREIGN)
+def test_printable_text_stays_as_it_is(text: str) -> None:
+    """Once is enough, and twice does no harm."""
+    assert printable(printable(text)) == printable(text)
+
+
+@given(FOREIGN, st.lists(st.integers(0, 1000)))
+@example("👩\u200d👩", [1])
+@example("क\u200d", [1])
+def test_a_stream_shows_what_the_whole_would_be(text: str, places: list[int]) -> None:
+    """However text is cut, its pieces together are shown as the whole is."""
+    stream = PrintableStream()
+    assert "".join(map(stream.feed, cut(text, places))) + stream.end() == printable(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["👩\u200d👩\u200d👧", "🏳️\u200d🌈", "می\u200cشود", "क्\u200dष", "naïve „ok“\u00a0!", "日本語"]
+)
+def test_what_scripts_and_emoji_need_stays(text: str) -> None:
+    """Joiners between what they join are not escaped, nor is anything that can be seen."""
+    assert printable(text) == text
+
+
+@pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
+def test_joiners_that_join_nothing_are_shown(text: str) -> None:
+    """Where a joiner could only hide, it is an escape."""
+    assert not set(printable(text)) & set(JOINERS)
+
+
+@given(FOREIGN)
+def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
+    """A name cannot begin a line."""
+    assert len(in_line(text).splitlines()) <= 1
+
+
+@given(FOREIGN, st.none() | WIDTHS, st.integers(0, 15))
+@example("x" * 200 + "日本語" * 40 + " y", 20, 0)
+def test_every_line_of_a_flow_is_indented(text: str, width: int | None, column: int) -> None:
+    """No line of a model begins where the page's own lines begin."""
+    first, *others = flowed([text], width=width, column=column).split("\n")
+    assert column or not first.strip() or first.startswith("  ")
+    assert all(line.startswith("  ") or not line for line in others)
+
+
+@given(FOREIGN, WIDTHS)
+@example("x" * 200 + "日本語" * 40 + " y", 20)
+@example("👩\u200d" * 60, 30)
+def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
+    """Else the terminal would break it, without the indent; each character counts by itself."""
+    for line in flowed([text], width=width).split("\n"):
+        assert sum(map(get_character_cell_size, line)) <= width
+
+
+@given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
+def test_a_flow_does_not_depend_on_how_the_text_was_cut(text: str, width: int | None, places: list[int]) -> None:
+    """A model's tokens leave no trace in the layout."""
+    assert flowed(cut(text, places), width=width) == flowed([text], width=width)
+
+
+@given(FOREIGN, st.none() | WIDTHS)
+def test_a_flow_loses_nothing(text: str, width: int | None) -> None:
+    """But for white space, what is written is the printable text."""
+    assert "".join(flowed([text], width=width).split()) == "".join(printable(text).split())
+
+
+def test_words_are_written_as_they_are_complete() -> None:
+    """A reader sees all but the last word of what has come."""
+    written: list[str] = []
+    flow = TextFlow(written.append, indent="  ", width=lambda: 40)
+    flow.feed("alpha beta gam")
+    assert "".join(written) == "  alpha beta"
+    flow.feed("ma")
+    flow.end()
+    assert "".join(written) == "  alpha beta gamma\n"
+
+
+def test_many_blank_lines_become_one() -> None:
+    """A model cannot push the page out of sight."""
+    assert flowed(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"

@@ -1,0 +1,201 @@
+"""A handle on a run that goes on: follow it, await it, cancel it, read it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import generator, handler, sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.runs.events import RunFinished, RunStarted, TextDelta
+from flowdebate.testing import FunctionModel
+from tests.blocks.pipelines import LAW
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def counting(steps: int, *, fails: bool = False) -> Any:
+    """A block that emits 0, 1, 2, …, one at a time."""
+
+    async def count(_: object, ctx: Context) -> int:
+        for step in range(steps):
+            await asyncio.sleep(0)
+            ctx.emit(step)
+        if fails:
+            raise RuntimeError("boom")
+        return steps
+
+    return handler(count)
+
+
+@LAW
+@given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
+def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
+    """However many there are and however late they come, from RunStarted to RunFinished; then iteration just ends."""
+
+    async def scenario() -> None:
+        handle = counting(steps, fails=fails).start(0)
+
+        async def read(after: int) -> list[object]:
+            for _ in range(after):
+                await asyncio.sleep(0)
+            return [event async for event in handle]
+
+        readers = [asyncio.create_task(read(after)) for after in late]
+        for reader in readers:
+            events = await reader
+            assert events == handle.events
+            assert events[1:-1] == list(range(steps))
+            assert isinstance(events[0], RunStarted)
+            assert isinstance(events[-1], RunFinished)
+            assert handle.done()
+        if fails:
+            with pytest.raises(RuntimeError, match="boom"):
+                await handle
+        else:
+            assert (await handle).output == steps
+
+    asyncio.run(scenario())
+
+
+async def test_a_run_can_be_read_while_it_goes_on_and_after_it_failed() -> None:
+    """What happened before a failure is not lost."""
+    go = asyncio.Event()
+
+    async def wait(_: object, ctx: Context) -> None:
+        ctx.emit("before")
+        await go.wait()
+        raise RuntimeError("boom")
+
+    handle = handler(wait).start(0, seed=5)
+    seen = aiter(handle)
+    assert isinstance(await anext(seen), RunStarted)
+    assert await anext(seen) == "before"
+    assert (handle.status, handle.done(), handle.seed) == ("running", False, 5)
+    go.set()
+    with pytest.raises(RuntimeError, match="boom"):
+        await handle
+    assert (handle.status, handle.done()) == ("failed", True)
+    assert handle.events[1] == "before"
+    (finished,) = [event async for event in seen]
+    assert isinstance(finished, RunFinished)
+    assert (finished.status, finished.error) == ("failed", "RuntimeError: boom")
+
+
+async def test_a_run_has_begun_when_start_returns() -> None:
+    """Its id, its status and its first event are there."""
+    handle = counting(1).start(0)
+    assert [type(event) for event in handle.events] == [RunStarted]
+    assert handle.status == "running"
+    await handle
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_run_that_is_cancelled_ends_at_once_and_says_so(steps: int) -> None:
+    """Also one that had not begun to act; iteration ends, awaiting raises CancelledError, status and events agree."""
+    handle = counting(5).start(0)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    over = handle.done()
+    handle.cancel()
+    events = [event async for event in handle]
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunFinished)
+    assert handle.status == events[-1].status == ("completed" if over else "cancelled")
+    if over:
+        assert (await handle).output == 5
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+
+
+async def test_cancelling_what_is_over_changes_nothing() -> None:
+    """The result stands."""
+    handle = counting(1).start(0)
+    result = await handle
+    handle.cancel()
+    assert handle.status == "completed"
+    assert (await handle) is result
+
+
+async def test_a_cancelled_waiter_cancels_the_run() -> None:
+    """`asyncio.timeout` around `await handle` ends the run: nobody waits for it any more."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: object) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    handle = handler(hang).start(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as deadline:
+            await began.wait()
+            deadline.reschedule(asyncio.get_running_loop().time())
+            await handle
+    assert ended.is_set()
+    assert handle.status == "cancelled"
+
+
+async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
+    """And is not told any more."""
+    handle = counting(3).start(0)
+    reader = aiter(handle)
+    await anext(reader)
+    assert len(handle._run.listeners) == 1
+    await reader.aclose()  # type: ignore[attr-defined]
+    assert handle._run.listeners == []
+    assert (await handle).output == 3
+
+
+async def test_a_model_is_asked_to_stream_only_while_somebody_reads() -> None:
+    """Pieces go to those who read at that moment; a late reader gets the whole answers."""
+    streamed: list[bool] = []
+
+    def answer(request: ModelRequest) -> str:
+        streamed.append(request.on_text is not None)
+        return "a\nb\n"
+
+    two = sequencer(name="two").tap(generator(name="one")).then(generator(name="two"))
+    handle = two.start("?", model=FunctionModel(answer))
+    pieces = [event async for event in handle if isinstance(event, TextDelta)]
+    assert [piece.block for piece in pieces] == ["one", "one", "two", "two"]
+    assert not [event async for event in handle if isinstance(event, TextDelta)]
+    await two.start("?", model=FunctionModel(answer))
+    assert streamed == [True, True, False, False]
+
+
+def test_start_needs_a_running_loop() -> None:
+    """ConfigurationError says what to do instead; nothing is left un-awaited."""
+    with pytest.raises(ConfigurationError, match=r"count.start\(\): .*Call it from async code, or use run_sync"):
+        counting(1).start(0)
+
+
+async def test_a_run_that_its_loop_outlives_is_cancelled_with_it() -> None:
+    """When the caller's loop closes, started runs end and say so."""
+
+    def other_loop() -> RunHandle[Any]:
+        async def leave() -> RunHandle[Any]:
+            handle = handler(hang).start(0)
+            await asyncio.sleep(0)
+            return handle
+
+        return asyncio.run(leave())
+
+    async def hang(_: object) -> None:
+        await asyncio.Event().wait()
+
+    handle = await asyncio.to_thread(other_loop)
+    assert handle.status == "cancelled"
+    assert isinstance(handle.events[-1], RunFinished)

@@ -1,0 +1,313 @@
+"""One run: its result, its events, what is drawn by chance, what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Session, generator, handler, sequencer
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable
+from flowdebate.models.usage import Usage
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
+from tests.blocks.pipelines import FEW, LAW, SMALL, Boom, Journal, Pipeline, pipelines
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+@LAW
+@given(pipelines(), SMALL)
+def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: int) -> None:
+    """First RunStarted, last RunFinished, one of each, on every way out; the status is how it ended."""
+    listened: list[Any] = []
+    peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
+    block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
+    status = "completed"
+    try:
+        result = block.run_sync(value)
+    except Boom:
+        status = "failed"
+    else:
+        assert result.events == listened[0].events
+    events = listened[0].events
+    assert [type(event) for event in events if isinstance(event, (RunStarted, RunFinished))] == [
+        RunStarted,
+        RunFinished,
+    ]
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].status == status
+    assert (events[-1].error is None) is (status == "completed")
+    assert events[0].run_id == events[-1].run_id
+
+
+def test_a_result_says_everything_about_its_run() -> None:
+    """Output, identity, session, seed, usage, duration."""
+    session = Session()
+    result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), session=session, seed=7)
+    assert result.output == "yes"
+    assert result.session is session
+    assert result.seed == 7
+    assert result.usage.calls == 1
+    assert result.seconds >= 0
+    assert result.raw is None
+    assert isinstance(result.events[0], RunStarted)
+    assert (result.events[0].run_id, result.events[0].seed, result.events[0].block) == (result.run_id, 7, "ask")
+    assert repr(result) == f"<RunResult {result.run_id} output='yes'>"
+
+
+def test_what_a_run_does_not_have_is_a_lookup_error() -> None:
+    """Not None: an application that reads it expects it."""
+    result = handler(str).run_sync(5)
+    assert result.task_collections == []
+    for attempt in (lambda: result.tasks, lambda: result.transcript):
+        with pytest.raises(LookupError, match=result.run_id):
+            attempt()
+
+
+def test_runs_have_ids_and_seeds_of_their_own() -> None:
+    """Unless a seed is given."""
+    results = [handler(str).run_sync(5) for _ in range(20)]
+    assert len({result.run_id for result in results}) == 20
+    assert len({result.seed for result in results}) == 20
+
+
+@pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
+def test_a_seed_is_an_int(seed: Any) -> None:
+    """A bool is none."""
+    with pytest.raises(ConfigurationError, match="run: `seed` must be an int or None"):
+        handler(str).run_sync(5, seed=seed)
+
+
+def draws(name: str = "draw") -> Block[Any, Any]:
+    """A block that draws by chance, after it let others go first."""
+
+    async def draw(pauses: int, ctx: Context) -> tuple[str, list[float]]:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        return ctx.path, [ctx.random.random() for _ in range(3)]
+
+    return handler(draw, name=name)
+
+
+@LAW
+@given(
+    st.integers(),
+    st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+)
+def test_a_seed_repeats_what_each_place_draws(seed: int, pauses: list[int], others: list[int]) -> None:
+    """Whichever block comes first to it; different places draw differently, and so do different seeds."""
+    block = sequencer(name="all").for_each(draws())
+    first = dict(block.run_sync(pauses, seed=seed).output)
+    again = dict(block.run_sync(others[: len(pauses)], seed=seed).output)
+    assert first == again
+    assert len({tuple(drawn) for drawn in first.values()}) == len(pauses)
+    assert dict(block.run_sync(pauses, seed=seed + 1).output) != first
+
+
+def test_drawing_leaves_the_global_source_alone() -> None:
+    """And is not changed by it."""
+    random.seed(1)
+    before = random.getstate()
+    draws().run_sync(0, seed=1)
+    assert random.getstate() == before
+
+
+USAGES = st.builds(
+    Usage,
+    calls=st.just(1),
+    prompt_tokens=st.none() | st.integers(0, 99),
+    cached_tokens=st.none() | st.integers(0, 99),
+    completion_tokens=st.none() | st.integers(0, 99),
+)
+
+
+@LAW
+@given(st.lists(USAGES, max_size=4), st.booleans())
+def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], at_once: bool) -> None:  # noqa: FBT001
+    """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
+    left = iter(usages)
+    model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(left)))
+    block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if at_once else 1)
+    result = block.run_sync("?" * len(usages), model=model)
+
+    def total(field: str) -> int | None:
+        values = [getattr(usage, field) for usage in usages]
+        return None if None in values else sum(values)
+
+    assert result.usage == Usage(
+        calls=len(usages),
+        prompt_tokens=total("prompt_tokens"),
+        cached_tokens=total("cached_tokens"),
+        completion_tokens=total("completion_tokens"),
+    )
+    finished = result.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.usage == result.usage
+
+
+async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
+    """What they took is unknown."""
+    asked = asyncio.Event()
+
+    async def hang(_: ModelRequest) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    handle = generator(name="ask").start("?", model=FunctionModel(hang, name="slow"))
+    await asked.wait()
+    handle.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    failing = generator(name="ask").start("?", model=ScriptedModel(ModelUnavailable("down"), name="down"))
+    with pytest.raises(ModelUnavailable):
+        await failing
+    for run, error, model in ((handle, "CancelledError", "slow"), (failing, "ModelUnavailable: down", "down")):
+        (called,) = [event for event in run.events if isinstance(event, ModelCalled)]
+        assert called.error is not None
+        assert called.error.startswith(error)
+        assert (called.block, called.path, called.model) == ("ask", "ask", model)
+        assert run.usage == Usage.unknown()
+
+
+def test_nothing_is_told_after_the_end() -> None:
+    """What a task that a block left behind still emits is not part of the run: `result.events` stands."""
+    kept: list[Any] = []
+    result = handler(lambda _, ctx: kept.append(ctx)).run_sync(0)
+    before = list(result.events)
+    kept[0].emit("late")
+    assert result.events == before
+
+
+def test_an_application_s_own_events_are_part_of_the_stream() -> None:
+    """Of any type, in their place."""
+    result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
+    assert result.events[1:-1] == ["one", 2, None]
+
+
+def test_a_warning_is_given_once_for_a_run() -> None:
+    """And again in the next one."""
+    block = sequencer(name="all").for_each(lambda item, ctx: ctx.run.warn_once(f"key {item % 2}", f"odd {item % 2}"))
+    for _ in range(2):
+        with pytest.warns(FlowDebateWarning) as warned:
+            block.run_sync(range(6))
+        assert sorted(str(warning.message) for warning in warned) == ["odd 0", "odd 1"]
+
+
+def test_a_context_says_where_it_is() -> None:
+    """The run's id, seed, session, clock and usage."""
+    session = Session(state={"a": 1})
+
+    def look(_: object, ctx: Context) -> tuple[Any, ...]:
+        return ctx.run_id, ctx.seed, ctx.session, ctx.usage, ctx.block, ctx.path, ctx.now()
+
+    result = handler(look).run_sync(0, session=session, seed=3)
+    *facts, now = result.output
+    assert facts == [result.run_id, 3, session, Usage.none(), "look", "look"]
+    started = result.events[0]
+    assert isinstance(started, RunStarted)
+    assert 0 <= now - started.at < 60
+
+
+class Held:
+    """A model that has to be held while a run asks it."""
+
+    def __init__(self, *, leaves: bool = True) -> None:
+        self.name = "held"
+        self.log: list[str] = []
+        self._leaves = leaves
+
+    @contextlib.asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Open until the run ends."""
+        self.log.append("hold")
+        yield
+        self.log.append("let go")
+        if not self._leaves:
+            raise OSError("the socket is stuck")
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer, or fail."""
+        self.log.append("ask")
+        if request.messages[-1]["content"] == "fail":
+            raise RuntimeError("boom")
+        return ModelResponse(text="yes")
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
+    leaves: bool,
+    caplog: pytest.LogCaptureFixture,  # noqa: FBT001
+) -> None:
+    """Whatever the end; that it cannot be let go is logged, and hides neither an output nor an error."""
+    block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
+    model = Held(leaves=leaves)
+    assert block.run_sync("?", model=model).output == "yes"
+    assert model.log == ["hold", "ask", "ask", "let go"]
+    failing = Held(leaves=leaves)
+    with pytest.raises(RuntimeError, match="boom"):
+        block.run_sync("fail", model=failing)
+    assert failing.log == ["hold", "ask", "let go"]
+    assert len(caplog.records) == (0 if leaves else 2)
+
+
+async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:
+    """Blocks hold configuration only: outputs, sessions, states, events and seeds are each run's own."""
+    together = asyncio.Event()
+    arrived: list[int] = []
+
+    async def meet(value: int, ctx: Context) -> int:
+        ctx.sequencer.update(mine=value)
+        ctx.session.state["mine"] = value
+        ctx.emit(("mine", value))
+        arrived.append(value)
+        if len(arrived) == 1_000:
+            together.set()
+        await together.wait()
+        return value
+
+    def check(value: int, ctx: Context) -> tuple[int, int, int]:
+        return value, ctx.sequencer.state["mine"], ctx.session.state["mine"]
+
+    block = sequencer(name="all", state=dict).then(meet).then(check)
+    handles = [block.start(number, seed=number) for number in range(1_000)]
+    for number, handle in enumerate(handles):
+        result = await handle
+        assert result.output == (number, number, number)
+        assert result.events[1:-1] == [("mine", number)]
+        assert result.seed == number
+
+
+@FEW
+@given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
+def test_a_block_s_runs_do_not_depend_on_each_other(recipe: Pipeline, values: list[int]) -> None:
+    """At the same time they come to what they come to alone."""
+
+    async def scenario() -> None:
+        block = recipe.build(Journal())
+        handles = [block.start(value) for value in values]
+        for value, handle in zip(values, handles, strict=True):
+            try:
+                expected: object = recipe.expected(value)
+            except Boom as boom:
+                with pytest.raises(type(boom)):
+                    await handle
+            else:
+                assert (await handle).output == expected
+
+    asyncio.run(scenario())

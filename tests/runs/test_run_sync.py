@@ -1,0 +1,94 @@
+"""`run_sync`: for scripts, and for notebooks, where a loop is running already."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import handler
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD")
+
+
+async def where(value: str, ctx: Context) -> tuple[str, str, str]:
+    """A block that says in which thread it acts, and what it sees of the caller's context."""
+    await asyncio.sleep(0)
+    return value, threading.current_thread().name, WORD.get("unset")
+
+
+async def boom(_: object) -> None:
+    """A block that fails."""
+    raise RuntimeError("boom")
+
+
+def test_without_a_loop_it_runs_in_the_caller_s_thread() -> None:
+    """Its errors have no other error before them."""
+    assert handler(where).run_sync("x").output[:2] == ("x", threading.current_thread().name)
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        handler(boom).run_sync("x")
+    assert caught.value.__context__ is None
+
+
+async def test_inside_a_running_loop_it_runs_in_a_thread_of_its_own() -> None:
+    """With the caller's context variables; the result and the errors are the same."""
+    WORD.set("hello")
+    assert handler(where).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
+    with pytest.raises(RuntimeError, match="boom"):
+        handler(boom).run_sync("x")
+
+
+async def test_what_cannot_be_run_is_refused_in_both_ways() -> None:
+    """The options are those of `run`."""
+    block: Any = handler(where)
+    with pytest.raises(ConfigurationError, match="`session` must be"):
+        block.run_sync("x", session=5)
+    with pytest.raises(ConfigurationError, match="`session` must be"):
+        await asyncio.to_thread(block.run_sync, "x", session=5)
+    with pytest.raises(ConfigurationError, match="`session` must be"):
+        await block.run("x", session=5)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+async def test_what_ends_the_process_reaches_the_caller_from_the_thread(kind: type[BaseException]) -> None:
+    """As itself."""
+
+    async def end(_: object) -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        handler(end).run_sync("x")
+
+
+def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
+    """As in a notebook: the model calls that the run waits for must not go on behind its user's back."""
+    ended = threading.Event()
+
+    async def hang(_: object) -> None:
+        _thread.interrupt_main()  # what Ctrl-C does, while the main thread waits
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def notebook() -> None:
+        handler(hang).run_sync("x")
+
+    loop = asyncio.new_event_loop()  # unlike asyncio.run, it leaves the signal to Python, as notebooks do
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(notebook())
+    finally:
+        loop.close()
+    assert ended.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name == "flowdebate-run-sync"]

@@ -1,0 +1,65 @@
+"""Sessions: what lives longer than a run."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Session, handler
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def count(_: object, ctx: Context) -> int:
+    """A block that counts in the session's state."""
+    ctx.session.state["count"] = ctx.session.state.get("count", 0) + 1
+    return int(ctx.session.state["count"])
+
+
+def test_a_session_is_shared_by_the_runs_that_get_it() -> None:
+    """The very object: what the application changes, blocks see."""
+    session = Session(state={"count": 5})
+    assert [handler(count).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
+    session.state["count"] = 0
+    assert handler(count).run_sync(0, session=session).output == 1
+
+
+def test_a_dict_is_a_session_s_state() -> None:
+    """The same object, not a copy."""
+    state: dict[str, Any] = {"count": 5}
+    result = handler(count).run_sync(0, session=state)
+    assert (result.output, state) == (6, {"count": 6})
+    assert result.session.state is state
+
+
+def test_without_a_session_each_run_has_a_new_one() -> None:
+    """Nothing is left behind."""
+    assert [handler(count).run_sync(0).output for _ in range(2)] == [1, 1]
+
+
+def test_any_mutable_mapping_is_a_state() -> None:
+    """Such as one that the application keeps elsewhere."""
+    state: Any = UserDict(count=1)
+    assert handler(count).run_sync(0, session=state).output == 2
+    assert state["count"] == 2
+
+
+@pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
+def test_anything_else_is_refused(session: Any) -> None:
+    """ConfigurationError, before anything acts."""
+    acted: list[object] = []
+    with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session, a dict \(its state\) or None"):
+        handler(acted.append).run_sync(0, session=session)
+    assert acted == []
+
+
+def test_a_session_is_made_of_three_parts() -> None:
+    """By keyword only."""
+    session = Session()
+    assert (session.state, session.history, session.resources) == ({}, [], {})
+    with pytest.raises(TypeError):
+        Session({})  # type: ignore[misc]
