@@ -47,6 +47,7 @@ class Stage:
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
+    _asked: threading.Condition = field(default_factory=threading.Condition)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _gate: asyncio.Event = field(default_factory=asyncio.Event)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -56,6 +57,11 @@ class Stage:
     def let_go(self) -> None:
         """Go on with the turn that is held."""
         self._loop.call_soon_threadsafe(self._gate.set)
+
+    def wait_for_turn(self, number: int) -> None:
+        """Wait until that many turns have been asked for."""
+        with self._asked:
+            assert self._asked.wait_for(lambda: self._turn >= number, PATIENCE)
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
@@ -88,7 +94,9 @@ class Stage:
             await self._speak(exchange)
 
     async def _speak(self, exchange: Exchange) -> None:
-        number, self._turn = self._turn, self._turn + 1
+        with self._asked:
+            number, self._turn = self._turn, self._turn + 1
+            self._asked.notify_all()
         pieces = self.turns[number % len(self.turns)]
         if not exchange.body.get("stream"):
             if self.hold is not None and self.hold[0] == number:

@@ -194,7 +194,7 @@ def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
         assert error.field == "--debater"  # noqa: PT017 - it may also not be raised
     else:
         whole = f"{name}={stance}"
-        assert side == {"name": whole.split("=")[0].strip(), "stance": whole.split("=", 1)[1].strip()}
+        assert side == {"name": whole.split("=", maxsplit=1)[0].strip(), "stance": whole.split("=", 1)[1].strip()}
         assert all(side.values())
 
 

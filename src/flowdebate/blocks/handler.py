@@ -11,6 +11,7 @@ from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 

@@ -113,9 +113,7 @@ def stash_moderator_decision(
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
         state = debate_state(ctx)
-        decision = DebateModeratorDecision(
-            round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS}
-        )
+        decision = DebateModeratorDecision(round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS})
         ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision

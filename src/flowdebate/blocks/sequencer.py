@@ -378,6 +378,4 @@ def sequencer(
     declared = checked_resources(resources, where=f"sequencer {name!r}")
     for own in (*owns, *isolates):
         checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
-    return Sequencer(
-        name, state=state, declared=declared, owned=tuple(owns), isolated=tuple(isolates), accepts=accepts
-    )
+    return Sequencer(name, state=state, declared=declared, owned=tuple(owns), isolated=tuple(isolates), accepts=accepts)

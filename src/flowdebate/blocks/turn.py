@@ -32,7 +32,7 @@ class Turn(Block[Any, str]):
         self._debater = debater
         self._record = record
 
-    async def act(self, value: object, ctx: Context, /) -> str:
+    async def act(self, _: object, ctx: Context, /) -> str:
         # a turn argues the debate's question, whatever dispatched it
         state = debate_state(ctx)
         about: dict[str, Any] = {"round": state.round, "agent_name": self._agent_name, "stance": self._stance}
@@ -45,9 +45,7 @@ class Turn(Block[Any, str]):
         tasks.claim(task_id=task.id, by=self._agent_name)
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
-            said = await self._debater(
-                DebateInput(question=state.question), self._inside(self._debater, ctx)
-            )
+            said = await self._debater(DebateInput(question=state.question), self._inside(self._debater, ctx))
             text = await self._record(said, self._inside(self._record, ctx))
         except Exception as error:
             if not tasks.get(task.id).finished:  # a debater may have ended it itself

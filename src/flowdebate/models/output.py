@@ -68,10 +68,15 @@ class OutputSchema:
             if isinstance(value, (str, bytes)):
                 checked = self.model.model_validate_json(value)
             else:
-                checked = self.model.model_validate(value)
+                checked = self.model.model_validate(self._wrapped(value))
         except ValidationError as error:
             raise SchemaViolation(problems_of(error)) from None
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
+
+    def _wrapped(self, value: object) -> object:
+        """A bare value of a type that is no object, as the object that stands for it."""
+        wrapped = isinstance(value, Mapping) and set(value) == {"value"}
+        return {"value": value} if self._unwrap == "value" and not wrapped else value
 
 
 def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model
+    from flowdebate.models.base import Model, ModelSettings
 
 __all__ = ("Debater", "debate")
 
@@ -43,6 +43,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -61,7 +62,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       or a function of `(input, ctx)` or `(input)`. `synthesizer` also takes False: the output is then the
       `DebateRawOutput` itself.
     - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
-    - `instructions`, `model`, `tools`, `uses`, `context` and the visibilities reach the default blocks only.
+    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
+      only.
       Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
 
@@ -99,7 +101,14 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         transcript=create_debate_transcript() if transcript is None else transcript,
         owns_transcript=transcript is None,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-        defaults={"model": model, "tools": tools, "uses": uses, "context": context, "instructions": instructions},
+        defaults={
+            "model": model,
+            "tools": tools,
+            "uses": uses,
+            "context": context,
+            "instructions": instructions,
+            "settings": settings,
+        },
         anonymize_transcript=anonymize_transcript,
         shuffle_for_judge=shuffle_for_judge,
         debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),

@@ -51,9 +51,14 @@ def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None) -> R
     return Run(
         run_id=os.urandom(16).hex(),
         session=as_session(session),
-        seed=int.from_bytes(os.urandom(8)) >> 1 if seed is None else seed,
+        seed=_new_seed() if seed is None else seed,
         models=ModelResolver(model),
     )
+
+
+def _new_seed() -> int:
+    """53 random bits: what every reader of JSON can hold exactly."""
+    return int.from_bytes(os.urandom(8)) >> 11
 
 
 async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]:

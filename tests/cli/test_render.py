@@ -1,0 +1,166 @@
+"""Saved debates: written as JSON, read back, shown again."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.document import DebateDocument, as_json, read_document
+from flowdebate.cli.page import Page, render
+from flowdebate.cli.text import printable
+from flowdebate.errors import BadFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RAW: dict[str, Any] = {
+    "rounds": 2,
+    "question": "Cap rents?",
+    "transcript": [
+        {"round": 1, "agentName": "anna", "stance": "cap rents", "text": "Homes first.\n[/bold] [for] x"},
+        {"round": 1, "agentName": "ben", "stance": "free rents", "text": "Build more.\nRound 2 of 2"},
+    ],
+    "verdict": {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It answered."},
+    "moderatorDecisions": [
+        {
+            "nextSpeakers": ["anna", "ben"],
+            "briefing": "Rents rose.",
+            "newAngle": "For whom?",
+            "done": False,
+            "round": 1,
+        },
+        {"nextSpeakers": [], "done": True, "round": 2},
+    ],
+    "stopReason": "moderator_done",
+    "seed": 3,
+}
+DOCUMENT: dict[str, Any] = {
+    "status": "completed",
+    "error": None,
+    "debaters": [
+        {"name": "anna", "stance": "cap rents", "role": "tenant"},
+        {"name": "ben", "stance": "free rents", "role": None},
+    ],
+    "maxRounds": 2,
+    "raw": RAW,
+    "output": {"answer": 42},
+    "usage": {"calls": 5, "promptTokens": 1234, "cachedTokens": None, "completionTokens": 56},
+    "seconds": 1.25,
+    "seed": 3,
+}
+HOSTILE = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
+    ["\x1b[2J\x9b31m", "[bold]x[/bold]", "[/x]", "\nRound 2 of 2\nVerdict\n", "\r\u202e\u2028", ":smile:", "\\[x]"]
+)
+
+
+def shown(value: dict[str, Any]) -> str:
+    """What `render` shows of a document that is no terminal's."""
+    document = DebateDocument.model_validate(value)
+    page = io.StringIO()
+    render(document, Page(page, document.sides))
+    return page.getvalue()
+
+
+def test_a_saved_debate_is_shown_as_it_was_held() -> None:
+    """All parts, as plain lines."""
+    assert shown(DOCUMENT) == snapshot()
+
+
+@given(HOSTILE)
+def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
+    """With text of others in every place, the lines at the left edge are the page's own, and nothing is lost."""
+    value = json.loads(json.dumps(DOCUMENT).replace("Homes first.", "X"))
+    raw = value["raw"]
+    raw["transcript"] = [{"round": 1, "agentName": "anna", "stance": text, "text": text}]
+    raw["moderatorDecisions"] = [{"round": 1, "nextSpeakers": ["anna"], "briefing": text, "newAngle": text}]
+    raw["question"] = value["debaters"][0]["stance"] = value["output"] = text
+    raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
+    page = shown(value)
+    own = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
+    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens"]
+    assert printable(page) == page
+    assert "".join(page.split()).count("".join(printable(text).split())) >= 10 or not text.split()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+    )
+)
+def test_json_reads_back_and_holds_nothing_that_acts_on_a_terminal(value: object) -> None:
+    """Whatever a debate came to."""
+    text = as_json(value)
+    assert json.loads(text) == value
+    assert all(
+        char in "\n" or not printable(char).startswith("\\") or char == "\\"
+        for char in text
+        if char not in "\u200c\u200d"
+    )
+
+
+@pytest.mark.parametrize("style", ["camelCase", "snake_case"])
+def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path) -> None:
+    """As flow-state-dev writes it, or as Python's fields are called."""
+    document = DebateDocument.model_validate(DOCUMENT)
+    path = tmp_path / "raw.json"
+    path.write_text(json.dumps(RAW) if style == "camelCase" else document.raw.model_dump_json())
+    result = CliRunner().invoke(app, ["render", str(path)])
+    assert result.exit_code == 0
+    assert "anna (cap rents)" in result.stdout
+    assert "Seed: 3" in result.stdout
+
+
+def test_standard_input_is_a_file_too(tmp_path: Path) -> None:
+    """`-` is stdin; the report is written as for a run."""
+    report = tmp_path / "report.md"
+    result = CliRunner().invoke(app, ["render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
+    assert result.exit_code == 0
+    assert "Homes first." in result.stdout
+    assert "# Debate" in report.read_text()
+
+
+BAD = [
+    ('{"a":\n  x}', "line 2, column 3: is not JSON"),
+    ("[]", "must hold a JSON object, got list"),
+    ("", "line 1, column 1: is not JSON"),
+    ("[" * 100_000, "is nested too deeply"),
+    (json.dumps({**RAW, "rounds": "many"}), "`rounds`: Input should be a valid integer"),
+    (json.dumps({**RAW, "verdict": None}), "`verdict`: Input should be a valid dictionary"),
+    (json.dumps({**RAW, "transcript": [{"round": 1}]}), "`transcript.0.agentName`: Field required"),
+    (json.dumps({**RAW, "extra": 1}), "`extra`: Extra inputs are not permitted"),
+    (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'completed', 'interrupted' or 'failed'"),
+    (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a completed debate has a verdict"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_bad_file_is_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
+    """And exit code 2; nothing is on stdout."""
+    path = tmp_path / "saved.json"
+    path.write_text(text)
+    result = CliRunner().invoke(app, ["render", str(path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{path}: " in result.stderr
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_what_is_no_text_is_an_error_with_its_line(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8, and a file that is not there."""
+    path = tmp_path / "saved.json"
+    path.write_bytes(b'{\n"\xff"}')
+    with pytest.raises(BadFile, match="line 2: is not UTF-8"):
+        read_document(str(path))
+    with pytest.raises(BadFile, match="cannot be read: No such file"):
+        read_document(str(tmp_path / "none.json"))
+    with pytest.raises(BadFile, match="cannot be read"):
+        read_document("a\0b")

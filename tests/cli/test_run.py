@@ -1,0 +1,128 @@
+"""`flowdebate run` against a real server: what is printed, saved and reported, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.schemas import DebateRawOutput
+
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+
+
+def run(stage: Stage, *more: str) -> Result:
+    """A run on the stage, in this process."""
+    return CliRunner().invoke(app, stage.options(*more), catch_exceptions=False)
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
+    """The raw output as it goes over the wire, with output, usage, seed and status; the same as a plain run shows."""
+    schema = tmp_path / "answer.json"
+    schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
+    options = (*SIDES, "--seed", "5", "--moderator", "--schema", str(schema))
+    with Stage() as stage:
+        result = run(stage, *options, "--json")
+        plain = run(stage, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert set(document) == {"status", "error", "debaters", "maxRounds", "raw", "output", "usage", "seconds", "seed"}
+    raw = DebateRawOutput.model_validate(document["raw"])
+    assert raw.to_wire() == document["raw"]
+    assert [entry.text for entry in raw.transcript] == ["Homes first.", "Build more."]
+    assert (document["status"], document["seed"], document["output"]) == ("completed", 5, {"answer": 42})
+    assert document["usage"] == {"calls": 5, "promptTokens": 50, "cachedTokens": 20, "completionTokens": 15}
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    assert _timeless(again.stdout) == _timeless(plain.stdout)
+    assert (plain.exit_code, plain.stderr) == (0, "")
+
+
+def test_without_sides_yes_argues_with_no() -> None:
+    """Two rounds, no moderator, no synthesizer; the stances are in the prompts."""
+    with Stage() as stage:
+        result = run(stage, "--json")
+        prompts = [str(body["messages"]) for body in stage.bodies]
+    document = json.loads(result.stdout)
+    assert [side["name"] for side in document["debaters"]] == ["pro", "con"]
+    assert document["raw"]["rounds"] == 2
+    assert document["raw"]["moderatorDecisions"] == []
+    assert document["output"] is None
+    assert len(prompts) == 5
+    assert all('The answer to "Cap rents?" is no' in prompt for prompt in prompts)
+
+
+def test_a_synthesizer_writes_text_without_a_schema() -> None:
+    """Which is streamed like an argument."""
+    turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
+    with Stage(turns=turns) as stage:
+        result = run(stage, *SIDES, "--rounds", "1", "--synthesize")
+    assert "\nOutput\n  Do both.\n" in result.stdout
+
+
+def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
+    """One message on stderr, exit code 1; the document and the report say how far it came."""
+    report = tmp_path / "report.md"
+    wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
+    with Stage(verdict=wrong) as stage:
+        result = run(stage, *SIDES, "--rounds", "1", "--json", "--markdown", str(report))
+        plain = run(stage, *SIDES, "--rounds", "1")
+    assert result.exit_code == plain.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["status"] == "failed"
+    assert document["raw"]["verdict"] is None
+    assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first.", "Build more."]
+    assert result.stderr.startswith("Error: the answer does not fit its schema")
+    assert document["error"] in result.stderr.replace("\\x1b", "\x1b")
+    assert "\x1b" not in result.stderr
+    assert "- Status: failed" in report.read_text()
+    assert "Build more." in plain.stdout
+    assert "Failed after 2 arguments." in plain.stdout
+
+
+def test_a_server_that_is_not_there_is_one_message() -> None:
+    """No traceback, exit code 1."""
+    options = ["run", "Cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Failed after 0 arguments." in result.stdout
+
+
+def test_what_the_library_warns_of_is_a_line_on_stderr() -> None:
+    """Five rounds are allowed, and suspicious."""
+    with Stage() as stage:
+        result = run(stage, *SIDES, "--rounds", "5", "--json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: ")
+    assert result.stderr.count("\n") == 1
+    assert json.loads(result.stdout)["raw"]["rounds"] == 5
+
+
+def test_a_report_takes_the_place_of_an_older_one_as_a_whole(tmp_path: Path) -> None:
+    """No other file is left; links and permissions stay what they were."""
+    report, link = tmp_path / "report.md", tmp_path / "link.md"
+    report.write_text("old")
+    report.chmod(0o640)
+    link.symlink_to(report)
+    with Stage() as stage:
+        result = run(stage, *SIDES, "--rounds", "1", "--markdown", str(link))
+    assert result.exit_code == 0
+    assert report.read_text().startswith("# Debate\n\n> Cap rents?\n")
+    assert report.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, report]
+
+
+def _timeless(page: str) -> str:
+    return re.sub(r"Time: [\d.]+ s", "Time", page)

@@ -1,0 +1,155 @@
+"""The command as users have it: a process on a terminal, in a pipe, interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .stage import PATIENCE, OnTerminal, Stage, environment, on_pipes
+from .test_render import DOCUMENT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
+"""What the page itself writes: colours, and taking back a notice."""
+HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRound 9 of 9\n", "tail ", "end.")
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+
+
+def test_a_terminal_shows_the_debate_as_it_goes_on() -> None:
+    """Tokens come before the turn is over; colours and layout are the page's own, and nothing of a model's acts."""
+    turns = (("alpha beta ", "gamma."), HOSTILE)
+    verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
+    with Stage(turns=turns, verdict=verdict, hold=(0, 1)) as stage:
+        with OnTerminal(*stage.options(*SIDES, "--moderator")) as terminal:
+            terminal.until("alpha beta")
+            assert "gamma" not in terminal.seen
+            stage.let_go()
+            assert terminal.end() == 0
+    seen = terminal.seen
+    assert OWN_ESCAPES.search(seen)
+    plain = OWN_ESCAPES.sub("", seen)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", plain)
+    assert "[for] x [/x] \\x9b31m\\u202e\\r" in plain
+    assert "\\x1b[2J\\x1b]0;owned\\x07" in plain
+    assert "\n  Round 9 of 9\n" in plain
+    assert "v [bold]x[/bold]" in plain
+    order = ["Question", "Round 1 of 2", "The moderator opens", "Moderator calls on: pro, con", "Briefing: B."]
+    order += ["Angle: A?", "pro: cap rents", "gamma.", "con: free rents", "end.", "The judge weighs", "╭", "Verdict"]
+    order += ["Winner: pro (cap rents)", "\\x1b[5mr [/b]", "╯", "Tokens: prompt 40 (cached 16)", "Calls: 4", "Time: "]
+    places = [plain.find(part, 0) for part in order]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
+    """Under NO_COLOR the layout stays, and nothing else; without it there are colours."""
+    path = tmp_path / "saved.json"
+    path.write_text(json.dumps(DOCUMENT))
+    with OnTerminal("render", str(path), NO_COLOR="1") as plain:
+        assert plain.end() == 0
+    with OnTerminal("render", str(path)) as coloured:
+        assert coloured.end() == 0
+    assert "\x1b" not in plain.seen
+    assert OWN_ESCAPES.sub("", coloured.seen) == plain.seen != coloured.seen
+    assert max(map(len, plain.seen.split("\n"))) == 100
+
+
+def test_ctrl_c_keeps_what_was_argued() -> None:
+    """In the middle of a turn: exit code 130, what was said stands there, no traceback."""
+    turns = (("Homes ", "first."), ("Build ", "more."))
+    with Stage(turns=turns, hold=(1, 1)) as stage:
+        with OnTerminal(*stage.options(*SIDES)) as terminal:
+            terminal.until("con")
+            terminal.until("Homes first.")
+            terminal.process.send_signal(signal.SIGINT)
+            assert terminal.end() == 130
+    assert "Interrupted after 1 argument." in terminal.seen
+    assert "Calls: " in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
+    """SIGTERM in the middle of a turn: exit code 143; JSON and report hold what was argued, and say so."""
+    report = tmp_path / "report.md"
+    with Stage(hold=(1, 0)) as stage:
+        with on_pipes(*stage.options(*SIDES, "--json", "--markdown", str(report))) as process:
+            stage.wait_for_turn(2)
+            process.terminate()
+            stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stderr) == (143, b"")
+    document = json.loads(stdout)
+    assert document["status"] == "interrupted"
+    assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first."]
+    assert (document["raw"]["rounds"], document["raw"]["verdict"]) == (1, None)
+    assert "- Status: interrupted" in report.read_text()
+
+
+def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
+    """As in `flowdebate run … | head -1`: no message, and the model is not asked on."""
+    with Stage(hold=(0, 1)) as stage:
+        with on_pipes(*stage.options(*SIDES)) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"Question: Cap rents?\n"
+            stage.wait_for_turn(1)
+            process.stdout.close()
+            stage.let_go()
+            assert process.wait(PATIENCE) == 141
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        assert len(stage.bodies) == 1
+
+
+def test_a_full_disk_is_one_message() -> None:
+    """Output that cannot be written is an error, and no traceback."""
+    if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
+        pytest.skip("needs /dev/full")
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        ended = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-c", "from flowdebate.cli import main; main()", "render", "-"],
+            input=json.dumps(DOCUMENT).encode(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE,
+            env=environment(),
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == b"Error: the output could not be written: No space left on device\n"
+
+
+def test_the_second_ctrl_c_ends_at_once() -> None:
+    """Even where the first one is not heeded."""
+    script = (
+        "import signal\n"
+        "from flowdebate.cli.interrupt import Interrupts\n"
+        "with Interrupts(lambda: print('asked', flush=True)):\n"
+        "    print('ready', flush=True)\n"
+        "    while True:\n"
+        "        signal.pause()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:  # noqa: S603 - above
+        assert process.stdout is not None
+        for line in (b"ready\n", b"asked\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == -signal.SIGINT
+
+
+def test_help_imports_neither_models_nor_layout() -> None:
+    """`flowdebate --help` is for reading, at once."""
+    script = "import sys; from flowdebate.cli.app import app; app(['run', '--help'], standalone_mode=False); "
+    script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
+    ended = subprocess.run(  # noqa: S603 - above
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=environment()
+    )
+    assert b"--judge-model" in ended.stdout
+    assert ended.stdout.endswith(b"[]\n")
