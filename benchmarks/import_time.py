@@ -21,7 +21,9 @@ print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 def measure(statement: str) -> tuple[float, float]:
     """Seconds that the statement takes, and the peak memory of its process in MB."""
-    probe = _PROBE.format(statement=statement.replace("import pydantic", "from pydantic import BaseModel; import pydantic"))
+    probe = _PROBE.format(
+        statement=statement.replace("import pydantic", "from pydantic import BaseModel; import pydantic")
+    )
     done = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True)  # noqa: S603
     seconds, megabytes = map(float, done.stdout.split())
     return seconds, megabytes

@@ -84,7 +84,7 @@ def langgraph_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable
 
         return argue
 
-    graph = StateGraph(State)
+    graph: Any = StateGraph(State)
     graph.add_node("a", side("a"))
     graph.add_node("b", side("b"))
     graph.add_edge(START, "a")

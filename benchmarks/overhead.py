@@ -79,7 +79,7 @@ def langgraph_loop() -> Callable[[], object]:
     async def judge(_: State) -> dict[str, Any]:
         return {"verdict": VERDICT}
 
-    graph = StateGraph(State)
+    graph: Any = StateGraph(State)
     graph.add_node("moderator", moderator)
     graph.add_node("judge", judge)
     graph.add_edge(START, "moderator")

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from models.server import ChatServer, Exchange, chunk, completion, usage_chunk
+from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

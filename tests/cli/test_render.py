@@ -71,7 +71,42 @@ def shown(value: dict[str, Any]) -> str:
 
 def test_a_saved_debate_is_shown_as_it_was_held() -> None:
     """All parts, as plain lines."""
-    assert shown(DOCUMENT) == snapshot()
+    assert shown(DOCUMENT) == snapshot("""\
+Question: Cap rents?
+  anna: cap rents (tenant)
+  ben: free rents
+
+Round 1 of 2
+
+Moderator calls on: anna, ben
+  Briefing: Rents rose.
+  Angle: For whom?
+
+anna: cap rents
+  Homes first.
+  [/bold] [for] x
+
+ben: free rents
+  Build more.
+  Round 2 of 2
+
+Round 2 of 2
+
+Moderator calls on: nobody
+  This round is the last.
+
+Verdict
+  Winner: anna (cap rents)
+  Verdict: Cap them.
+  Reasoning: It answered.
+
+Output
+  {
+    "answer": 42
+  }
+
+Tokens: prompt 1,234 (cached unknown), completion 56 · Calls: 5 · Time: 1.2 s · Seed: 3
+""")
 
 
 @given(HOSTILE)

@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, OpenAIModel, create_debate_transcript, create_moderator, debate
 from flowdebate.runs.events import ModelCalled, ToolCalled
-from models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 from .debates import QUESTION, SIDES, VERDICT, events
 

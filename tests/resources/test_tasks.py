@@ -303,6 +303,14 @@ def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
     assert [task and task.id for task in got] == ["any", None, "pro"]
 
 
+def test_an_assignee_gets_the_best_of_its_own_and_of_those_for_anybody(work: Watched) -> None:
+    """Being assigned is no privilege: priority decides, then the order of creation."""
+    for name, assignee, priority in [("any", None, 1), ("own", "pro", 1), ("top", "pro", 2), ("last", None, 0)]:
+        work.tasks.add_task(name, id=name, assignee=assignee, priority=priority)
+    got = [work.tasks.claim(assignee="pro") for _ in range(4)]
+    assert [task and task.id for task in got] == ["top", "any", "own", "last"]
+
+
 def test_whoever_names_a_task_may_leave_its_assignee_out(work: Watched) -> None:
     """With `task_id` alone the dispatcher decides."""
     work.tasks.add_task("for pro", id="turn", assignee="pro")
@@ -354,14 +362,16 @@ def test_what_waits_for_a_failure_is_stuck(work: Watched) -> None:
 
 def test_a_failure_is_retried_while_attempts_are_left(work: Watched) -> None:
     """The next attempt is told what went wrong before; the last failure is the task's error."""
-    work.tasks.add_task("try", id="it", max_attempts=2)
+    work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
     again = work.tasks.fail("it", "one")
     assert (again.status, again.feedback, again.error, again.claimed_by) == ("pending", ("one",), None, None)
     work.tasks.claim(by="ben")
-    failed = work.tasks.fail("it", "two")
-    assert (failed.status, failed.feedback, failed.error, failed.claimed_by) == ("errored", ("one",), "two", "ben")
-    assert work.changes == ["it added", "it claimed", "it retried", "it claimed", "it failed"]
+    assert work.tasks.fail("it", "").feedback == ("one", "")
+    work.tasks.claim(by="ben")
+    failed = work.tasks.fail("it", "three")
+    assert (failed.status, failed.feedback, failed.error, failed.claimed_by) == ("errored", ("one", ""), "three", "ben")
+    assert [event.change for event in work.told] == ["added", *["claimed", "retried"] * 2, "claimed", "failed"]
 
 
 def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import contextvars
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +70,14 @@ async def test_what_ends_the_process_reaches_the_caller_from_the_thread(kind: ty
         handler(end).run_sync("x")
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals for one thread are POSIX's")
 def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
     """As in a notebook: the model calls that the run waits for must not go on behind its user's back."""
     ended = threading.Event()
+    caller = threading.get_ident()
 
     async def hang(_: object) -> None:
-        _thread.interrupt_main()  # what Ctrl-C does, while the main thread waits
+        signal.pthread_kill(caller, signal.SIGINT)  # what Ctrl-C does, while the main thread waits
         try:
             await asyncio.Event().wait()
         finally:

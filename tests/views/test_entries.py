@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import FlowDebateError, ViewError
 from flowdebate.schemas import DebateContributionEntry
 from flowdebate.views import parse_entries, render_entries
-from views.nasty import entries, entry, headings, lines_of, rounds_shown, tags, texts
+from tests.views.nasty import entries, entry, headings, lines_of, rounds_shown, tags, texts
 
 Entries = list[DebateContributionEntry]
 

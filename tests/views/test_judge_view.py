@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flowdebate.schemas import DebateContributionEntry
 from flowdebate.views import format_transcript_for_judge, order_for_judge, parse_entries, render_entries
-from views.nasty import entries, entry
+from tests.views.nasty import entries, entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from flowdebate.views import (
     render_synthesizer_system,
     render_synthesizer_turn,
 )
-from views.nasty import debates, decision, entry, headings, lines_of, rounds_shown, tags, texts
+from tests.views.nasty import debates, decision, entry, headings, lines_of, rounds_shown, tags, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

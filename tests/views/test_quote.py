@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import FlowDebateError, ViewError
 from flowdebate.views import quoted, unquoted
 from flowdebate.views.quote import tag_name, tag_text, unescaped
-from views.nasty import texts
+from tests.views.nasty import texts
 
 
 @given(texts)

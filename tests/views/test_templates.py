@@ -22,7 +22,7 @@ from flowdebate.views import (
     render_judge_turn,
 )
 from flowdebate.views.template import Template, filled
-from views.nasty import texts
+from tests.views.nasty import texts
 
 
 @pytest.mark.parametrize(

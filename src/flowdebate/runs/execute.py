@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import os
 import threading
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate.errors import ConfigurationError, told
@@ -110,8 +111,7 @@ def _loop_is_running() -> bool:
 
 
 def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    outcome: list[T] = []
-    failure: list[BaseException] = []
+    outcome: Future[T] = Future()
     cancels: list[Callable[[], object]] = []
 
     async def main() -> T:
@@ -121,20 +121,20 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     def work() -> None:
         try:
-            outcome.append(asyncio.run(main()))
+            outcome.set_result(asyncio.run(main()))
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failure.append(error)
+            outcome.set_exception(error)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="flowdebate-run-sync")
     thread.start()
     try:
-        thread.join()
+        wait([outcome])
     except BaseException:  # a notebook's interrupt: the run, and the model calls that it waits for, end with it
         with contextlib.suppress(RuntimeError):  # its loop is closed: it is over
             for cancel in cancels:
                 cancel()
-        thread.join()
+        wait([outcome])
         raise
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    finally:
+        thread.join()
+    return outcome.result()
