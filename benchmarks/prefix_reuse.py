@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, create_debate_transcript, debate, generator
 from flowdebate.errors import ModelUnavailable
@@ -18,11 +18,15 @@ from flowdebate.views.debater import render_debater_system, render_debater_turn
 from report import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
+
+    Layout = Callable[[str, str, Transcript], Block[Any, str]]
 
 QUESTION = "How should a small town make its power?"
 SIDES = {
@@ -35,7 +39,7 @@ SHORT = 4
 SETTINGS = ModelSettings(max_tokens=60)
 
 
-def stance_first(name: str, stance: str, transcript: Transcript) -> Block[object, str]:
+def stance_first(name: str, stance: str, transcript: Transcript) -> Block[Any, str]:
     """The same words in the order in which most prompts have them: who you are and the round, then the transcript."""
 
     def system(_: object, ctx: Context) -> str:
@@ -57,7 +61,7 @@ def stance_first(name: str, stance: str, transcript: Transcript) -> Block[object
     )
 
 
-def role_last(name: str, stance: str, transcript: Transcript) -> Block[object, str]:
+def role_last(name: str, stance: str, transcript: Transcript) -> Block[Any, str]:
     """The library's own layout."""
     from flowdebate import create_debater
 
@@ -72,16 +76,13 @@ def role_last(name: str, stance: str, transcript: Transcript) -> Block[object, s
     )
 
 
-async def argued(layout: object, model: Model) -> list[tuple[int, int, float]]:
+async def argued(layout: Layout, model: Model) -> list[tuple[int, int, float]]:
     """For each turn: tokens of its prompt, those computed anew, and the seconds of the call."""
     transcript = create_debate_transcript()
     pattern = debate(
         name="prefix",
         transcript=transcript,
-        debaters=[
-            Debater(name, stance, block=layout(name, stance, transcript))  # type: ignore[operator]  # one of the two above
-            for name, stance in SIDES.items()
-        ],
+        debaters=[Debater(name, stance, block=layout(name, stance, transcript)) for name, stance in SIDES.items()],
         max_rounds=ROUNDS,
         judge=lambda _: {"verdict": "", "winner": None, "reasoning": ""},
         synthesizer=False,
@@ -101,14 +102,22 @@ async def compare(model: Model) -> None:
     rows = []
     for name, layout in (("role last (flowdebate)", role_last), ("stance and round first", stance_first)):
         turns = await argued(layout, model)
-        for label, part in ((f"{SHORT} turns", turns[:SHORT]), (f"{len(turns)} turns", turns)):
+        few = sum(fresh for _, fresh, _ in turns[:SHORT])
+        for part in (turns[:SHORT], turns):
             total = sum(prompt for prompt, _, _ in part)
             anew = sum(fresh for _, fresh, _ in part)
             seconds = sum(took for _, _, took in part)
-            rows.append([name, label, total, anew, f"{anew / total:.0%}", f"{seconds:.1f}"])
-    for row, short in zip(rows[1::2], rows[::2], strict=True):
-        row.append(f"x {row[3] / short[3]:.1f}")
-        short.append("")
+            rows.append(
+                [
+                    name,
+                    f"{len(part)} turns",
+                    total,
+                    anew,
+                    f"{anew / total:.0%}",
+                    f"{seconds:.1f}",
+                    f"x {anew / few:.1f}",
+                ]
+            )
     print_table(
         "Prompt tokens computed anew, one slot, local model",
         ["layout", "after", "prompt tokens", "computed anew", "share", "seconds", "growth"],

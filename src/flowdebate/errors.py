@@ -376,7 +376,7 @@ class TaskNotFound(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task's status does not allow the change; where it does (`status in allowed`), `reason` says what forbids it."""
+    """The task's status does not allow the change; where it does (`status in allowed`), `reason` says what does not."""
 
     def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:
         self.task_id = task_id

@@ -119,16 +119,16 @@ class Stage:
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal of 100 columns: `seen` is all that it has written."""
+    """The command on a pseudo-terminal of 100 columns: `seen` is all that it has written there."""
 
-    def __init__(self, *arguments: str, **env: str) -> None:
+    def __init__(self, *arguments: str, stdout: int | None = None, **env: str) -> None:
         self.seen = ""
         self._master, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         self.process = subprocess.Popen(  # noqa: S603 - our own command
             command(*arguments),
             stdin=terminal,
-            stdout=terminal,
+            stdout=terminal if stdout is None else stdout,
             stderr=terminal,
             env={**environment(), "TERM": "xterm-256color", **env},
             start_new_session=True,
@@ -166,6 +166,8 @@ class OnTerminal:
     ) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         os.close(self._master)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.plan import default_sides, make_plan, parse_side, read_debate_file
+from flowdebate.cli.plan import make_plan, parse_side, read_debate_file
+from flowdebate.cli.sides import default_sides
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 
 if TYPE_CHECKING:
@@ -175,14 +175,50 @@ def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
         make_plan({"question": "Why?", "model": "local", "base_url": "http://127.0.0.1:1/v1"})
 
 
-def test_without_sides_there_is_one_for_yes_and_one_for_no() -> None:
-    """As positions that can stand in a prompt; a question of many lines makes no stance of many lines."""
-    assert [side["stance"] for side in default_sides("Cap\nrents?")] == snapshot(
-        ['The answer to "Cap rents?" is yes', 'The answer to "Cap rents?" is no']
-    )
-    assert [side["stance"] for side in default_sides("why " * 1000)] == snapshot(
-        ["The answer to the question is yes", "The answer to the question is no"]
-    )
+@pytest.mark.parametrize(
+    ("question", "yes", "no"),
+    [
+        ("Should we ship on Friday?", "We should ship on Friday", "We should not ship on Friday"),
+        ("Must rents be capped?", "Rents must be capped", "Rents must not be capped"),
+        ("can it\n work ?", "It can work", "It can not work"),
+    ],
+)
+def test_plain_questions_become_claims(question: str, yes: str, no: str) -> None:
+    """Where it is certain what the subject is, the sides are the question's own words."""
+    assert default_sides(question) == [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Cap rents?",
+        "Should we ship on Friday or on Monday?",
+        "Should we not ship?",
+        "Should people who want to be alone be left alone?",
+        "Should people in cities walk?",
+        "Should we fail, what then?",
+        "We disagree. Should we ship?",
+        "Should we ship? Why?",
+        "Why should we ship?",
+        "Should we ship",
+        "Sollen wir liefern?",
+    ],
+)
+def test_other_questions_are_answered_with_yes_and_no(question: str) -> None:
+    """Where it is not certain, nothing is put into anybody's mouth."""
+    yes, no = (side["stance"] for side in default_sides(question))
+    assert (yes, no) == (f'The answer to "{question}" is yes', f'The answer to "{question}" is no')
+
+
+@given(
+    st.text() | st.sampled_from(["Should we ", "Should x be ", "\n"]).flatmap(lambda head: st.text().map(head.__add__))
+)
+def test_two_sides_differ_and_are_one_line(question: str) -> None:
+    """For any question, however long."""
+    yes, no = (side["stance"] for side in default_sides(question + "?"))
+    assert yes != no
+    assert max(map(len, (yes, no))) < 350
+    assert "\n" not in yes + no
 
 
 @given(st.text(), st.text())

@@ -139,10 +139,7 @@ def run(  # noqa: PLR0913 - the options of the command
         if debater:
             options["debaters"] = [parse_side(text) for text in debater]
         plan = make_plan(options, file=file)
-        if markdown is not None:
-            from flowdebate.cli.files import check_target
-
-            check_target(markdown)
+        _check_report(markdown)
         code = _run(plan, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
 
@@ -163,6 +160,7 @@ def render(
         from flowdebate.cli.page import render as render_on
 
         document = read_document(file)
+        _check_report(markdown)
         with writing():
             render_on(document, Page(sys.stdout, document.sides))
         _write_report(document, markdown)
@@ -181,11 +179,12 @@ def _run(plan: Plan, *, as_json: bool, markdown: Path | None) -> int:
                 _finish(held, view, as_json=as_json)
     except WriteFailed as error:
         unwritten = error
+    if held.failure is not None:
+        tell(f"Error: {held.failure}")
     _write_report(held.document, markdown)
     if unwritten is not None:
         raise unwritten
     if held.failure is not None:
-        tell(f"Error: {held.failure}")
         return _exit_code(held.failure)
     return 0 if held.signal is None else _KILLED + held.signal
 
@@ -215,6 +214,13 @@ def _finish(held: Held, view: LiveView | None, *, as_json: bool) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(f"{document.to_json()}\n".encode())
         sys.stdout.flush()
+
+
+def _check_report(path: Path | None) -> None:
+    if path is not None:
+        from flowdebate.cli.files import check_target
+
+        check_target(path)
 
 
 def _write_report(document: DebateDocument, path: Path | None) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from flowdebate.cli.streams import WriteFailed
 from flowdebate.errors import BadFile
 
 __all__ = ("check_target", "parse_json", "parse_toml", "read_text", "write_whole")
@@ -84,11 +85,11 @@ def check_target(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put `text` at `path`: readers see what was there before, or all of it; BadFile if it cannot be written."""
+    """Put `text` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
     try:
         _write(Path(os.path.realpath(path)), text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise BadFile(str(path), f"cannot be written: {_reason(error)}") from None
+        raise WriteFailed(f"{path}: cannot be written: {_reason(error)}") from None
 
 
 def _write(path: Path, data: bytes) -> None:

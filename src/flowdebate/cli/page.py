@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, TextIO
 
 from flowdebate.cli.document import as_json, winner_of
@@ -127,9 +128,9 @@ class Page:
         from rich.text import Text
 
         parts = (
-            Text.assemble(("Winner: ", "bold"), (printable(winner), "bold green")),
-            Text("\n" + printable(verdict.verdict) + "\n"),
-            Text.assemble(("Reasoning: ", "bold"), printable(verdict.reasoning)),
+            Text.assemble(("Winner: ", "bold"), (_squeezed(winner), "bold green")),
+            Text("\n" + _squeezed(verdict.verdict) + "\n"),
+            Text.assemble(("Reasoning: ", "bold"), _squeezed(verdict.reasoning)),
         )
         card = Panel(Group(*parts), title=Text("Verdict", "bold"), border_style="green", padding=(1, 2))
         self._print(card, width=self._width())
@@ -250,6 +251,11 @@ def _console(stream: TextIO) -> Console:
         highlight=False,
         emoji=False,
     )
+
+
+def _squeezed(text: str) -> str:
+    """`text` as a frame shows it: printable, without many blank lines."""
+    return re.sub(r"\n{3,}", "\n\n", printable(text).strip("\n"))
 
 
 def _cut(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.files import parse_json, parse_toml, read_text
+from flowdebate.cli.sides import default_sides
 from flowdebate.errors import BadFile, ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,13 +17,11 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Debater
 
-__all__ = ("Plan", "default_sides", "make_plan", "parse_side", "read_debate_file")
+__all__ = ("Plan", "make_plan", "parse_side", "read_debate_file")
 
 _COMMAND = "command line"
 _MEGABYTES = 1
 """Of a debate file, and of a schema."""
-_QUOTED = 300
-"""Characters up to which the default sides repeat the question."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,17 +152,6 @@ def parse_side(text: str) -> dict[str, str]:
     if not sign or not _is_text(name) or not _is_text(stance):
         raise ConfigurationError(_COMMAND, "--debater", text, "name=stance")
     return {"name": name, "stance": stance}
-
-
-def default_sides(question: str) -> list[dict[str, str]]:
-    """The two sides of a question that can be answered with yes or no, as positions that somebody can hold.
-
-    >>> [side["stance"] for side in default_sides("Should cities ban cars?")]
-    ['The answer to "Should cities ban cars?" is yes', 'The answer to "Should cities ban cars?" is no']
-    """
-    asked = " ".join(question.split())
-    about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
-    return [{"name": "pro", "stance": f"{about} is yes"}, {"name": "con", "stance": f"{about} is no"}]
 
 
 class _Given:

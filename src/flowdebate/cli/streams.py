@@ -24,9 +24,9 @@ __all__ = ("WriteFailed", "leave_stdout", "prepare_streams", "tell", "warnings_t
 class WriteFailed(Exception):
     """Output could not be written; `reader_left` where that is because nobody reads on, which is no error."""
 
-    def __init__(self, reason: str, *, reader_left: bool) -> None:
+    def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
-        super().__init__(f"the output could not be written: {reason}")
+        super().__init__(message)
 
 
 def prepare_streams() -> None:
@@ -41,9 +41,9 @@ def prepare_streams() -> None:
 
 
 def tell(message: str) -> None:
-    """Write `message` to stderr, with nothing in it that a terminal would obey."""
+    """Write `message` to stderr: nothing in it acts on a terminal, and its further lines are indented."""
     with suppress(OSError):  # where stderr is gone as well there is nobody to tell
-        print(printable(message), file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
+        print(printable(message).replace("\n", "\n  "), file=sys.stderr, flush=True)  # noqa: T201 - a command's stderr
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def writing() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise WriteFailed("nobody reads it", reader_left=True) from error
+        raise WriteFailed("nobody reads the output", reader_left=True) from error
     except OSError as error:
-        raise WriteFailed(error.strerror or str(error), reader_left=False) from error
+        raise WriteFailed(f"the output cannot be written: {error.strerror or error}") from error
 
 
 def leave_stdout() -> None:

@@ -1,0 +1,174 @@
+"""What the package shows: names, where they are imported from, what their import costs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flowdebate
+from flowdebate import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAVY = ("openai", "instructor", "jsonschema", "anyio", "rich", "typer", "hypothesis", "pytest", "xllamacpp", "aiohttp")
+
+DESIGN = """
+    debate Debater create_debate_transcript create_debater create_judge create_moderator create_synthesizer
+    create_init_transcript create_record_argument format_transcript_for_judge DebateInput DebateState
+    DebateContributionEntry DebateVerdict DebateTranscriptState DebateModeratorOutput DebateModeratorDecision
+    DebateRawOutput handler generator router sequencer TaskCollection Task
+""".split()
+
+
+def modules() -> Iterator[ModuleType]:
+    """All modules of the package that can be imported without an optional dependency."""
+    yield flowdebate
+    for info in pkgutil.walk_packages(flowdebate.__path__, "flowdebate."):
+        if not info.name.endswith("__main__"):
+            yield importlib.import_module(info.name)
+
+
+MODULES = {module.__name__: module for module in modules()}
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """What `module` itself defines and does not keep private."""
+    for name, value in vars(module).items():
+        if isinstance(value, (FunctionType, type)) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield name, value
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_exports_are_sorted_complete_and_there(name: str) -> None:
+    """`__all__` is a sorted tuple without repetition, and all of it exists."""
+    module = MODULES[name]
+    exported = getattr(module, "__all__", ())
+    assert isinstance(exported, tuple)
+    assert list(exported) == sorted(set(exported))
+    assert [missing for missing in exported if not hasattr(module, missing)] == []
+
+
+def test_the_names_of_the_design_are_imported_from_the_top() -> None:
+    """All of them."""
+    assert [name for name in DESIGN if name not in flowdebate.__all__] == []
+
+
+def test_the_top_exports_what_it_imports() -> None:
+    """Nothing public is there without being exported."""
+    visible = {
+        name
+        for name, value in vars(flowdebate).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert visible - {"annotations"} == set(flowdebate.__all__)
+
+
+def test_every_error_is_exported_and_stands_in_the_tree() -> None:
+    """`flowdebate.errors` is where they are; its docstring draws them, with their bases in the right place."""
+    classes = {name: value for name, value in public(errors) if issubclass_of_error(value)}
+    assert set(classes) == set(errors.__all__)
+    tree = [line for line in (errors.__doc__ or "").splitlines() if line.startswith("    ")]
+    stack: list[tuple[int, str]] = []
+    drawn = set()
+    for line in tree:
+        name = line.lstrip(" │├└─").split()[0]
+        depth = line.index(name)
+        while stack and stack[-1][0] >= depth:
+            stack.pop()
+        if stack:
+            assert issubclass(classes[name], classes[stack[-1][1]]), name
+        stack.append((depth, name))
+        drawn.add(name)
+    assert drawn == set(classes)
+
+
+def issubclass_of_error(value: object) -> bool:
+    """Whether it is an error or warning class."""
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def test_every_error_of_the_package_is_in_the_one_tree() -> None:
+    """No module has public errors of its own."""
+    elsewhere = [
+        f"{module}.{name}"
+        for module, found in MODULES.items()
+        for name, value in public(found)
+        if issubclass_of_error(value) and found is not errors and not module.startswith("flowdebate.testing")
+    ]
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_everything_public_is_documented(name: str) -> None:
+    """Modules, functions, classes, and the methods and properties that are declared there."""
+    module = MODULES[name]
+    assert module.__doc__
+    undocumented = [item for item, value in public(module) if not value.__doc__]
+    for item, value in public(module):
+        if isinstance(value, type):
+            bases = value.__mro__[1:]
+            undocumented += [
+                f"{item}.{method}"
+                for method, found in vars(value).items()
+                if not method.startswith("_")
+                and isinstance(found, (FunctionType, property, classmethod, staticmethod))
+                and not inspect.getdoc(found)
+                and not any(hasattr(base, method) for base in bases)
+            ]
+    assert undocumented == []
+
+
+POSITIONAL = {"Debater"}
+"""Dataclasses that are written so often that their first fields may go without names."""
+
+
+def test_public_dataclasses_are_made_by_keyword() -> None:
+    """So that fields can be added without breaking anybody."""
+    positional = [
+        name
+        for name in flowdebate.__all__
+        if is_dataclass(value := getattr(flowdebate, name)) and not all(field.kw_only for field in fields(value))
+    ]
+    assert set(positional) == POSITIONAL
+
+
+def test_options_of_public_functions_are_keyword_only() -> None:
+    """What is positional is what the function is about."""
+    for name in flowdebate.__all__:
+        value = getattr(flowdebate, name)
+        if isinstance(value, FunctionType):
+            positional = [p for p in inspect.signature(value).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+            assert len(positional) <= 1, name
+
+
+def test_the_import_is_light() -> None:
+    """`import flowdebate` imports no provider, no terminal, no test library, and nothing of the network."""
+    code = f"import sys, flowdebate; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert printed(code) == "[]"
+
+
+def test_the_import_changes_nothing() -> None:
+    """No output, no environment variable, no warning, no logging handler, no thread."""
+    code = (
+        "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"
+        "import flowdebate;"
+        "print(before == dict(os.environ), logging.root.handlers, logging.getLogger('flowdebate').handlers,"
+        " threading.active_count())"
+    )
+    assert printed(code) == "True [] [] 1"
+
+
+def printed(code: str) -> str:
+    """What a new interpreter prints."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert run.stderr == ""
+    return run.stdout.strip()
