@@ -341,7 +341,7 @@ def recipes(
 
 
 @st.composite
-def pipelines(  # noqa: PLR0913 - what may be in it
+def pipelines(
     draw: DrawFn,
     /,
     *,

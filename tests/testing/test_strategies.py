@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from flowdebate import DebateModeratorOutput, Debater, DebateVerdict, create_judge, debate
+from flowdebate import DebateModeratorOutput, Debater, DebateVerdict, create_debate_transcript, create_judge, debate
 from flowdebate.models.text import clean_text
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.runs.events import RoundStarted
@@ -50,6 +51,12 @@ def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = l
     return find(strategy, condition, settings=settings(max_examples=3000, database=None))
 
 
+def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
+    """Some value of `strategy` for which `condition` holds; an error if none is drawn."""
+    quick = settings(max_examples=3000, database=None, phases=[Phase.generate])
+    return find(strategy, condition, settings=quick)
+
+
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
 def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str], data: st.DataObject) -> None:
@@ -68,7 +75,7 @@ def test_texts_shrink_to_plain_words() -> None:
 @pytest.mark.parametrize("needle", ["[", "\n", "Round 2:", "{{"])
 def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
     """Some look like a tag, a further line, a heading, a template."""
-    assert needle in smallest(arguments(), lambda text: needle in text)
+    assert needle in drawn(arguments(), lambda text: needle in text)
 
 
 @given(st.data())
@@ -85,7 +92,7 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
 @pytest.mark.parametrize(("as_dicts", "kinds"), [(True, {dict}), (False, {Debater}), (None, {dict, Debater})])
 def test_rosters_are_of_the_kind_that_is_asked_for(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
     """Debater objects, dicts, or either."""
-    roster = smallest(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
+    roster = drawn(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
     assert {type(side) for side in roster} == kinds
 
 
@@ -117,7 +124,7 @@ def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, ours
 def test_transcripts_may_be_empty_and_may_be_long() -> None:
     """Both ends are drawn, and the smallest transcript has no entries."""
     assert smallest(transcripts()).entries == []
-    assert len(smallest(transcripts(), lambda state: len(state.entries) >= 8).entries) == 8
+    assert len(drawn(transcripts(), lambda state: len(state.entries) >= 8).entries) >= 8
 
 
 @QUICK
@@ -132,7 +139,8 @@ def test_valid_decisions_validate_and_keep_to_the_roster(decision: Any) -> None:
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
 def test_a_roster_is_names_dicts_or_debaters(roster: Any) -> None:
     """Decisions may be drawn for names alone."""
-    assert smallest(moderator_decisions(roster), lambda made: "next_speakers" in made)["next_speakers"] == ["x"]
+    speaking = drawn(moderator_decisions(roster), lambda made: bool(made.get("next_speakers")))
+    assert set(speaking["next_speakers"]) <= {"x", "y"}
 
 
 def _is_valid_decision(value: object) -> bool:
@@ -166,14 +174,14 @@ def test_hostile_decisions_are_of_many_kinds(kind: str) -> None:
         except TypeError:
             return False
 
-    assert safely(smallest(moderator_decisions(SIDES, valid=False), safely))
+    assert safely(drawn(moderator_decisions(SIDES, valid=False), safely))
 
 
 def test_decisions_may_be_of_both_kinds() -> None:
     """`valid=None` draws valid ones and others."""
     both = moderator_decisions(SIDES, valid=None)
-    assert _is_valid_decision(smallest(both, _is_valid_decision))
-    assert not _is_valid_decision(smallest(both, lambda value: not _is_valid_decision(value)))
+    assert _is_valid_decision(drawn(both, _is_valid_decision))
+    assert not _is_valid_decision(drawn(both, lambda value: not _is_valid_decision(value)))
 
 
 @QUICK
@@ -185,8 +193,8 @@ def test_valid_verdicts_validate_and_keep_to_the_stances(verdict: Any) -> None:
 
 def test_hostile_verdicts_name_strangers() -> None:
     """A winner that is no stance is drawn."""
-    drawn = smallest(verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a")
-    assert drawn == {"verdict": "Yes.", "winner": "a", "reasoning": "Yes."}
+    found = smallest(verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a")
+    assert found == {"verdict": "Yes.", "winner": "a", "reasoning": "Yes."}
 
 
 @given(termination_predicates())
@@ -199,15 +207,15 @@ def test_predicates_can_be_read(predicate: StopWhen) -> None:
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
 def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
     """Round, transcript and usage are looked at, by sync and async functions; only hostile ones raise."""
-    drawn = smallest(termination_predicates(), lambda made: made.measure == measure and made.wait is wait)
-    assert drawn.at_least == 0
+    found = smallest(termination_predicates(), lambda made: made.measure == measure and made.wait is wait)
+    assert found.at_least == 0
     assert smallest(termination_predicates(hostile=True), lambda made: made.measure == "raises")
 
 
 def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
     """What a block or model raises is drawn as an exception."""
     for strategy in (hostile_values(), hostile_replies()):
-        assert isinstance(smallest(strategy, lambda value: isinstance(value, Exception)), Sabotage)
+        assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), Sabotage)
 
 
 @settings(max_examples=40, deadline=None)
@@ -242,7 +250,7 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
 @pytest.mark.parametrize("what", list(OPEN))
 def test_debates_vary_in_every_part(what: str) -> None:
     """What is left open is drawn."""
-    assert OPEN[what](smallest(debates(), OPEN[what]))
+    assert OPEN[what](drawn(debates(), OPEN[what]))
 
 
 @settings(max_examples=30, deadline=None)
@@ -270,7 +278,7 @@ def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
 def test_deliverables_may_be_given() -> None:
     """For a JSON Schema, the application says what fits."""
     schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
-    assert smallest(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
+    assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 
 
 @settings(max_examples=30, deadline=None)
@@ -282,7 +290,7 @@ def test_a_judge_of_ones_own_is_put_to_the_test(case: DebateCase) -> None:
 
 def test_a_case_can_be_run_twice() -> None:
     """Each run has a model of its own: the answers begin anew."""
-    case = smallest(debates(), lambda drawn: drawn.max_rounds == 2 and len(set(drawn.answers.arguments)) == 2)
+    case = drawn(debates(), lambda case: case.max_rounds == 2 and len(set(case.answers.arguments)) == 2)
     first, second = case.run_sync(), case.run_sync()
     assert first.raw == second.raw
     assert first.run_id != second.run_id
@@ -290,34 +298,23 @@ def test_a_case_can_be_run_twice() -> None:
 
 def test_a_case_runs_in_an_event_loop_too() -> None:
     """`await case.run()` is `run_sync` for async tests."""
-    case = smallest(debates())
+    case = drawn(debates())
     assert asyncio.run(case.run(session={"user": 1})).session.state == {"user": 1}
 
 
 def test_answers_know_blocks_by_what_they_ask_for() -> None:
     """A judge of any name is answered with the verdict, since the model goes by the schema."""
-    case = smallest(debates(debaters=SIDES, moderated=False))
-    judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=_transcript_of(case))
+    case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
+    judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
     raw: DebateRawOutput = result.raw
     assert raw.verdict == DebateVerdict.model_validate(case.answers.verdict)
 
 
-def _transcript_of(case: DebateCase) -> Any:
-    from flowdebate import create_debate_transcript
-
-    transcript = create_debate_transcript()
-    assert isinstance(case.options, dict)
-    case.options["transcript"] = transcript
-    return transcript
-
-
 def test_a_hostile_debate_can_fail_in_each_way() -> None:
     """A block's own exception, an answer that does not fit, and an end in spite of it all are drawn."""
 
-    def outcome(case: DebateCase) -> str:
-        import warnings
-
+    def outcome(case: Any) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -325,8 +322,14 @@ def test_a_hostile_debate_can_fail_in_each_way() -> None:
             except Exception as error:  # noqa: BLE001 - which one is the question
                 return type(error).__name__
 
-    for wanted in ("Sabotage", "SchemaViolation", "OutputError", "1 rounds"):
-        assert find(debates(hostile=True), lambda case, w=wanted: outcome(case) == w, settings=settings(database=None))
+    wanted = {"Sabotage", "SchemaViolation", "OutputError", "1 rounds"}
+    seen: set[str] = set()
+
+    def all_seen(case: Any) -> bool:
+        seen.add(outcome(case))
+        return wanted <= seen
+
+    assert drawn(debates(hostile=True), all_seen)
 
 
 def test_a_function_is_shown_as_the_call_that_makes_it() -> None:

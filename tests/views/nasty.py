@@ -46,7 +46,7 @@ FORGERIES = (
 
 anything = st.characters(exclude_categories=())
 """Any code point, halves of surrogate pairs too."""
-texts = st.lists(st.sampled_from(FORGERIES) | st.text(anything, max_size=5), max_size=5).map("".join)
+texts = st.lists(st.sampled_from(FORGERIES) | st.text(anything, max_size=4), max_size=3).map("".join)
 """Any text, often a hostile one."""
 rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
@@ -63,7 +63,7 @@ def decision(number: int, speakers: list[str], briefing: str | None, angle: str 
     )
 
 
-entries = st.lists(st.builds(entry, rounds, texts, texts, texts), max_size=6)
+entries = st.lists(st.builds(entry, rounds, texts, texts, texts), max_size=4)
 """Entries in any order of rounds."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cached_property
 from inspect import isroutine
 from typing import Annotated, Any
@@ -49,7 +50,7 @@ class OutputSchema:
         if isinstance(spec, type) and issubclass(spec, BaseModel):
             return cls(spec)
         if isinstance(spec, Mapping):
-            return cls(_json_schema_model(dict(spec), where, field), unwrap="root")
+            return cls(_json_schema_model(deepcopy(dict(spec)), where, field), unwrap="root")
         return _of_type(spec, where, field)
 
     @property
@@ -81,7 +82,7 @@ class OutputSchema:
 
 def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
-    if isroutine(spec):  # pydantic would take it for what validates a call
+    if isroutine(spec) or isinstance(spec, str):  # pydantic would validate a call by the one, and evaluate the other
         raise ConfigurationError(where, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
