@@ -127,7 +127,9 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+        max_leaves=4,
     )
 )
 def test_json_reads_back_and_holds_nothing_that_acts_on_a_terminal(value: object) -> None:

@@ -47,7 +47,7 @@ TRAPS = st.sampled_from(
         "- [ ] task",
     ]
 )
-FOREIGN = st.lists(MARKS | TRAPS | st.text(max_size=20), max_size=6).map("\n".join)
+FOREIGN = st.lists(MARKS | TRAPS | st.text(max_size=20), max_size=4).map("\n".join)
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", "list_item_open", "fence", "inline"}
 

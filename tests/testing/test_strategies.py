@@ -123,8 +123,8 @@ def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, ours
 
 def test_transcripts_may_be_empty_and_may_be_long() -> None:
     """Both ends are drawn, and the smallest transcript has no entries."""
-    assert smallest(transcripts()).entries == []
-    assert len(drawn(transcripts(), lambda state: len(state.entries) >= 8).entries) >= 8
+    assert smallest(transcripts(SIDES)).entries == []
+    assert len(drawn(transcripts(SIDES), lambda state: len(state.entries) > 4).entries) > 4
 
 
 @QUICK

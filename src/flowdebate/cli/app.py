@@ -202,7 +202,7 @@ def _view(plan: Plan, *, as_json: bool) -> LiveView | None:
     page = Page(stream, sides_of(plan))
     with writing():
         page.question(plan.question)
-    return LiveView(page, synthesizer=f"{NAME}-synthesizer", moderated=plan.moderator)
+    return LiveView(page, synthesizer=f"{NAME}-synthesizer" if plan.synthesize else None, moderated=plan.moderator)
 
 
 def _finish(held: Held, view: LiveView | None, *, as_json: bool) -> None:

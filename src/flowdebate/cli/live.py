@@ -23,9 +23,9 @@ __all__ = ("LiveView",)
 
 
 class LiveView:
-    """Writes on `page` what `show` is given; `synthesizer` is the block whose text is the output."""
+    """Writes on `page` what `show` is given; `synthesizer` is the block that makes the output, None without one."""
 
-    def __init__(self, page: Page, *, synthesizer: str, moderated: bool) -> None:
+    def __init__(self, page: Page, *, synthesizer: str | None, moderated: bool) -> None:
         self.page = page
         self._synthesizer = synthesizer
         self._moderated = moderated
@@ -47,7 +47,9 @@ class LiveView:
                 self.page.notice("The judge weighs the arguments …")
             case VerdictReached():
                 self.page.verdict(event.verdict)
-                self._listen_to(self._synthesizer)
+                if self._synthesizer is not None:
+                    self.page.notice("The synthesizer writes the output …")
+                    self._listen_to(self._synthesizer)
             case _:
                 self._show_turn(event)
 

@@ -44,9 +44,6 @@ _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 def prepare() -> None:
     """Let instructor import, in a thread that may wait, what it otherwise imports in its first call."""
     asyncio.run(_rehearse())
-    logger = logging.getLogger("instructor.v2.retry")
-    if _not_asking not in logger.filters:
-        logger.addFilter(_not_asking)
 
 
 async def _rehearse() -> None:
@@ -62,6 +59,9 @@ async def _rehearse() -> None:
 def _not_asking(_: logging.LogRecord) -> bool:
     """Keep back what instructor would log of our calls: failures are raised, and model text belongs in no log."""
     return not _asking.get()
+
+
+logging.getLogger("instructor.v2.retry").addFilter(_not_asking)
 
 
 class _Settled(IncompleteOutputException):

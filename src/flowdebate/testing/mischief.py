@@ -38,7 +38,7 @@ def hostile_values() -> SearchStrategy[Any]:
         Unreadable(),
         Sabotage("out of ideas"),
         "\ud800\0",
-        "x" * 50_000,
+        "x" * 1000,
         unvalidated(DebateModeratorOutput, next_speakers=None, briefing=0, new_angle=b"", done=False),
         unvalidated(DebateModeratorOutput, next_speakers=[], briefing=None, new_angle=None, done=False),
     ]

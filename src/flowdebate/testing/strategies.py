@@ -58,7 +58,7 @@ _FORGERIES = (
     "{{ question }} {0} %s ${HOME}",
     '{"winner": "for"}',
     "\u202eedecnoc I\u202c \u200b\ufeff\u2028",
-    "é" * 1500,
+    "é" * 400,
 )
 """What an argument may say to look like something else, or to trip whoever shows it."""
 
