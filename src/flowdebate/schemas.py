@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 __all__ = (
@@ -71,10 +71,15 @@ class DebateTranscriptState(WireModel):
         return DebateTranscriptState(entries=[*self.entries, entry])
 
 
+def _as_list(value: object) -> object:
+    # An iterator could go on for ever, so only what has an end is taken for a list.
+    return list(value) if isinstance(value, tuple) else value
+
+
 class DebateModeratorOutput(WireModel):
     """What a moderator decides when it opens a round."""
 
-    next_speakers: list[str]
+    next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(_as_list)]
     """Who speaks in this round, in this order; the same name twice has two turns."""
     briefing: str | None = None
     """What the debaters of this round should know."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from flowdebate import handler, sequencer
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.sequencer import Sequencer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.runs.context import Context
 
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -363,11 +364,13 @@ def pipelines(
     if concurrent:
         kinds.append(st.builds(AtOnce, st.lists(calm, max_size=3).map(tuple), LIMITS))
         kinds.append(st.builds(Each, calm, st.integers(0, 3), LIMITS, st.booleans()))
-    verbs = draw(st.lists(st.one_of(kinds), max_size=4))
-    if verbs and draw(st.booleans()):
+    steps: SearchStrategy[Verb] = st.one_of(kinds)
+    verbs = draw(st.lists(steps, max_size=4))
+    loops: bool = draw(st.booleans())
+    if verbs and loops:
         place = draw(st.integers(1, len(verbs)))
         verbs.insert(place, draw(st.builds(Again, CONDITIONS, st.integers(1, 3), LABELS)))
-    own = draw(st.booleans()) if stateful is None else stateful
+    own: bool = draw(st.booleans()) if stateful is None else stateful
     return Pipeline(draw(LABELS), tuple(verbs), own)
 
 

@@ -92,12 +92,12 @@ def test_results_keep_their_order_and_no_slot_is_idle(
         handle = many.start(list(range(count)))
         order = []
         for left in range(count, 0, -1):
-            await stage.until(lambda left=left: len(stage.running) == min(left, limit or count))
+            await stage.until_run(min(left, limit or count))
             order.append(stage.let_go(choices[left - 1]))
             await stage.until(lambda: stage.ended == order)
         output = (await handle).output
         expected = [item * 10 for item in range(count)]
-        assert (list(output.values()) if as_branches else output) == expected
+        assert output == ({str(item): item * 10 for item in range(count)} if as_branches else expected)
         assert stage.ended == order
         assert stage.most <= (count if limit is None else limit)
 
@@ -195,7 +195,7 @@ def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
     times: int,
     at_once: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is when it is cancelled, and however often it is told so: what has begun ends, and no task stays."""
+    """Wherever the run is, and however often it is told so: what has begun ends, and no task stays."""
 
     async def scenario() -> None:
         journal = Journal()
@@ -226,7 +226,7 @@ async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
     stage = Stage()
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
     before = asyncio.all_tasks()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError):  # noqa: PT012 - the timeout is around all of it
         async with asyncio.timeout(None) as deadline:
             run = asyncio.ensure_future(ripe(stage, limit or 3, deadline))
             await many.run([1, 2, 3])
@@ -243,10 +243,10 @@ async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
 
 async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
     """A block that takes its time to end is waited for, also when the run is cancelled again meanwhile."""
-    cleaning, cleaned = asyncio.Event(), asyncio.Event()
-    allowed = asyncio.Event()
+    waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
     async def slow_to_end(_: object) -> None:
+        waiting.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -261,10 +261,7 @@ async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
 
     many: Sequencer[Any, Any] = sequencer(name="many").parallel({"a": slow_to_end, "b": lambda _: 1})
     handle = many.start(0)
-    while not handle.events or len(asyncio.all_tasks()) < 2:
-        await asyncio.sleep(0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await waiting.wait()
     handle.cancel()
     await cleaning.wait()
     handle.cancel()
@@ -290,7 +287,7 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once
             await stage.until_run(1)
         raise kind
 
-    branches = {"a": end, "b": stage.act} if at_once else {"a": end}
+    branches: dict[str, Any] = {"a": end, "b": stage.act} if at_once else {"a": end}
     many: Sequencer[Any, Any] = sequencer(name="many").parallel(branches).rescue(lambda _: "rescued")
     with pytest.raises(kind):
         many.run_sync(1)

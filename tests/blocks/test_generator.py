@@ -69,7 +69,8 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
 
         return [value, lambda _: value, lambda _, ctx: value, later][shape]
 
-    expected = messages_of(context=context, **texts)
+    values: dict[str, Any] = dict(texts)
+    expected = messages_of(context=context, **values)
     for shape in (1, 2, 3):
         slots = {field: function(value, shape) for field, value in texts.items()}
         assert messages_of(context=function(context, shape), **slots) == expected
@@ -88,8 +89,10 @@ def test_functions_get_the_input_and_the_block_s_own_context() -> None:
 @pytest.mark.parametrize("as_function", [False, True])
 def test_one_message_by_itself_is_one_message(slot: str, as_function: bool) -> None:  # noqa: FBT001
     """A string is not taken apart into its characters, nor a message into its keys."""
-    for one in ("abc", {"role": "user", "content": "abc"}):
-        assert messages_of(**{slot: (lambda _, one=one: one) if as_function else one})[0] == ("user", "abc")  # type: ignore[misc]
+    ones: list[Any] = ["abc", {"role": "user", "content": "abc"}]
+    for one in ones:
+        slots: dict[str, Any] = {slot: (lambda _, one=one: one) if as_function else one}
+        assert messages_of(**slots)[0] == ("user", "abc")
     assert messages_of(uses=[Capability(name="c", context="abc")])[0] == ("user", "abc")
 
 
@@ -218,7 +221,7 @@ def test_visibility_says_who_gets_the_answer(client: bool, history: bool, as_dic
     """The event stream's readers, and the session's history; each by itself."""
     visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
     session = Session()
-    block = generator(name="ask", visibility=visibility)  # type: ignore[arg-type]
+    block = generator(name="ask", visibility=visibility)
     result = block.run_sync("?", model=ScriptedModel("for"), session=session)
     told = [event.output for event in result.events if isinstance(event, BlockAnswered)]
     assert told == (["for"] if client else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -19,6 +18,8 @@ from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW, NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelResponse

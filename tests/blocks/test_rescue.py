@@ -96,7 +96,7 @@ def test_a_rescue_catches_what_the_functions_of_steps_raise(where: str) -> None:
         "map": lambda: empty().map(lambda _: 1 / 0),
         "until": lambda: empty().do_until(str, lambda _: 1 / 0, max_iterations=2),
     }
-    block = steps[where]().rescue(lambda error: type(error), on=ZeroDivisionError)
+    block = steps[where]().rescue(type, on=ZeroDivisionError)
     assert block.run_sync(5).output is ZeroDivisionError
 
 

@@ -17,6 +17,8 @@ from flowdebate.testing import ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.resources.resource import Resource
@@ -48,7 +50,7 @@ def empty(name: str = "all", **options: Any) -> Sequencer[Any, Any]:
 
 def wrapped(block: Block[Any, Any], how: str) -> Block[Any, Any]:
     """A block that holds `block`."""
-    return {
+    ways: dict[str, Callable[[], Block[Any, Any]]] = {
         "then": lambda: empty().then(block),
         "tap": lambda: empty().tap(block),
         "then_if": lambda: empty().then_if(lambda _: True, block),
@@ -61,7 +63,8 @@ def wrapped(block: Block[Any, Any], how: str) -> Block[Any, Any]:
         "router": lambda: router(name="r", choose=lambda _: "x", routes={"x": block}),
         "router otherwise": lambda: router(name="r", choose=lambda _: "?", routes={"x": str}, otherwise=block),
         "tool": lambda: generator(name="g", tools=[block]),
-    }[how]()
+    }
+    return ways[how]()
 
 
 HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwise", "do_until", "rescue", "router",
@@ -254,10 +257,21 @@ async def test_a_debate_s_transcript_can_be_read_while_the_run_goes_on_and_after
     assert opened.state == 1
 
 
+@dataclass
+class Unhashable:
+    """What a run could not look up."""
+
+    key: str = "counter"
+
+    def open(self, scope: object) -> None:
+        """Nothing to hold."""
+
+
 @pytest.mark.parametrize(
     "resources",
-    [{"a": counter("b")}, {"a": 5}, {"a": None}, {"counter": type("Unhashable", (), {"key": "counter", "open": 1, "__hash__": None})()}],
-)  # fmt: skip
+    [{"a": counter("b")}, {"a": 5}, {"a": None}, {"counter": Unhashable()}],
+    ids=["another key", "int", "None", "unhashable"],
+)
 def test_what_is_no_resource_is_refused(resources: Any) -> None:
     """When the block is built."""
     for make in (
@@ -274,7 +288,7 @@ def test_what_is_not_in_reach_is_named_with_what_is() -> None:
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
         block.run_sync(0)
-    with pytest.raises(KeyError, match="no resource 'x' is in reach .there: none"):
+    with pytest.raises(KeyError, match=r"no resource 'x' is in reach \(there: none"):
         handler(lambda _, ctx: ctx.resources["x"]).run_sync(0)
 
 

@@ -64,7 +64,7 @@ def test_what_is_not_among_the_routes_goes_to_otherwise_or_is_an_error(chosen: o
     """OutputError says what was chosen and lists what there is; an equally named block is not the route."""
     routes = {"yes": says("aye"), "no": says("nay")}
     strict = router(name="r", choose=lambda _: chosen, routes=routes)
-    with pytest.raises(OutputError, match="block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
+    with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
         strict.run_sync(0)
     lax = router(name="r", choose=lambda _: chosen, routes=routes, otherwise=says("perhaps"))
     assert lax.run_sync(0).output == "perhaps"

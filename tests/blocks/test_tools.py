@@ -258,6 +258,8 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
     Args:
         query: What to look for.
         limit: How many to give.
+        order: Which come first.
+        tags: None for all.
     """
 
 
@@ -301,7 +303,7 @@ def unknown(query: Mystery) -> None:  # type: ignore[name-defined]  # noqa: F821
     """Its annotation means nothing."""
 
 
-def überall() -> None:
+def überall() -> None:  # noqa: PLC2401 - that is what it is for
     """Its name is not one that providers accept."""
 
 
@@ -323,7 +325,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
     """Also where one comes with a capability."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="tools with different names"):
-            generator(name="ask", **options)  # type: ignore[arg-type]
+            generator(name="ask", **options)
 
 
 def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:

@@ -195,5 +195,6 @@ def command(*arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """This process's environment, without what would change how the command looks or which model it takes."""
-    unwanted = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "OPENAI_API_KEY", "OPENAI_BASE_URL", "FLOWDEBATE_MODEL")
-    return {key: value for key, value in os.environ.items() if key not in unwanted}
+    looks = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"}
+    models = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "FLOWDEBATE_MODEL"}
+    return {key: value for key, value in os.environ.items() if key not in looks | models}

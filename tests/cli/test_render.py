@@ -65,7 +65,7 @@ def shown(value: dict[str, Any]) -> str:
     """What `render` shows of a document that is no terminal's."""
     document = DebateDocument.model_validate(value)
     page = io.StringIO()
-    render(document, Page(page, document.sides))
+    render(document, Page(page, document.sides, environ={"FORCE_COLOR": "1"}))
     return page.getvalue()
 
 
@@ -172,6 +172,15 @@ BAD = [
     (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'completed', 'interrupted' or 'failed'"),
     (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a completed debate has a verdict"),
 ]
+
+
+@pytest.mark.parametrize("depth", [100, 400, 900, 5_000])
+def test_no_nesting_is_a_traceback(depth: int, tmp_path: Path) -> None:
+    """An output that is nested deeply is shown, or is an error."""
+    path = tmp_path / "saved.json"
+    path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
+    result = CliRunner().invoke(app, ["render", str(path), "--markdown", str(tmp_path / "report.md")])
+    assert result.exit_code == 0 or result.stderr == f"Error: {path}: is nested too deeply\n"
 
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])

@@ -8,15 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-import pytest
+from pathlib import Path
 
 from .stage import PATIENCE, OnTerminal, Stage, command, environment, on_pipes
 from .test_render import DOCUMENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWN_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
 """What the page itself writes: colours, and taking back a notice."""
@@ -112,22 +107,33 @@ def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
         assert len(stage.bodies) == 1
 
 
-def test_a_full_disk_is_one_message() -> None:
-    """Output that cannot be written is an error, and no traceback."""
-    if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
-        pytest.skip("needs /dev/full")
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        ended = subprocess.run(  # noqa: S603 - our own command
-            command("render", "-"),
-            input=json.dumps(DOCUMENT).encode(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=PATIENCE,
-            env=environment(),
-        )
-    assert ended.returncode == 1
-    assert ended.stderr == b"Error: the output cannot be written: No space left on device\n"
+def test_output_that_cannot_be_written_is_one_message_or_none(tmp_path: Path) -> None:
+    """A full disk is an error without a traceback; a reader who has left before the first line is none."""
+    path = tmp_path / "saved.json"
+    path.write_text(json.dumps(DOCUMENT))
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("wb") as full:
+            assert rendered(path, full.fileno()) == (
+                1,
+                b"Error: the output cannot be written: No space left on device\n",
+            )
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert rendered(path, writing) == (141, b"")
+    os.close(writing)
+
+
+def rendered(path: Path, stdout: int) -> tuple[int, bytes]:
+    """The exit code and the messages of a `render` to an open file."""
+    ended = subprocess.run(  # noqa: S603 - our own command
+        command("render", str(path)),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=PATIENCE,
+        env=environment(),
+    )
+    return ended.returncode, ended.stderr
 
 
 def test_the_second_ctrl_c_ends_at_once() -> None:

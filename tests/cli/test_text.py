@@ -134,3 +134,8 @@ def test_words_are_written_as_they_are_complete() -> None:
 def test_many_blank_lines_become_one() -> None:
     """A model cannot push the page out of sight."""
     assert flowed(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
+
+
+def test_lines_keep_their_own_indent_up_to_a_bound() -> None:
+    """Lists and JSON stay legible, and a model cannot push its text out of sight."""
+    assert flowed(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

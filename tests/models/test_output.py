@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -133,10 +134,8 @@ def test_whatever_an_answer_is_it_fits_or_is_a_violation(value: Any) -> None:
     """For every form of schema."""
     for form in FORMS.values():
         schema = OutputSchema.of(form)
-        try:
+        with contextlib.suppress(SchemaViolation):
             schema.validate(value)
-        except SchemaViolation as violation:
-            assert violation.problems
 
 
 @given(st.lists(INTS, max_size=4))

@@ -176,3 +176,18 @@ async def test_run_sync_works_where_a_loop_is_running() -> None:
     """In a notebook, `run_sync` can be called although an event loop is running."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(QUESTION, model=by_seat()).output.rounds == 1
+
+
+async def test_the_run_shows_the_outer_debates_records_when_a_seat_is_a_debate() -> None:
+    """`transcript` and `tasks` are those of the debate that was run, not of the one on its debater's seat."""
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
+    outer = debate(
+        name="outer",
+        debaters=[Debater("team", "for", block=inner), Debater("lone", "against")],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    result = await outer.run("Q?", model=by_seat())
+    assert result.tasks.collection_id == "outer"
+    assert [entry.agent_name for entry in result.transcript.entries] == ["team", "lone"]
+    assert [trail.collection_id for trail in result.task_collections] == ["outer", "inner"]

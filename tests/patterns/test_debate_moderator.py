@@ -265,3 +265,16 @@ def test_decisions_are_told_as_events() -> None:
     told = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in told] == [("rent-moderator", 1), ("rent-moderator", 2)]
     assert [event.decision for event in told] == result.output.moderator_decisions
+
+
+def test_an_earlier_rounds_decision_is_not_the_present_one() -> None:
+    """While the moderator decides, the round has no decision yet; the earlier ones are all there."""
+    seen: list[tuple[int, object]] = []
+
+    def moderator(value: object, ctx: Context) -> Any:
+        state = ctx.sequencer.state
+        seen.append((len(state.moderator_decisions), state.decision))
+        return decision("anna")
+
+    _rent(max_rounds=2, moderator=moderator).run_sync(QUESTION, model=by_seat())
+    assert seen == [(0, None), (1, None)]

@@ -251,7 +251,7 @@ class Held:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
-    leaves: bool,
+    leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whatever the end; that it cannot be let go is logged, and hides neither an output nor an error."""

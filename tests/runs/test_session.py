@@ -62,4 +62,4 @@ def test_a_session_is_made_of_three_parts() -> None:
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})
     with pytest.raises(TypeError):
-        Session({})  # type: ignore[misc]
+        Session({})  # type: ignore[call-arg]

@@ -135,7 +135,7 @@ def _decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
     return create_model(
         "DebateModeratorOutput",
         __base__=DebateModeratorOutput,
-        next_speakers=(list[speaker], Field(max_length=_TURNS_EACH * len(roster))),
+        next_speakers=(list[speaker], Field(strict=True, max_length=_TURNS_EACH * len(roster))),
         briefing=(str | None, None),
         new_angle=(str | None, None),
         done=(bool, False),

@@ -255,11 +255,13 @@ class Sequencer(Block[InT, OutT]):
 
     def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has a handle of its own
         if resource not in self._anew:
-            return ctx.run.open_shared(resource)
+            return ctx.run.open_shared(resource, ctx.path)
         if resource not in self._isolated:
-            return ctx.run.open(resource)
+            return ctx.run.open(resource, ctx.path)
         around = ctx.scope.opened.get(resource)
-        return ctx.run.open_within(resource, ctx.run.open_shared(resource) if around is None else around)
+        if around is None:
+            around = ctx.run.open_shared(resource, ctx.path)
+        return ctx.run.open_within(resource, around, ctx.path)
 
     # Drawing
 

@@ -161,9 +161,12 @@ def render(
 
         document = read_document(file)
         _check_report(markdown)
-        with writing():
-            render_on(document, Page(sys.stdout, document.sides))
-        _write_report(document, markdown)
+        try:
+            with writing():
+                render_on(document, Page(sys.stdout, document.sides))
+            _write_report(document, markdown)
+        except RecursionError:
+            raise BadFile(file, "is nested too deeply") from None
 
 
 def _run(plan: Plan, *, as_json: bool, markdown: Path | None) -> int:

@@ -81,7 +81,7 @@ class DebateDocument(WireModel):
     max_rounds: int | None = None
     raw: DebateSoFar
     output: Any = None
-    """The synthesizer's; None without one."""
+    """The synthesizer's, as plain JSON data; None without one."""
     usage: Tokens | None = None
     seconds: float | None = None
     seed: int | None = None

@@ -14,7 +14,7 @@ __all__ = ("TextFlow",)
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
-_LEADING = 8
+_LEADING = 24
 """Spaces that a line may begin with."""
 _WIDE = 2
 """Cells of a character that lines may be broken at."""

@@ -122,7 +122,7 @@ def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | Non
         debaters=sides_of(plan),
         max_rounds=plan.rounds,
         raw=_so_far(plan, handle),
-        output=_plain(output),
+        output=output,
         usage=Tokens(
             calls=usage.calls,
             prompt_tokens=usage.prompt_tokens,
@@ -156,10 +156,3 @@ def _seconds(handle: RunHandle[Any]) -> float | None:
     from flowdebate.runs.events import RunFinished
 
     return next((round(event.seconds, 3) for event in handle.events if isinstance(event, RunFinished)), None)
-
-
-def _plain(output: object) -> object:
-    """`output` as plain JSON data."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Any).dump_python(output, mode="json", by_alias=True)

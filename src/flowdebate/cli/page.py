@@ -11,7 +11,7 @@ from flowdebate.cli.flow import TextFlow
 from flowdebate.cli.text import in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -35,8 +35,8 @@ class Page:
     stands behind an indent (or in a frame), so that it cannot pass for the page's own words.
     """
 
-    def __init__(self, stream: TextIO, sides: Sequence[Side]) -> None:
-        self._console = _console(stream)
+    def __init__(self, stream: TextIO, sides: Sequence[Side], *, environ: Mapping[str, str] = os.environ) -> None:
+        self._console = _console(stream, environ)
         self._sides = list(sides)
         self._colours = {side.name: _COLOURS[index % len(_COLOURS)] for index, side in enumerate(self._sides)}
         self._flow: TextFlow | None = None
@@ -238,18 +238,25 @@ def render(document: DebateDocument, page: Page) -> None:
     page.totals(document.usage, document.seconds, document.seed)
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     from rich.console import Console
 
+    class Loud(Console):
+        """A console whose broken pipe is the caller's to handle."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 - rich calls this while it handles the BrokenPipeError
+
     terminal = stream.isatty()
-    plain = not terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Console(
+    plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+    return Loud(
         file=stream,
         force_terminal=terminal,
         color_system=None if plain else "auto",
         markup=False,
         highlight=False,
         emoji=False,
+        _environ=environ,
     )
 
 

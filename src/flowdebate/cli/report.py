@@ -29,7 +29,6 @@ _ENDINGS: dict[StopReason, str] = {
     "moderator_done": "ended by the moderator",
     "predicate": "ended by the application",
 }
-_FENCE = re.compile("`{3,}")
 
 
 def report(document: DebateDocument) -> str:
@@ -106,10 +105,7 @@ def _verdict(verdict: DebateVerdict, sides: Sequence[Side]) -> Iterator[str]:
 def _output(output: object) -> str:
     if isinstance(output, str):
         return quoted(output)
-    text = as_json(output)
-    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}json\n{text}\n{fence}"
+    return f"```json\n{as_json(output)}\n```"  # no line of JSON begins with a backtick
 
 
 def _ending(document: DebateDocument) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.moderator import Moderator
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.text import is_blank
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ MANY_ROUNDS = 4
 
 def check_name(value: object, *, where: str, field: str) -> None:
     """A name is a string that is not blank."""
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or is_blank(value):
         raise ConfigurationError(where, field, value, "a string that is not blank")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.text import clean_text, is_blank
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
@@ -72,8 +73,10 @@ def _debater(entry: object, where: str, place: str) -> Debater:
         raise ConfigurationError(where, place, entry, "a Debater, or a dict with name and stance")
     for field in ("name", "stance"):
         value = getattr(entry, field)
-        if not isinstance(value, str) or not value.strip():
+        if not isinstance(value, str) or is_blank(value):
             raise ConfigurationError(where, f"{place}.{field}", value, "a string that is not blank")
+        if clean_text(value) != value:
+            raise ConfigurationError(where, f"{place}.{field}", value, "valid Unicode without NUL")
     if entry.role is not None and not isinstance(entry.role, str):
         raise ConfigurationError(where, f"{place}.role", entry.role, "a string or None")
     if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):

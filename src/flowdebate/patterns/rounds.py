@@ -9,6 +9,7 @@ from flowdebate.blocks.debate_state import as_model, debate_state, entries_of
 from flowdebate.blocks.functions import Function, result_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
+from flowdebate.models.text import clean_text
 from flowdebate.runs.events import DebateStopped, RoundStarted, VerdictReached
 from flowdebate.schemas import DebateInput, DebateRawOutput, DebateVerdict
 
@@ -39,7 +40,7 @@ def accept_question(where: str) -> Callable[[object], DebateInput]:
         question = value.get("question") if isinstance(value, Mapping) and set(value) == {"question"} else value
         if not isinstance(question, str):
             raise ConfigurationError(where, "input", value, 'a question: a str, {"question": str} or a DebateInput')
-        return DebateInput(question=question)
+        return DebateInput(question=clean_text(question))
 
     return accept
 

@@ -11,7 +11,7 @@ from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.events import RunStatus
@@ -63,26 +63,37 @@ class RunView:
     @property
     def task_collections(self) -> list[TaskCollection]:
         """Every audit trail of the run, in the order in which they were opened."""
-        return [handle for handle in self._run.opened if isinstance(handle, TaskCollection)]
+        return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
 
     @property
     def tasks(self) -> TaskCollection:
-        """The audit trail: the run's (last) `TaskCollection`; LookupError where no block keeps one."""
-        collections = self.task_collections
-        if not collections:
-            message = f"run {self.run_id} keeps no TaskCollection"
-            raise LookupError(message)
-        return collections[-1]
+        """The audit trail: the outermost pattern's `TaskCollection`, the last if there are several.
+
+        LookupError where no block keeps one. `task_collections` has them all.
+        """
+        trail: TaskCollection = self._outermost(lambda handle: isinstance(handle, TaskCollection), "TaskCollection")
+        return trail
 
     @property
     def transcript(self) -> DebateTranscriptState:
-        """What was argued so far: the state of the run's (last) transcript; LookupError where there is none."""
-        for handle in reversed(self._run.opened):
-            if isinstance(handle, StateHandle) and handle.resource.key == "transcript":
-                state: DebateTranscriptState = handle.state
-                return state
-        message = f"run {self.run_id} has no transcript"
-        raise LookupError(message)
+        """What was argued so far: the outermost pattern's transcript, the last if there are several.
+
+        LookupError where there is none.
+        """
+        state: DebateTranscriptState = self._outermost(_is_transcript, "transcript").state
+        return state
+
+    def _outermost(self, wanted: Callable[[Any], bool], what: str) -> Any:  # noqa: ANN401 - what `wanted` takes
+        found = [(depth, handle) for depth, handle in self._run.opened if wanted(handle)]
+        if not found:
+            message = f"run {self.run_id} has no {what}"
+            raise LookupError(message)
+        top = min(depth for depth, _ in found)
+        return [handle for depth, handle in found if depth == top][-1]
+
+
+def _is_transcript(handle: object) -> bool:
+    return isinstance(handle, StateHandle) and handle.resource.key == "transcript"
 
 
 class RunResult(RunView, Generic[OutT]):

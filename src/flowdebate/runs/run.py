@@ -68,8 +68,8 @@ class Run:
         self.artifacts: dict[str, Any] = {}
         """What patterns leave besides their output, by name: `raw`."""
         self.shared: dict[Resource, Any] = {}
-        self.opened: list[Any] = []
-        """Handles of all resources, in the order in which they were opened."""
+        self.opened: list[tuple[int, Any]] = []
+        """Handles of all resources in the order in which they were opened, each with how deep in the run that was."""
         self._saved = _SavedStates(session.resources)
         self._warned: set[str] = set()
         self._holds = AsyncExitStack()
@@ -127,27 +127,27 @@ class Run:
 
     # Resources
 
-    def open(self, resource: Resource) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
-        """A new hold on `resource`."""
-        handle = resource.open(self)
-        self.opened.append(handle)
-        return handle
+    def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
+        """A new hold on `resource`, for the block at `path`."""
+        return self._kept(resource.open(self), path)
 
-    def open_within(self, resource: StateResource[Any], around: StateHandle[Any]) -> StateHandle[Any]:
-        """A hold on `resource` inside `around`."""
-        handle = resource.open_within(around, self)
-        self.opened.append(handle)
-        return handle
+    def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
+        """A hold on `resource` inside `around`, for the block at `path`."""
+        return self._kept(resource.open_within(around, self), path)
 
-    def open_shared(self, resource: Resource) -> Any:  # noqa: ANN401 - see open
+    def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
         """The run's one hold on `resource`."""
         if resource not in self.shared:
-            self.shared[resource] = self.open(resource)
+            self.shared[resource] = self.open(resource, path)
         return self.shared[resource]
+
+    def _kept(self, handle: T, path: str) -> T:
+        self.opened.append((path.count("/"), handle))
+        return handle
 
     def root_context(self, name: str, resources: Mapping[str, Resource]) -> Context:
         """The context in which the outermost block acts."""
-        handles = {key: self.open_shared(resource) for key, resource in resources.items()}
+        handles = {key: self.open_shared(resource, name) for key, resource in resources.items()}
         return Context(self, Scope(handles, dict(self.shared), None), name, name)
 
     # Impure steps

@@ -1,0 +1,106 @@
+"""The page on a terminal, and the events that are shown on it."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.cli.document import DebateDocument, Side
+from flowdebate.cli.live import LiveView
+from flowdebate.cli.page import Page, render
+from flowdebate.cli.text import printable
+from flowdebate.runs.events import BlockAnswered, RoundStarted, TextDelta, ToolCalled, TurnFinished, TurnStarted
+
+from .test_render import DOCUMENT, HOSTILE
+
+TERMINAL = {"TERM": "xterm", "COLUMNS": "80"}
+ESCAPES = re.compile(r"\x1b\[[\d;]*m|\r\x1b\[2K")
+
+
+class Screen(io.StringIO):
+    """A terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def view(stream: io.StringIO) -> LiveView:
+    """A view of a debate between two sides, with a synthesizer."""
+    page = Page(
+        stream, [Side(name="anna", stance="cap rents"), Side(name="ben", stance="free rents")], environ=TERMINAL
+    )
+    return LiveView(page, synthesizer="s", moderated=True)
+
+
+def turn(*events: object) -> str:
+    """What is shown of a turn of anna's in which `events` are told."""
+    stream = io.StringIO()
+    live = view(stream)
+    about = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
+    for event in (TurnStarted(**about), *events, TurnFinished(**about)):  # type: ignore[arg-type]  # as declared
+        live.show(event)
+    return stream.getvalue()
+
+
+@given(HOSTILE)
+def test_no_foreign_text_acts_on_a_terminal(text: str) -> None:
+    """In frames, headings and labels too: but for the page's own colours, all that is written is printable."""
+    value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
+    value["debaters"] = [{"name": text, "stance": text, "role": text}]
+    value["raw"] = {
+        **DOCUMENT["raw"],
+        "question": text,
+        "transcript": [{"round": 1, "agentName": text, "stance": text, "text": text}],
+        "verdict": {"verdict": text, "winner": text, "reasoning": text},
+        "moderatorDecisions": [{"round": 1, "nextSpeakers": [text], "briefing": text, "newAngle": text}],
+    }
+    document = DebateDocument.model_validate(value)
+    screen = Screen()
+    render(document, Page(screen, document.sides, environ=TERMINAL))
+    shown = ESCAPES.sub("", screen.getvalue())
+    assert printable(shown) == shown
+    assert "─ Round 1 of 2 ─" in shown
+
+
+@given(st.lists(HOSTILE, max_size=5), HOSTILE)
+def test_live_text_is_printable_however_it_is_cut(pieces: list[str], tool: str) -> None:
+    """Pieces, tools and their results: nothing of them acts, and no line of theirs begins at the left edge."""
+    told = [TextDelta(block="a", text=piece) for piece in pieces]
+    shown = turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *told)
+    assert printable(shown) == shown
+    first, second, *others = shown.split("\n")
+    assert (first, second) == ("", "anna: cap rents")
+    assert all(line.startswith("  ") or not line for line in others)
+
+
+def test_text_is_shown_once_streamed_or_not() -> None:
+    """Servers that do not stream, and those that do, leave the same page."""
+    whole = BlockAnswered(block="a", output="Homes first.")
+    pieces = [TextDelta(block="a", text="Homes "), TextDelta(block="a", text="first.")]
+    assert turn(whole) == turn(*pieces, whole) == "\nanna: cap rents\n  Homes first.\n"
+
+
+def test_text_that_was_cut_is_marked() -> None:
+    """A reader sees why an argument ends in the middle."""
+    cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
+    assert turn(cut).endswith("\n  (the model ran out of room: what counts ends with the last full sentence)\n")
+
+
+def test_tools_are_shown_in_short() -> None:
+    """What was asked, and the beginning of what came back."""
+    shown = turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
+    assert shown == f'\nanna: cap rents\n  Tool: lookup({{"q": 1}}) = {"x" * 200}… (5,000)\n'
+
+
+def test_a_notice_goes_when_something_comes() -> None:
+    """On a terminal with colours, who waits sees for what; nothing of it is left."""
+    screen = Screen()
+    live = view(screen)
+    live.show(RoundStarted(round=1, max_rounds=2))
+    waiting = screen.getvalue()
+    assert "The moderator opens the round" in waiting
+    live.page.end_text()
+    assert screen.getvalue() == f"{waiting}\r\x1b[2K"
