@@ -251,37 +251,42 @@ def test_bounds_are_counts(bound: Any) -> None:
 def test_a_loop_needs_a_bound() -> None:
     """None is none."""
     empty: Any = sequencer(name="all").then(str)
-    for attempt in (
+    attempts: list[Callable[[], object]] = [
         lambda: empty.loop_back("str", when=bool, max_iterations=None),
         lambda: empty.do_while(str, bool, max_iterations=None),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(ConfigurationError, match="an int >= 1, got None"):
             attempt()
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        lambda empty: empty.loop_back("missing", when=bool, max_iterations=2),
-        lambda empty: empty.loop_back("str", when=bool, max_iterations=2).loop_back("str", when=bool, max_iterations=2),
-        lambda empty: empty.loop_back("str", when=bool, max_iterations=2, label=" "),
-        lambda empty: empty.branch(),
-        lambda empty: empty.parallel([handler(str), handler(str)]),
-        lambda empty: empty.parallel({1: str}),
-        lambda _: sequencer(name="x", state={}),  # type: ignore[arg-type]
-        lambda _: sequencer(name="x", owns=["transcript"]),  # type: ignore[list-item]
-        lambda _: sequencer(name="x", resources={"a": 5}),  # type: ignore[dict-item]
-        lambda _: router(name="r", choose=str, routes={}),
-        lambda _: router(name="r", choose=str, routes=[str]),  # type: ignore[list-item]
-        lambda _: router(name="r", choose=str, routes=[handler(str), handler(str)]),
-        lambda _: router(name="r", choose=str, routes={True: str}),  # type: ignore[dict-item]
-        lambda _: generator(name="g", visibility={"server": True}),
-        lambda _: generator(name="g", visibility={"client": "yes"}),  # type: ignore[dict-item]
-        lambda _: generator(name="g", transform="upper"),  # type: ignore[arg-type]
-        lambda _: generator(name="g", uses=["search"]),  # type: ignore[list-item]
-        lambda _: generator(name="g", tools=str),  # type: ignore[arg-type]
-    ],
-)  # fmt: skip
+UNTYPED: Any = (sequencer, router, generator)
+"""The factories, for calls that a type checker would not let pass."""
+_sequencer, _router, _generator = UNTYPED
+
+ATTEMPTS: list[Any] = [
+    lambda empty: empty.loop_back("missing", when=bool, max_iterations=2),
+    lambda empty: empty.loop_back("str", when=bool, max_iterations=2).loop_back("str", when=bool, max_iterations=2),
+    lambda empty: empty.loop_back("str", when=bool, max_iterations=2, label=" "),
+    lambda empty: empty.branch(),
+    lambda empty: empty.parallel([handler(str), handler(str)]),
+    lambda empty: empty.parallel({1: str}),
+    lambda _: _sequencer(name="x", state={}),
+    lambda _: _sequencer(name="x", owns=["transcript"]),
+    lambda _: _sequencer(name="x", resources={"a": 5}),
+    lambda _: _router(name="r", choose=str, routes={}),
+    lambda _: _router(name="r", choose=str, routes=[str]),
+    lambda _: _router(name="r", choose=str, routes=[handler(str), handler(str)]),
+    lambda _: _router(name="r", choose=str, routes={True: str}),
+    lambda _: _generator(name="g", visibility={"server": True}),
+    lambda _: _generator(name="g", visibility={"client": "yes"}),
+    lambda _: _generator(name="g", transform="upper"),
+    lambda _: _generator(name="g", uses=["search"]),
+    lambda _: _generator(name="g", tools=str),
+]
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_what_cannot_be_built_is_refused_with_where_and_what_is_allowed(attempt: Any) -> None:
     """Before anything runs."""
     with pytest.raises(ConfigurationError) as caught:

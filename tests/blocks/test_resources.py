@@ -182,6 +182,40 @@ def test_an_owner_inside_an_owner_has_its_own() -> None:
 
 
 @LAW
+@given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
+def test_what_is_isolated_starts_from_what_is_around_it_and_reaches_it(
+    count: int, limit: int | None, pauses: int
+) -> None:
+    """Executions at the same time do not see each other's changes; who comes after sees those of the last."""
+    shared = counter()
+
+    async def pause(value: object) -> object:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        return value
+
+    isolated = empty("isolated", isolates=[shared]).tap(bump(shared)).then(pause).then(bump(shared, "again"))
+    look = handler(lambda value, ctx: (value, ctx.resources.counter.state), name="look", resources={"counter": shared})
+    block = empty().tap(bump(shared, by=10)).for_each(isolated, over=lambda _: range(count), max_concurrency=limit)
+    session = Session()
+    outputs, after = block.then(look).run_sync(0, session=session).output
+    assert session.resources == {"counter": after}
+    assert all(output >= 12 for output in outputs)
+    if limit == 1:
+        assert outputs == [12 + 2 * index for index in range(count)]
+    if limit is None:
+        assert (outputs, after) == ([12] * count, 12)
+    assert block.resources == {"counter": shared}
+
+
+def test_what_is_isolated_is_a_resource() -> None:
+    """As what is owned."""
+    for options in ({"isolates": [5]}, {"owns": [None]}):
+        with pytest.raises(ConfigurationError, match="a resource"):
+            empty(**options)
+
+
+@LAW
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_what_is_shared_is_one_for_the_run(count: int, depth: int) -> None:
     """Opened once, however many blocks and sequencers declare it."""
@@ -252,9 +286,9 @@ async def test_a_debate_s_transcript_can_be_read_while_the_run_goes_on_and_after
     handle = block.start(0)
     with pytest.raises(ZeroDivisionError):
         await handle
-    (opened,) = handle._run.opened
-    assert isinstance(opened, StateHandle)
-    assert opened.state == 1
+    opened: list[Any] = handle._run.opened
+    assert [type(one) for one in opened] == [StateHandle]
+    assert opened[0].state == 1
 
 
 @dataclass

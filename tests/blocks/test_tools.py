@@ -274,10 +274,17 @@ def test_a_function_s_schema_says_what_its_signature_and_docstring_say() -> None
             "properties": {
                 "query": {"description": "What to look for.", "title": "Query", "type": "string"},
                 "limit": {"default": 5, "description": "How many to give.", "title": "Limit", "type": "integer"},
-                "order": {"default": "new", "enum": ["old", "new"], "title": "Order", "type": "string"},
+                "order": {
+                    "default": "new",
+                    "description": "Which come first.",
+                    "enum": ["old", "new"],
+                    "title": "Order",
+                    "type": "string",
+                },
                 "tags": {
                     "anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}],
                     "default": None,
+                    "description": "None for all.",
                     "title": "Tags",
                 },
             },

@@ -105,7 +105,8 @@ Output
     "answer": 42
   }
 
-Tokens: prompt 1,234 (cached unknown), completion 56 · Calls: 5 · Time: 1.2 s · Seed: 3
+Tokens: prompt 1,234 (cached unknown), completion 56
+Calls: 5 · Time: 1.2 s · Seed: 3
 """)
 
 
@@ -120,7 +121,7 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
     page = shown(value)
     own = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
-    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens"]
+    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens", "Calls"]
     assert printable(page) == page
     assert "".join(page.split()).count("".join(printable(text).split())) >= 10 or not text.split()
 

@@ -87,7 +87,7 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
     assert "\x1b" not in result.stderr
     assert "- Status: failed" in report.read_text()
     assert "Build more." in plain.stdout
-    assert "Failed after 2 arguments." in plain.stdout
+    assert "Failed after 2 complete arguments." in plain.stdout
 
 
 def test_a_server_that_is_not_there_is_one_message() -> None:
@@ -97,7 +97,7 @@ def test_a_server_that_is_not_there_is_one_message() -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
-    assert "Failed after 0 arguments." in result.stdout
+    assert "Failed after 0 complete arguments." in result.stdout
 
 
 def test_what_the_library_warns_of_is_a_line_on_stderr() -> None:

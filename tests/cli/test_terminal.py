@@ -67,7 +67,7 @@ def test_ctrl_c_keeps_what_was_argued() -> None:
         stage.wait_for_turn(2)
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 130
-    assert "Interrupted after 1 argument." in terminal.seen
+    assert "Interrupted after 1 complete argument." in terminal.seen
     assert "Calls: " in terminal.seen
     assert "Traceback" not in terminal.seen
 
@@ -84,7 +84,7 @@ def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
             assert terminal.process.stdout is not None
             stdout = terminal.process.stdout.read()
     assert "Homes first." in terminal.seen
-    assert "Interrupted after 1 argument." in terminal.seen
+    assert "Interrupted after 1 complete argument." in terminal.seen
     document = json.loads(stdout)
     assert document["status"] == "interrupted"
     assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first."]

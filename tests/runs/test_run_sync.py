@@ -93,4 +93,3 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
     finally:
         loop.close()
     assert ended.is_set()
-    assert not [thread for thread in threading.enumerate() if thread.name == "flowdebate-run-sync"]

@@ -17,7 +17,7 @@ from flowdebate.views import (
     render_synthesizer_system,
     render_synthesizer_turn,
 )
-from tests.views.nasty import debates, decision, entry, headings, lines_of, rounds_shown, tags, texts
+from tests.views.nasty import FORGERIES, debates, decision, entry, headings, lines_of, rounds_shown, tags, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,11 +144,12 @@ def _cleaned(one: DebateModeratorDecision, clean: Callable[[str], str]) -> Debat
 
 
 def _check_nothing_is_forged(shown: Callable[[Callable[[str], str]], str], made: Entries) -> None:
-    nasty, harmless = shown(str), shown(lambda _: "x")
-    assert tags(nasty) == len(made)
-    assert headings(nasty) == rounds_shown(made)
-    assert len(lines_of(nasty)) == len(lines_of(harmless))
-    nasty.encode()  # no half of a surrogate pair is left
+    harmless = shown(lambda _: "x")
+    for nasty in (shown(str), shown(lambda _: "".join(FORGERIES))):
+        assert tags(nasty) == len(made)
+        assert headings(nasty) == rounds_shown(made)
+        assert len(lines_of(nasty)) == len(lines_of(harmless))
+        nasty.encode()  # no half of a surrogate pair is left
 
 
 # What a server has read it need not read again

@@ -148,15 +148,19 @@ class Page:
 
     def totals(self, usage: Tokens | None, seconds: float | None, seed: int | None) -> None:
         """What it took; nothing is said of what is not known at all."""
+        if usage is None and seconds is None and seed is None:
+            return
         parts = []
+        self._line()
         if usage is not None:
-            parts += usage.told()
+            tokens, calls = usage.told()
+            self._line(tokens, style="dim")
+            parts.append(calls)
         if seconds is not None:
             parts.append(f"Time: {seconds:.1f} s")
         if seed is not None:
             parts.append(f"Seed: {seed}")
         if parts:
-            self._line()
             self._line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
 
     def ending(self, document: DebateDocument) -> None:
@@ -164,7 +168,7 @@ class Page:
         self.end_text()
         if document.status != "completed":
             count = len(document.raw.transcript)
-            arguments = "1 argument" if count == 1 else f"{count} arguments"
+            arguments = "1 complete argument" if count == 1 else f"{count} complete arguments"
             self._line()
             self._line(f"{document.status.capitalize()} after {arguments}.", style="bold")
 

@@ -17,7 +17,7 @@ from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
@@ -112,29 +112,38 @@ def _loop_is_running() -> bool:
 
 def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     outcome: Future[T] = Future()
+    stopped = threading.Event()
     cancels: list[Callable[[], object]] = []
 
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
+        if stopped.is_set():
+            raise asyncio.CancelledError
         return await make()
 
     def work() -> None:
-        try:
-            outcome.set_result(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            outcome.set_exception(error)
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(asyncio.run(main()))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                outcome.set_exception(error)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="flowdebate-run-sync")
-    thread.start()
     try:
+        thread.start()
         wait([outcome])
     except BaseException:  # a notebook's interrupt: the run, and the model calls that it waits for, end with it
-        with contextlib.suppress(RuntimeError):  # its loop is closed: it is over
-            for cancel in cancels:
-                cancel()
-        wait([outcome])
+        if not outcome.cancel():
+            _stop(stopped, cancels)
+            wait([outcome])
         raise
-    finally:
-        thread.join()
+    thread.join()
     return outcome.result()
+
+
+def _stop(stopped: threading.Event, cancels: Sequence[Callable[[], object]]) -> None:
+    stopped.set()
+    with contextlib.suppress(RuntimeError):  # its loop is closed: it is over
+        for cancel in cancels:
+            cancel()
