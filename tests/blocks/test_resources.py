@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Session, generator, handler, router, sequencer
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.resources.resource import StateHandle, StateResource
+from flowdebate.resources.resource import StateResource
 from flowdebate.testing import ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW
 
@@ -194,17 +194,29 @@ def test_what_is_isolated_starts_from_what_is_around_it_and_reaches_it(
             await asyncio.sleep(0)
         return value
 
-    isolated = empty("isolated", isolates=[shared]).tap(bump(shared)).then(pause).then(bump(shared, "again"))
-    look = handler(lambda value, ctx: (value, ctx.resources.counter.state), name="look", resources={"counter": shared})
+    def look(_: object, ctx: Context) -> int:
+        return int(ctx.resources.counter.state)
+
+    def pair(start: int, ctx: Context) -> tuple[int, int]:
+        return start, ctx.resources.counter.state
+
+    isolated = (
+        empty("isolated", isolates=[shared])
+        .map(look)
+        .tap(bump(shared))
+        .then(pause)
+        .tap(bump(shared, "again"))
+        .map(pair)
+    )
     block = empty().tap(bump(shared, by=10)).for_each(isolated, over=lambda _: range(count), max_concurrency=limit)
     session = Session()
-    outputs, after = block.then(look).run_sync(0, session=session).output
+    pairs, after = block.map(lambda value, ctx: (value, look(value, ctx))).run_sync(0, session=session).output
+    assert all(end == start + 2 for start, end in pairs)
+    assert pairs[0][0] == 10
     assert session.resources == {"counter": after}
-    assert all(output >= 12 for output in outputs)
+    assert after in {end for _, end in pairs}
     if limit == 1:
-        assert outputs == [12 + 2 * index for index in range(count)]
-    if limit is None:
-        assert (outputs, after) == ([12] * count, 12)
+        assert [start for start, _ in pairs] == [10 + 2 * index for index in range(count)]
     assert block.resources == {"counter": shared}
 
 
@@ -280,15 +292,14 @@ def test_runs_of_one_session_at_the_same_time_do_not_see_each_other(count: int, 
 
 
 async def test_a_debate_s_transcript_can_be_read_while_the_run_goes_on_and_after_it_failed() -> None:
-    """Handles are kept by the run, in the order in which they were opened."""
-    shared = counter()
+    """What was argued before it is not lost."""
+    shared = counter("transcript")
     block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
     handle = block.start(0)
     with pytest.raises(ZeroDivisionError):
         await handle
-    opened: list[Any] = handle._run.opened
-    assert [type(one) for one in opened] == [StateHandle]
-    assert opened[0].state == 1
+    state: Any = handle.transcript
+    assert state == 1
 
 
 @dataclass
