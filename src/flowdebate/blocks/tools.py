@@ -168,7 +168,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
 
 
 class _BlockArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     input: str
 

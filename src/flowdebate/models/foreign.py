@@ -7,7 +7,6 @@ MalformedResponse: no foreign exception leaves this package.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import math
 import time
@@ -124,8 +123,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(date: str) -> float:
+    from email.utils import parsedate_to_datetime
+
     try:
-        return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+        return parsedate_to_datetime(date).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         return math.nan
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import logging
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -62,11 +60,13 @@ def local_model_installed() -> bool:
 
 def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
     """Join `parts` in order into `target`, which appears whole or not at all; ModelUnavailable for another hash."""
+    from tempfile import NamedTemporaryFile
+
     logging.getLogger("flowdebate").info("joining the local model into %s", target)
     part: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
+        with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
             part = Path(file.name)
             found = _copy(parts, file)
         if found != sha256:
@@ -83,7 +83,9 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
     """Copy and hash in one pass."""
-    digest = hashlib.sha256()
+    from hashlib import sha256
+
+    digest = sha256()
     for path in parts:
         with path.open("rb") as part:
             while block := part.read(_BLOCK):

@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     PydanticSchemaGenerationError,
-    RootModel,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
@@ -81,6 +80,8 @@ class OutputSchema:
 
 
 def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
+    from pydantic import RootModel
+
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would validate a call by the one, and evaluate the other
         raise ConfigurationError(where, field, spec, allowed)
@@ -117,6 +118,7 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
     import jsonschema
+    from pydantic import RootModel
 
     validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:

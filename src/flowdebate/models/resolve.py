@@ -20,7 +20,6 @@ from typing import TypeAlias, cast
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model
 from flowdebate.models.gguf import WAYS_OUT, local_model_installed
-from flowdebate.models.local import LocalModel
 from flowdebate.models.openai import OpenAIModel
 from flowdebate.models.providers import PROVIDERS
 
@@ -119,6 +118,8 @@ def _default() -> str:
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
     if spec == "local":
+        from flowdebate.models.local import LocalModel
+
         return LocalModel()
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
