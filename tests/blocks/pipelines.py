@@ -393,7 +393,7 @@ def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
 
     def remember(value: object, ctx: Context) -> None:
         states.append(ctx.sequencer)
-        told.append(ctx.run.events)
+        told.append(ctx.run.records.events)
 
     around = sequencer(name="around", state=counter).tap(handler(remember, name="remember")).then(block)
     output: object = None

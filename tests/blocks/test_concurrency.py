@@ -293,7 +293,7 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once
         many.run_sync(1)
     assert stage.running == []
     assert runs[0].status in {"failed", "cancelled"}
-    assert runs[0].events[-1].kind == "run_finished"
+    assert runs[0].records.events[-1].kind == "run_finished"
 
 
 @LAW

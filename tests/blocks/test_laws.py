@@ -277,6 +277,30 @@ def test_two_loops_of_one_sequencer_count_for_themselves() -> None:
     ]
 
 
+def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
+    """Whichever pass it was that failed."""
+    passed: list[str] = []
+
+    def fails_in_the_second_pass(_: object) -> None:
+        passed.append("first")
+        if len(passed) > 1:
+            raise Boom
+
+    def forever(_: object) -> bool:
+        return True
+
+    loops: Sequencer[Any, Any] = (
+        sequencer(name="two")
+        .tap(handler(fails_in_the_second_pass, name="first"))
+        .loop_back("first", when=forever, max_iterations=5)
+        .rescue(lambda _: "rescued")
+        .tap(handler(lambda _: passed.append("second"), name="second"))
+        .loop_back("second", when=forever, max_iterations=3)
+    )
+    loops.run_sync(0)
+    assert passed == ["first", "first", "second", "second", "second"]
+
+
 def test_a_loop_that_is_entered_again_counts_anew() -> None:
     """Each time that a sequencer acts it has all its passes."""
     seen: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import generator, handler, router, sequencer
@@ -78,6 +78,8 @@ def without_pauses(recipe: Any, data: st.DataObject) -> Any:
 
 
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
+@example(["a/b"], ["a%2Fb"])
+@example(["a[1]/b"], ["a", "b"])
 def test_different_names_make_different_paths(names: list[str], others: list[str]) -> None:
     """Escaped parts, put together with what paths are put together with, can be told apart."""
 

@@ -153,9 +153,9 @@ async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
     handle = counting(3).start(0)
     reader = aiter(handle)
     await anext(reader)
-    assert len(handle._run.listeners) == 1
+    assert len(handle._run.records.listeners) == 1
     await reader.aclose()
-    assert handle._run.listeners == []
+    assert handle._run.records.listeners == []
     assert (await handle).output == 3
 
 

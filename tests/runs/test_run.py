@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import Session, generator, handler, sequencer
+from flowdebate import Debater, Session, debate, generator, handler, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable
 from flowdebate.models.usage import Usage
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
@@ -41,8 +43,8 @@ def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: 
     except Boom:
         status = "failed"
     else:
-        assert result.events == listened[0].events
-    events = listened[0].events
+        assert result.events == listened[0].records.events
+    events = listened[0].records.events
     assert [type(event) for event in events if isinstance(event, (RunStarted, RunFinished))] == [
         RunStarted,
         RunFinished,
@@ -311,3 +313,17 @@ def test_a_block_s_runs_do_not_depend_on_each_other(recipe: Pipeline, values: li
                 assert (await handle).output == expected
 
     asyncio.run(scenario())
+
+
+async def test_a_run_is_freed_as_soon_as_nobody_holds_it() -> None:
+    """No cycle leads back to a run: many of them need no garbage collector."""
+    rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
+    verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
+    result = await rent.run("Q?", model=ScriptedModel("one", "two", verdict), session={"held": (witness := Boom())})
+    freed = weakref.ref(witness)
+    gc.disable()
+    try:
+        del result, witness
+        assert freed() is None
+    finally:
+        gc.enable()

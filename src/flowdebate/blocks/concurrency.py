@@ -40,9 +40,6 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         except Exception as failure:
             failures[index] = failure
             raise
-        except asyncio.CancelledError:
-            group.cancel_scope.cancel()  # a task group takes no notice of a task that ends like this by itself
-            raise
 
     try:
         async with anyio.create_task_group() as group:
@@ -52,7 +49,7 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         if not failures or group_failure.split(Exception)[1] is not None:
             raise  # something that is no Exception: it is not ours to choose from
         raise _first(failures) from None
-    if len(results) < len(calls):
+    if len(results) < len(calls):  # a call has cancelled itself: a task group ends the others, and raises nothing
         raise asyncio.CancelledError
     return [results[index] for index in range(len(calls))]
 

@@ -117,7 +117,7 @@ class Generator(Block[Any, OutT]):
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
     def _teller(self, ctx: Context) -> Callable[[str], None] | None:
-        if self.output is not None or not self.visibility.client or not ctx.run.listeners:
+        if self.output is not None or not self.visibility.client or not ctx.run.records.listeners:
             return None
         return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text))
 

@@ -3,6 +3,8 @@
 Two kinds are kept apart. *Items* are what a block says (`TextDelta`, `ToolCalled`, `BlockAnswered`); a block's
 visibility decides whether readers get them. All others are the audit, and are always there. `TextDelta` is live
 only: it reaches those who listen at that moment and is not kept in `result.events`.
+
+Events are not frozen, since making them is a good part of what a run costs; nobody changes one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ __all__ = (
 RunStatus = Literal["running", "completed", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunStarted:
     """The first event of every run."""
 
@@ -46,7 +48,7 @@ class RunStarted:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunFinished:
     """The last event of every run, whatever its end."""
 
@@ -58,7 +60,7 @@ class RunFinished:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RoundStarted:
     """A round of a debate begins."""
 
@@ -67,7 +69,7 @@ class RoundStarted:
     max_rounds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ModeratorDecided:
     """A moderator opened a round."""
 
@@ -76,7 +78,7 @@ class ModeratorDecided:
     decision: DebateModeratorDecision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TurnStarted:
     """A debater has the floor."""
 
@@ -87,7 +89,7 @@ class TurnStarted:
     stance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TurnFinished:
     """A debater's argument stands in the transcript."""
 
@@ -98,7 +100,7 @@ class TurnFinished:
     stance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DebateStopped:
     """The last round is over; `reason` says why there is no other."""
 
@@ -107,7 +109,7 @@ class DebateStopped:
     reason: StopReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JudgeViewMade:
     """What the judge is shown: `order` holds, for each place in its view, the argument's index in the transcript."""
 
@@ -117,7 +119,7 @@ class JudgeViewMade:
     anonymized: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class VerdictReached:
     """The judge has found."""
 
@@ -126,7 +128,7 @@ class VerdictReached:
     verdict: DebateVerdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TextDelta:
     """A piece of text as the model writes it (an item; live only)."""
 
@@ -135,7 +137,7 @@ class TextDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCalled:
     """A model called a tool (an item)."""
 
@@ -147,7 +149,7 @@ class ToolCalled:
     result: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BlockAnswered:
     """A generator's answer: text, or the validated value (an item)."""
 
@@ -159,7 +161,7 @@ class BlockAnswered:
     """True: the model ran out of room before it was done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ModelCalled:
     """One call of a model, answered or failed."""
 

@@ -53,7 +53,7 @@ class RunView:
     @property
     def events(self) -> Sequence[object]:
         """What was told so far, in order (without the live-only `TextDelta`)."""
-        return self._run.events
+        return self._run.records.events
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
@@ -139,8 +139,8 @@ class RunHandle(RunView, Generic[OutT]):
         return self._run.status
 
     async def __aiter__(self) -> AsyncIterator[object]:
-        inbox = _Inbox(self._run.events)
-        self._run.listeners.append(inbox.put)
+        inbox = _Inbox(self._run.records.events)
+        self._run.records.listeners.append(inbox.put)
         self._task.add_done_callback(inbox.wake)
         try:
             while True:
@@ -150,7 +150,7 @@ class RunHandle(RunView, Generic[OutT]):
                     return
                 await inbox.wait()
         finally:
-            self._run.listeners.remove(inbox.put)
+            self._run.records.listeners.remove(inbox.put)
             self._task.remove_done_callback(inbox.wake)
 
 

@@ -13,6 +13,7 @@ from flowdebate.models import boundary
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -34,20 +35,21 @@ class Run:
     __slots__ = (
         "_held",
         "_holds",
-        "_saved",
         "_started",
         "_warned",
         "acting",
         "artifacts",
-        "events",
-        "listeners",
+        "emit",
         "models",
+        "now",
         "opened",
+        "records",
         "run_id",
         "seed",
         "session",
         "shared",
         "status",
+        "tell",
         "usage",
     )
 
@@ -60,17 +62,17 @@ class Run:
         self.acting = False
         """Whether its block has begun to act."""
         self._started: float | None = None
-        self.events: list[object] = []
-        """Everything told so far; what `result.events` will be."""
-        self.listeners: list[Callable[[object], None]] = []
-        """Those who read along; without any, text is not streamed."""
+        self.records = Records(session.resources)
+        """What it writes; `emit` and `tell` tell an event, `now` is its clock."""
+        self.emit = self.records.emit
+        self.tell = self.records.tell
+        self.now = self.records.now
         self.usage = Usage.none()
         self.artifacts: dict[str, Any] = {}
         """What patterns leave besides their output, by name: `raw`."""
         self.shared: dict[Resource, Any] = {}
         self.opened: list[tuple[int, Any]] = []
         """Handles of all resources in the order in which they were opened, each with how deep in the run that was."""
-        self._saved = _SavedStates(session.resources)
         self._warned: set[str] = set()
         self._holds = AsyncExitStack()
         self._held: dict[int, Model] = {}
@@ -89,35 +91,12 @@ class Run:
                 RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error)
             )
             self.status = status
+            self.records.closed = True
 
     @property
     def seconds(self) -> float:
         """How long ago the run began."""
         return 0.0 if self._started is None else time.perf_counter() - self._started
-
-    # What resources need of a run (ResourceScope)
-
-    @property
-    def saved_states(self) -> dict[str, Any]:
-        """What the session held when the run began, by key; what is set goes to the session, for later runs."""
-        return self._saved
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-    def emit(self, event: object, /) -> None:
-        """Keep `event`, and tell it to those who read along; once the run is over, nothing."""
-        if self.status != "running":
-            return
-        self.events.append(event)
-        for listener in self.listeners:
-            listener(event)
-
-    def tell(self, event: object) -> None:
-        """Tell `event` to those who read along, without keeping it."""
-        for listener in self.listeners:
-            listener(event)
 
     def warn_once(self, key: str, message: str) -> None:
         """Warn the first time that this run comes to `key`."""
@@ -129,11 +108,11 @@ class Run:
 
     def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
         """A new hold on `resource`, for the block at `path`."""
-        return self._kept(resource.open(self), path)
+        return self._kept(resource.open(self.records), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
         """A hold on `resource` inside `around`, for the block at `path`."""
-        return self._kept(resource.open_within(around, self), path)
+        return self._kept(resource.open_within(around, self.records), path)
 
     def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
         """The run's one hold on `resource`."""
@@ -198,17 +177,6 @@ class Run:
             await self._holds.aclose()
         except Exception:
             _LOGGER.warning("run %s: a model did not let go of its connections", self.run_id, exc_info=True)
-
-
-class _SavedStates(dict[str, Any]):
-    """Reads what was there when the run began: all that it opens starts from the same. Writes to the session."""
-
-    def __init__(self, session: dict[str, Any]) -> None:
-        super().__init__(session)
-        self._session = session
-
-    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
-        self._session[key] = state
 
 
 _FAILED = Usage.unknown()
