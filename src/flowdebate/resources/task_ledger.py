@@ -64,9 +64,10 @@ class TaskLedger:
         """Take back the claims whose leases have run out at the time `at`, the longest overdue first."""
         taken = []
         while self._leases and self._leases[0][0] <= at:
-            task = self.tasks[heappop(self._leases)[2]]
+            expires, _, task_id = heappop(self._leases)
+            task = self.tasks[task_id]
             # the entry may be of an earlier claim, or of a lease that was renewed since: the task knows
-            if task.lease_expires_at is not None and task.lease_expires_at <= at:
+            if task.lease_expires_at == expires:
                 holder = "" if task.claimed_by is None else f" of {task.claimed_by!r}"
                 taken.append(self._apply(task, "reclaim", at, comment=f"the lease{holder} ran out")[1])
         self._tell("reclaimed", taken)
