@@ -735,3 +735,15 @@ def test_any_output_can_be_written(work: Watched, output: object, written: objec
     wire = work.tasks.complete("it", output).to_wire()
     text = json.dumps(wire, allow_nan=False)
     assert written is None or json.loads(text)["output"] == written
+
+
+def test_overdue_tasks_are_taken_back_in_the_order_of_their_present_leases() -> None:
+    """A lease that was renewed counts from its renewal, not from its claim."""
+    clock = [0.0]
+    tasks = TaskCollection("w", now=lambda: clock[0])
+    renewed, other = tasks.add_task("renewed"), tasks.add_task("other")
+    tasks.claim(task_id=renewed.id, lease=1.0)
+    tasks.claim(task_id=other.id, lease=2.0)
+    tasks.renew(renewed.id, 3.0)
+    clock[0] = 5.0
+    assert [task.id for task in tasks.reclaim()] == [other.id, renewed.id]

@@ -15,10 +15,11 @@ from flowdebate.models.guard import is_loopback
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Mapping
+    from typing import Self
 
     from openai import AsyncOpenAI
 
-__all__ = ("Clients", "Endpoint", "load")
+__all__ = ("Clients", "Endpoint", "Holding", "load")
 
 _CONNECTIONS = 5_000
 """Calls in flight at once per model and loop; what is more waits for a connection."""
@@ -127,3 +128,22 @@ class Clients:
 async def load(function: Callable[..., object], *arguments: object) -> None:
     """Run a slow first import, or the like, beside the event loop."""
     await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+class Holding:
+    """A model with `Clients`: runs hold its connections while they last, `async with model:` for longer."""
+
+    _clients: Clients
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Self]:
+        """Keep the running loop's connections until the block, and every other one like it, has ended."""
+        async with self._clients.hold():
+            yield self
+
+    async def __aenter__(self) -> Self:
+        self._clients.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.release()

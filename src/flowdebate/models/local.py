@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import ModelUnavailable, OutputTruncated
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.chat import Chat, Dialect
-from flowdebate.models.clients import Clients, load
+from flowdebate.models.clients import Clients, Holding, load
 from flowdebate.models.deadline import within
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.local_server import running_server, stop_local_servers
@@ -19,8 +18,6 @@ from flowdebate.models.tool_text import with_tool_calls
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator
-    from typing import Self
 
     from flowdebate.models.base import ModelRequest, ModelResponse
 
@@ -38,7 +35,7 @@ _MORE = 3
 """How many times the room when a structured answer did not fit."""
 
 
-class LocalModel:
+class LocalModel(Holding):
     """A GGUF model that llama.cpp runs here; the engine starts at the first call and ends with the process.
 
     - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
@@ -61,19 +58,6 @@ class LocalModel:
 
     def __repr__(self) -> str:
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections until the block, and every other one like it, has ended."""
-        async with self._clients.hold():
-            yield self
-
-    async def __aenter__(self) -> Self:
-        self._clients.acquire()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._clients.release()
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; no retries, but for a structured answer that did not fit."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, get_args
 
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, OutputTruncated
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.chat import Chat, Dialect, StructuredMode
-from flowdebate.models.clients import Clients, Endpoint
+from flowdebate.models.clients import Clients, Endpoint, Holding
 from flowdebate.models.deadline import within
 from flowdebate.models.guard import check_real_calls_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from typing import Self
+    from collections.abc import Mapping
 
     from flowdebate.models.base import ModelRequest, ModelResponse
 
@@ -28,7 +26,7 @@ _NO_KEY = "no-key"
 """Sent to servers that want none; a header must hold something."""
 
 
-class OpenAIModel:
+class OpenAIModel(Holding):
     """The model `name` on an OpenAI-compatible server.
 
     - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
@@ -84,19 +82,6 @@ class OpenAIModel:
     def __repr__(self) -> str:
         where = "" if self._base_url is None else f", base_url={self._base_url!r}"
         return f"OpenAIModel({self._name!r}{where})"
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections until the block, and every other one like it, has ended."""
-        async with self._clients.hold():
-            yield self
-
-    async def __aenter__(self) -> Self:
-        self._clients.acquire()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._clients.release()
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; no retries."""
