@@ -13,17 +13,23 @@
     │   │   ├── ContextTooLong               the prompt does not fit the model's context
     │   │   └── RateLimited                  too many requests, or the quota is used up
     │   ├── ProviderFailed                   the endpoint failed on its own side (5xx)
+    │   ├── CircuitOpen                      the model failed so often that it is left alone for a while
     │   ├── BadAnswer                        an answer came, and cannot be used
     │   │   ├── MalformedResponse            it is not what the protocol promises
+    │   │   ├── ResponseTooLarge             it is longer than an answer may be
     │   │   ├── EmptyResponse                it has no text
     │   │   ├── OutputTruncated              it was cut off before its end
-    │   │   ├── Refused                      the model or its filter declined to answer
+    │   │   ├── Refused                      the model declined to answer
+    │   │   │   └── ContentFiltered          a filter of the provider stopped the answer
     │   │   └── SchemaViolation              it does not fit the schema that was asked for
     │   ├── ToolLoopExceeded                 the model kept calling tools
     │   ├── RealModelForbidden               a test forbids real model calls
+    │   ├── CassetteMismatch (AssertionError) a replayed run asked for what was not recorded, or did not ask for all
     │   └── ScriptError (AssertionError)     a scripted model was asked too often, or not often enough
     ├── OutputError                          a block of the application returned what cannot be used
     │   └── RosterError                      a moderator named a speaker who is not in the debate
+    ├── LimitReached                         a limit of the run is used up
+    ├── QuorumLost                           too few sides were heard for the debate to go on
     ├── LoopLimitExceeded                    a loop did not end within its bound
     ├── ViewError                            text that no view can have written was to be read back
     ├── BadFile                              a file that the user named cannot be used
@@ -48,13 +54,17 @@ __all__ = (
     "AuthenticationFailed",
     "BadAnswer",
     "BadFile",
+    "CassetteMismatch",
+    "CircuitOpen",
     "ConfigurationError",
     "ConnectionLost",
+    "ContentFiltered",
     "ContextTooLong",
     "EmptyResponse",
     "FlowDebateError",
     "FlowDebateWarning",
     "IllegalTransition",
+    "LimitReached",
     "LoopLimitExceeded",
     "MalformedResponse",
     "ModelError",
@@ -64,11 +74,13 @@ __all__ = (
     "OutputError",
     "OutputTruncated",
     "ProviderFailed",
+    "QuorumLost",
     "RateLimited",
     "RealModelForbidden",
     "Refused",
     "RequestRejected",
     "ResourceConflict",
+    "ResponseTooLarge",
     "RosterError",
     "SchemaViolation",
     "ScriptError",
@@ -162,10 +174,19 @@ class ModelError(FlowDebateError):
     `model` and `block` say which one and who asked; they are None where that is not known.
     """
 
-    def __init__(self, message: str, *, model: str | None = None, block: str | None = None) -> None:
+    transient: bool = False
+    """Whether asking again, later or with the reason, may help; what a `Retry` goes by."""
+    providers_fault: bool = True
+    """Whether a debate may go on without this answer; False for what the application or its tests have to mend."""
+
+    def __init__(
+        self, message: str, *, model: str | None = None, block: str | None = None, transient: bool | None = None
+    ) -> None:
         self.message = message
         self.model = model
         self.block = block
+        if transient is not None:
+            self.transient = transient
         super().__init__(message)
 
     def __str__(self) -> str:
@@ -182,9 +203,13 @@ class ModelUnavailable(ModelError):
 class ConnectionLost(ModelUnavailable):
     """The connection broke before the answer was whole; the call may have been billed."""
 
+    transient = True
+
 
 class ModelTimeout(ModelError):
     """The call's deadline passed; `seconds` is the deadline."""
+
+    transient = True
 
     def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
         self.seconds = seconds
@@ -206,6 +231,8 @@ class RequestRejected(ModelError):
 
 class AuthenticationFailed(RequestRejected):
     """The key is missing, wrong, or not allowed to do this; the key itself is never shown."""
+
+    providers_fault = False
 
 
 class ModelNotFound(RequestRejected):
@@ -234,11 +261,14 @@ class RateLimited(RequestRejected):
     ) -> None:
         self.retry_after = retry_after
         self.quota_exhausted = quota_exhausted
+        self.transient = not quota_exhausted
         super().__init__(message, status=status, model=model, block=block)
 
 
 class ProviderFailed(ModelError):
     """The endpoint failed on its own side; `status` is the HTTP status, or None."""
+
+    transient = True
 
     def __init__(
         self, message: str, *, status: int | None = None, model: str | None = None, block: str | None = None
@@ -247,12 +277,33 @@ class ProviderFailed(ModelError):
         super().__init__(message, model=model, block=block)
 
 
+class CircuitOpen(ModelError):
+    """The model failed so often that it is not asked for another `seconds`; no call was made."""
+
+    def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
+        self.seconds = seconds
+        super().__init__(f"not asked: it kept failing, and is left alone for {seconds:.3g} s", model=model, block=block)
+
+
 class BadAnswer(ModelError):
     """An answer came, and cannot be used."""
+
+    transient = True
 
 
 class MalformedResponse(BadAnswer):
     """The answer is not what the protocol promises."""
+
+
+class ResponseTooLarge(BadAnswer):
+    """The answer is longer than `limit` units ("bytes" or "characters"); it was not read to its end."""
+
+    transient = False
+
+    def __init__(self, limit: int, unit: str, *, model: str | None = None, block: str | None = None) -> None:
+        self.limit = limit
+        self.unit = unit
+        super().__init__(f"the answer is longer than {limit:,} {unit}", model=model, block=block)
 
 
 class EmptyResponse(BadAnswer):
@@ -264,20 +315,35 @@ class OutputTruncated(BadAnswer):
 
 
 class Refused(BadAnswer):
-    """The model, or a filter before it, declined to answer; `reason` is its own text."""
+    """The model declined to answer; `reason` is its own text."""
+
+    transient = False
 
     def __init__(self, reason: str, *, model: str | None = None, block: str | None = None) -> None:
         self.reason = reason
         super().__init__(f"the model declined to answer: {shown(reason)}", model=model, block=block)
 
 
+class ContentFiltered(Refused):
+    """A content filter of the provider stopped the answer."""
+
+
 class SchemaViolation(BadAnswer):
-    """A model's answer does not fit the schema; `problems` are `(field, what is wrong)` pairs."""
+    """A model's answer does not fit the schema; `problems` are `(field, what is wrong)` pairs.
+
+    `answer` is the text that does not fit, where there is one; the message does not show it.
+    """
 
     def __init__(
-        self, problems: Iterable[tuple[str, str]], *, model: str | None = None, block: str | None = None
+        self,
+        problems: Iterable[tuple[str, str]],
+        *,
+        answer: str | None = None,
+        model: str | None = None,
+        block: str | None = None,
     ) -> None:
         self.problems = tuple(problems)
+        self.answer = answer
         super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", model=model, block=block)
 
 
@@ -296,6 +362,8 @@ class ToolLoopExceeded(ModelError):
 class RealModelForbidden(ModelError):
     """A real model would have been called where `forbid_real_models()` is in force."""
 
+    providers_fault = False
+
     def __init__(self, *, model: str | None = None) -> None:
         super().__init__(
             "real model calls are forbidden here; use ScriptedModel or FunctionModel of flowdebate.testing, "
@@ -304,8 +372,16 @@ class RealModelForbidden(ModelError):
         )
 
 
+class CassetteMismatch(ModelError, AssertionError):
+    """A replayed run asked for what the cassette does not hold, or did not ask for all that it holds."""
+
+    providers_fault = False
+
+
 class ScriptError(ModelError, AssertionError):
     """A scripted model was asked more often than its script goes, or not often enough."""
+
+    providers_fault = False
 
 
 class OutputError(FlowDebateError):
@@ -329,6 +405,32 @@ class RosterError(OutputError):
         self.available = tuple(available)
         problem = f"{shown(name)} is not a debater; available: {', '.join(map(repr, available))}"
         super().__init__(block, "names of debaters", [("next_speakers", problem)])
+
+
+class LimitReached(FlowDebateError):
+    """A limit of the run is used up: the next call would go beyond it. `kind` is the field of `Limits`.
+
+    >>> str(LimitReached("calls", limit=10, used=10))
+    'the limit of the run is reached: calls=10 (10 used)'
+    """
+
+    def __init__(self, kind: str, *, limit: float, used: float) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.used = used
+        super().__init__(f"the limit of the run is reached: {kind}={limit:g} ({used:.6g} used)")
+
+
+class QuorumLost(FlowDebateError):
+    """In `round` only the stances `heard` were, fewer than `quorum`: the debate cannot go on without the others."""
+
+    def __init__(self, block: str, *, round: int, heard: Sequence[str], quorum: int) -> None:  # noqa: A002
+        self.block = block
+        self.round = round
+        self.heard = tuple(heard)
+        self.quorum = quorum
+        told_of = ", ".join(map(repr, heard)) or "nobody"
+        super().__init__(f"block {block!r}: in round {round} only {told_of} could be heard, the quorum is {quorum}")
 
 
 class LoopLimitExceeded(FlowDebateError):
@@ -391,12 +493,25 @@ def _listed(problems: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
 
 
-def problems_of(error: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
-    """The `(field, what is wrong)` pairs of a pydantic `ValidationError`."""
+def problems_of(error: Any, *, got: bool = True) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
+    """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
     return [
-        (".".join(str(part) for part in item["loc"]), f"{_plain(item['msg'])}, got {shown(item.get('input'))}")
+        (
+            ".".join(_part(part) for part in item["loc"]),
+            f"{_plain(item['msg'])}, got {shown(item.get('input'))}" if got else _plain(item["msg"]),
+        )
         for item in error.errors(include_url=False, include_context=False)
     ]
+
+
+def _part(part: object) -> str:
+    """One step of a field's path; a key that a model made up can be of any length."""
+    text = str(part)
+    return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 1]}…"
+
+
+_LONGEST_KEY = 60
+"""Characters of a key in a field's path."""
 
 
 def _plain(message: str) -> str:

@@ -52,7 +52,7 @@ async def stalling(exchange: Exchange) -> None:
 async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
     """Holding is what a run does; when it ends the connection is closed."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
         async with model.hold():
             for _ in range(3):
                 await ask(model, question())
@@ -64,7 +64,7 @@ async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
 async def test_without_a_hold_each_call_closes_what_it_opened() -> None:
     """A lone call leaves nothing behind."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
         await ask(model, question())
         await server.wait_until_left()
         await ask(model, question())
@@ -75,7 +75,7 @@ async def test_without_a_hold_each_call_closes_what_it_opened() -> None:
 async def test_the_last_of_several_holders_closes() -> None:
     """`hold` and `async with` count together, in any order."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
         first, second = model.hold(), model.hold()
         await first.__aenter__()
         await second.__aenter__()
@@ -90,7 +90,7 @@ async def test_the_last_of_several_holders_closes() -> None:
 
 async def test_a_hold_without_a_call_opens_nothing() -> None:
     """A client is made at the first need."""
-    async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url):
+    async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url, retry=None):
         assert server.accepted == 0
 
 
@@ -101,7 +101,7 @@ async def test_many_calls_at_once_all_get_their_own_answers() -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))
 
     async with ChatServer({"echo": echo}) as server:
-        model = OpenAIModel("echo", base_url=server.base_url)
+        model = OpenAIModel("echo", base_url=server.base_url, retry=None)
 
         async def one(text: str) -> str:
             request = ModelRequest(messages=[{"role": "user", "content": text}], block="b")
@@ -118,7 +118,7 @@ async def test_the_deadline_holds_against_a_server_that_goes_silent(scenario: st
     """ModelTimeout, and the connection is closed rather than used again."""
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
-        model = OpenAIModel(scenario, base_url=server.base_url)
+        model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
         async with model.hold():
             with pytest.raises(ModelTimeout):
                 await ask(model, question(0.3, listener))
@@ -136,14 +136,14 @@ async def test_the_deadline_holds_against_a_server_that_drips() -> None:
 
     async with ChatServer({"drip": drip}) as server:
         with pytest.raises(ModelTimeout):
-            await ask(OpenAIModel("drip", base_url=server.base_url), question(0.3, lambda _: None))
+            await ask(OpenAIModel("drip", base_url=server.base_url, retry=None), question(0.3, lambda _: None))
         await server.wait_until_left()
 
 
 async def test_the_model_s_own_deadline_counts_when_it_is_the_shorter_one() -> None:
     """`settings.timeout` of the model, unless it is left at its default."""
     async with ChatServer({"silent": silent}) as server:
-        model = OpenAIModel("silent", base_url=server.base_url, settings=ModelSettings(timeout=0.2))
+        model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):
             await ask(model, question(60))
 
@@ -151,12 +151,12 @@ async def test_the_model_s_own_deadline_counts_when_it_is_the_shorter_one() -> N
 async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_open() -> None:
     """Calls that are cancelled while they connect, wait, or read give back what they held."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
-        async with OpenAIModel("warm", base_url=server.base_url) as warm:
+        async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
             await ask(warm, question())
         await server.wait_until_left()
         before, tasks = open_files(), len(asyncio.all_tasks())
         for scenario, listener in (("silent", None), ("stalling", lambda _: None)):
-            model = OpenAIModel(scenario, base_url=server.base_url)
+            model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
             async with model.hold():
                 for ticks in range(40):
                     calls = [asyncio.create_task(ask(model, question(60, listener))) for _ in range(5)]
@@ -167,7 +167,7 @@ async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_op
                     ends = await asyncio.gather(*calls, return_exceptions=True)
                     assert all(isinstance(end, asyncio.CancelledError) for end in ends)
         await server.wait_until_left()
-        fine = OpenAIModel("fine", base_url=server.base_url)
+        fine = OpenAIModel("fine", base_url=server.base_url, retry=None)
         assert (await ask(fine, question())).text == "fine"
         await server.wait_until_left()
         assert (open_files(), len(asyncio.all_tasks())) == (before, tasks)
@@ -176,7 +176,7 @@ async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_op
 async def test_a_hold_that_is_cancelled_twice_while_it_closes_leaves_nothing_open() -> None:
     """Sockets are closed before the first moment at which a cancellation can arrive."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
         inside = asyncio.Event()
 
         async def hold() -> None:
@@ -269,7 +269,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
 async def test_a_structured_answer_can_be_cancelled_too() -> None:
     """The loop inside instructor lets a cancellation through."""
     async with ChatServer({"silent": silent}) as server:
-        model = OpenAIModel("silent", base_url=server.base_url)
+        model = OpenAIModel("silent", base_url=server.base_url, retry=None)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))
         task = asyncio.create_task(ask(model, request))
         await server.wait_for_posts(1)

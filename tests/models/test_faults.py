@@ -132,7 +132,7 @@ async def test_a_status_is_the_error_that_it_means(case: Refusal, *, stream: boo
     async with ChatServer({"m": refuse}) as server:
         request = question(on_text=(lambda _: None) if stream else None)
         with pytest.raises(ModelError) as caught:
-            await ask(OpenAIModel("m", base_url=server.base_url), request)
+            await ask(OpenAIModel("m", base_url=server.base_url, retry=None), request)
     assert type(caught.value) is case.error
     assert case.message in str(caught.value)
     assert {name: getattr(caught.value, name) for name in case.facts} == case.facts
@@ -210,7 +210,7 @@ async def test_a_fault_is_one_typed_error_after_one_request(case: Fault, *, stru
     async with ChatServer({"m": case.handler}) as server:
         output = OutputSchema.of(list[int]) if structured else None
         with pytest.raises(ModelError) as caught:
-            await ask(OpenAIModel("m", base_url=server.base_url), question(output=output))
+            await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(output=output))
     assert type(caught.value) is case.error
     assert case.message in str(caught.value)
     assert server.posts == 1
@@ -251,7 +251,7 @@ async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[
     """What was heard of it was told to the listener, and is no answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
-            await ask(OpenAIModel("m", base_url=server.base_url), question(on_text=lambda _: None))
+            await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
     assert server.posts == 1
 
 
@@ -277,7 +277,7 @@ async def test_a_server_that_speaks_no_tls_is_unavailable_or_lost() -> None:
     """An https address of an http server."""
     async with ChatServer() as server:
         with pytest.raises(ModelUnavailable):
-            await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:")), question())
+            await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:"), retry=None), question())
 
 
 async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
@@ -285,7 +285,7 @@ async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
             await ask(
-                OpenAIModel("m", base_url=server.base_url), question(messages=[{"role": "user", "content": "\ud800"}])
+                OpenAIModel("m", base_url=server.base_url, retry=None), question(messages=[{"role": "user", "content": "\ud800"}])
             )
     assert server.posts == 0
 
@@ -298,7 +298,7 @@ async def test_an_error_page_of_megabytes_is_cut_and_cannot_steer_a_terminal() -
 
     async with ChatServer({"m": page}) as server:
         with pytest.raises(ProviderFailed) as caught:
-            await ask(OpenAIModel("m", base_url=server.base_url), question())
+            await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question())
     assert len(str(caught.value)) < 700
     assert str(caught.value).isprintable()
 
@@ -339,7 +339,7 @@ async def test_the_key_is_in_no_error_traceback_log_or_repr(
     """Wherever the server echoes it, and whatever is printed of the failure."""
     caplog.set_level(logging.DEBUG)
     async with ChatServer({"m": handler}) as server:
-        model = OpenAIModel("m", base_url=server.base_url, api_key=KEY)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key=KEY)
         output = OutputSchema.of(list[int]) if kind == "structured" else None
         request = question(output=output, on_text=(lambda _: None) if kind == "stream" else None)
         with pytest.raises(ModelError) as caught:
@@ -355,7 +355,7 @@ async def test_the_key_is_in_no_error_traceback_log_or_repr(
 async def test_the_key_is_read_when_a_call_is_made() -> None:
     """A key that is set, or changed, after the model was made counts."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url, api_key_env="FLOWDEBATE_TEST_KEY")
+        model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env="FLOWDEBATE_TEST_KEY")
         async with model.hold():
             with pytest.raises(AuthenticationFailed, match="FLOWDEBATE_TEST_KEY"):
                 await ask(model, question())
@@ -372,14 +372,14 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
 async def test_a_server_that_wants_no_key_gets_a_placeholder() -> None:
     """The SDK insists on one."""
     async with ChatServer() as server:
-        await ask(OpenAIModel("m", base_url=server.base_url, api_key_env=None), question())
+        await ask(OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env=None), question())
     assert server.headers[0]["authorization"] == "Bearer no-key"
 
 
 async def test_a_forbidden_call_does_not_reach_the_network() -> None:
     """Unless this machine is allowed."""
     async with ChatServer() as server:
-        model = OpenAIModel("m", base_url=server.base_url)
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
         with forbid_real_models():
             with pytest.raises(RealModelForbidden):
                 await ask(model, question())
@@ -464,7 +464,7 @@ def test_no_answer_whatever_is_in_it_raises_anything_foreign(
         async def reply(exchange: Exchange) -> None:
             await exchange.json(answers[exchange.body["number"]])
 
-        async with ChatServer({"m": reply}) as server, OpenAIModel("m", base_url=server.base_url) as model:
+        async with ChatServer({"m": reply}) as server, OpenAIModel("m", base_url=server.base_url, retry=None) as model:
             output = OutputSchema.of({"type": "object"}) if structured else None
             for number in range(len(answers)):
                 request = ModelRequest(

@@ -81,7 +81,7 @@ def streaming(*events: Any, done: bool = True) -> Handler:
 async def test_a_text_call_sends_the_messages_as_they_are_and_reads_text_and_usage() -> None:
     """Prompts leave byte for byte; one request, no stream, no retry header."""
     async with ChatServer() as server:
-        model = OpenAIModel("gpt", base_url=server.base_url, api_key="sk-1")
+        model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
         answered = await ask(model, question(settings=ModelSettings(temperature=0.5, max_tokens=9, extra={"seed": 7})))
     assert answered.text == "fine"
     assert answered.model == "served"
@@ -98,7 +98,7 @@ async def test_the_model_s_settings_hold_where_the_request_leaves_the_choice_ope
     """A request's own settings win, one by one."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
-        model = OpenAIModel("gpt", base_url=server.base_url, settings=settings)
+        model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
         await ask(model, question(settings=ModelSettings(max_tokens=7, extra={"seed": 2})))
     body = server.bodies[0]
     assert (body["temperature"], body["max_tokens"], body["seed"], body["top_p"]) == (0.1, 7, 2, 0.9)
@@ -109,7 +109,7 @@ async def test_text_is_streamed_when_somebody_listens() -> None:
     events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
     pieces: list[str] = []
     async with ChatServer({"s": streaming(*events, usage_chunk())}) as server:
-        answered = await ask(OpenAIModel("s", base_url=server.base_url), question(on_text=pieces.append))
+        answered = await ask(OpenAIModel("s", base_url=server.base_url, retry=None), question(on_text=pieces.append))
     assert server.bodies[0]["stream_options"] == {"include_usage": True}
     assert pieces == ["Tr", "ams \ufffd", "\ufffd"]
     assert answered.text == "Trams 🙂"
@@ -128,7 +128,7 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
         exchange.close = True
 
     async with ChatServer({"drip": drip}) as server:
-        answered = await ask(OpenAIModel("drip", base_url=server.base_url), question(on_text=lambda _: None))
+        answered = await ask(OpenAIModel("drip", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
     assert answered.text == text
     assert answered.usage == Usage.unknown()
 
@@ -146,7 +146,7 @@ async def test_an_exception_of_the_listener_passes_as_itself_and_the_connection_
 
     async with ChatServer({"endless": endless}) as server:
         with pytest.raises(ZeroDivisionError):
-            await ask(OpenAIModel("endless", base_url=server.base_url), question(on_text=listen))
+            await ask(OpenAIModel("endless", base_url=server.base_url, retry=None), question(on_text=listen))
         await server.wait_until_left()
 
 
@@ -154,7 +154,7 @@ async def test_tool_calls_are_read_whole() -> None:
     """Tools are offered as the API has them, and their calls come back as they were written."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
-        answered = await ask(OpenAIModel("t", base_url=server.base_url), question(tools=[LOOKUP]))
+        answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), question(tools=[LOOKUP]))
     assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
     assert answered.finish == "tool_calls"
     assert answered.tool_calls == (
@@ -178,7 +178,7 @@ async def test_streamed_tool_calls_are_put_together() -> None:
     ]
     async with ChatServer({"t": streaming(*events)}) as server:
         request = question(tools=[LOOKUP], on_text=lambda _: None)
-        answered = await ask(OpenAIModel("t", base_url=server.base_url), request)
+        answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), request)
     assert answered.tool_calls == (
         ToolCall(id="a", name="lookup", arguments='{"q": "x"}'),
         ToolCall(id="b", name="lookup", arguments="{}"),
@@ -196,10 +196,10 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
     ]
     reply = replying(completion(VERDICT, tool_calls=[]))
     async with ChatServer(dict.fromkeys(["m", *MODES], reply)) as server:
-        await ask(OpenAIModel("m", base_url=server.base_url), question(messages=messages))
-        await ask(OpenAIModel("json_schema", base_url=server.base_url), question(messages=messages, output=Verdict))
+        await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(messages=messages))
+        await ask(OpenAIModel("json_schema", base_url=server.base_url, retry=None), question(messages=messages, output=Verdict))
         for mode in ("json", "md_json"):
-            model = OpenAIModel(mode, base_url=server.base_url, structured=mode)
+            model = OpenAIModel(mode, base_url=server.base_url, retry=None, structured=mode)
             await ask(model, question(messages=messages, output=Verdict))
     assert server.bodies[0]["messages"] == messages
     assert server.bodies[1]["messages"] == messages
@@ -231,7 +231,7 @@ ODD = [
 async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
     """What can be understood is understood."""
     async with ChatServer({"odd": replying(case.body)}) as server:
-        assert (await ask(OpenAIModel("odd", base_url=server.base_url), question())).text == case.text
+        assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), question())).text == case.text
 
 
 @pytest.mark.parametrize(
@@ -248,13 +248,13 @@ async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
 async def test_usage_that_is_missing_or_nonsense_is_unknown(usage: Any) -> None:
     """Unknown is not 0."""
     async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
-        assert (await ask(OpenAIModel("u", base_url=server.base_url), question())).usage == Usage.unknown()
+        assert (await ask(OpenAIModel("u", base_url=server.base_url, retry=None), question())).usage == Usage.unknown()
 
 
 async def test_text_that_ran_out_of_room_says_so() -> None:
     """The caller decides whether half a text is of use."""
     async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
-        answered = await ask(OpenAIModel("l", base_url=server.base_url), question())
+        answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), question())
     assert (answered.text, answered.finish) == ("half", "length")
 
 
@@ -298,7 +298,7 @@ async def test_an_answer_that_cannot_be_used_is_the_error_that_says_why(case: Ba
     """One request, one typed error."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(case.error) as caught:
-            await ask(OpenAIModel("bad", base_url=server.base_url), question())
+            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), question())
     assert case.message in str(caught.value)
     assert server.posts == 1
 
@@ -319,7 +319,7 @@ async def test_a_stream_that_cannot_be_used_is_the_error_that_says_why(case: Bad
     """Half a text is never an answer."""
     async with ChatServer({"bad": streaming(*case.body)}) as server:
         with pytest.raises(case.error) as caught:
-            await ask(OpenAIModel("bad", base_url=server.base_url), question(on_text=lambda _: None))
+            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
         await server.wait_until_left()
     assert case.message in str(caught.value)
 
@@ -333,7 +333,7 @@ async def test_a_server_that_does_not_stream_though_asked_to_is_malformed(kind: 
 
     async with ChatServer({"w": whole}) as server:
         with pytest.raises(MalformedResponse, match="base_url"):
-            await ask(OpenAIModel("w", base_url=server.base_url), question(on_text=lambda _: None))
+            await ask(OpenAIModel("w", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
 
 
 # Structured answers
@@ -350,7 +350,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 async def test_a_structured_answer_is_the_application_s_own_object(mode: StructuredMode) -> None:
     """Each mode ends in the same value, of the same class, in one request, and templates are left alone."""
     async with ChatServer({"v": replying(structured_reply(mode))}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, structured=mode)
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, question(output=Verdict))
     assert answered.data == Verdict(reasoning="r", winner="for")
     assert type(answered.data) is Verdict
@@ -380,7 +380,7 @@ async def test_any_output_schema_goes_through_every_mode(
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
-        answered = await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=output))
+        answered = await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=output))
     assert answered.data == expected
 
 
@@ -396,7 +396,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_and_names_the_field
     """SchemaViolation after one request; nothing of it is logged or printed on the way."""
     async with ChatServer({"v": replying(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
-            await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=Verdict))
+            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
     assert server.posts == 1
     assert caught.value.problems[0][0] == field
     assert (caught.value.model, caught.value.block) == ("v", "judge")
@@ -410,7 +410,7 @@ async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: Structured
     """Half an object is no answer."""
     async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
-            await OpenAIModel("v", base_url=server.base_url, structured=mode).request(question(output=Verdict))
+            await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(question(output=Verdict))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -418,7 +418,7 @@ async def test_a_refusal_of_a_structured_answer_is_a_refusal(mode: StructuredMod
     """It is not a violation of the schema."""
     async with ChatServer({"v": replying(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
-            await ask(OpenAIModel("v", base_url=server.base_url, structured=mode), question(output=Verdict))
+            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -426,7 +426,7 @@ async def test_tools_and_a_schema_go_out_together_and_tool_calls_come_back(mode:
     """The model may look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, structured=mode)
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
     assert answered.data is None
@@ -438,7 +438,7 @@ async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> Non
     """The model has not seen what the tools say: the calls come first."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, structured="tools")
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
         answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
 
@@ -446,7 +446,7 @@ async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> Non
 async def test_in_tools_mode_json_in_the_text_is_as_good() -> None:
     """Servers that do not enforce the call answer in text."""
     async with ChatServer({"v": replying(completion(VERDICT))}) as server:
-        answered = await ask(OpenAIModel("v", base_url=server.base_url, structured="tools"), question(output=Verdict))
+        answered = await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict))
     assert answered.data == Verdict(reasoning="r", winner="for")
 
 
@@ -455,14 +455,14 @@ async def test_in_tools_mode_two_answers_are_none() -> None:
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
-            await ask(OpenAIModel("v", base_url=server.base_url, structured="tools"), question(output=Verdict))
+            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict))
 
 
 async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answer() -> None:
     """To instructor alone any call would be the answer."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, structured="tools")
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
         answered = await ask(model, question(output=Verdict))
     assert answered.data is None
     assert [call.name for call in answered.tool_calls] == ["lookup"]
@@ -475,7 +475,7 @@ async def test_where_tools_and_schema_cannot_go_together_the_tools_are_offered_f
         await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
 
     async with ChatServer({"v": separate}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, tools_with_schema=False)
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
         answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
     assert answered.data == Verdict(reasoning="r", winner="for")
     assert answered.usage == Usage(calls=2, prompt_tokens=20, cached_tokens=8, completion_tokens=6)
@@ -487,7 +487,7 @@ async def test_where_tools_and_schema_cannot_go_together_a_tool_call_ends_the_re
     """The schema is asked for once the tools have answered."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
-        model = OpenAIModel("v", base_url=server.base_url, tools_with_schema=False)
+        model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
         answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
     assert answered.usage.calls == server.posts == 1
@@ -501,7 +501,7 @@ async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for
     """What instructor trips over reaches nobody."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(BadAnswer):
-            await ask(OpenAIModel("bad", base_url=server.base_url, structured=mode), question(output=Verdict))
+            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
 
 
 # Construction

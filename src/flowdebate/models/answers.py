@@ -11,16 +11,23 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import MalformedResponse, OutputTruncated, ProviderFailed, Refused
+from flowdebate.errors import (
+    ContentFiltered,
+    MalformedResponse,
+    OutputTruncated,
+    ProviderFailed,
+    Refused,
+    ResponseTooLarge,
+)
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.foreign import status_error
-from flowdebate.models.text import clean_text, one_line
+from flowdebate.models.text import clean_text, one_line, redacted
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from flowdebate.models.base import FinishReason
+    from flowdebate.models.base import FinishReason, Flag
 
 __all__ = ("read_completion", "read_stream")
 
@@ -28,11 +35,12 @@ Json = Any
 """What openai constructed from a server's JSON without a check."""
 
 
-def read_completion(completion: Json, *, secrets: Sequence[str] = ()) -> ModelResponse:
-    """The answer in a whole chat completion; no error that it raises shows one of `secrets`."""
+def read_completion(completion: Json, *, asked: str | None = None, secrets: Sequence[str] = ()) -> ModelResponse:
+    """The answer of the model `asked` in a whole chat completion; no error that it raises shows one of `secrets`."""
     if isinstance(completion, str):
         page = one_line(completion[:200], secrets=secrets)
-        raise MalformedResponse(f"a page came back instead of JSON ({page}): is base_url an API?")
+        problem = f"a page came back instead of JSON ({page}): is base_url an API?"
+        raise MalformedResponse(problem, transient=False)
     choices = getattr(completion, "choices", None)
     if not isinstance(choices, list) or not choices:
         _raise_told_error(completion, secrets)
@@ -49,16 +57,33 @@ def read_completion(completion: Json, *, secrets: Sequence[str] = ()) -> ModelRe
         reason=getattr(choice, "finish_reason", None),
         usage=_usage(getattr(completion, "usage", None)),
         model=getattr(completion, "model", None),
+        asked=asked,
+        several=len(choices) > 1,
+        secrets=secrets,
     )
 
 
-async def read_stream(chunks: AsyncIterator[Json], on_text: Callable[[str], None]) -> ModelResponse:
-    """The answer in a stream of chunks, each piece of text told to `on_text` as it arrives."""
+async def read_stream(
+    chunks: AsyncIterator[Json],
+    on_text: Callable[[str], None],
+    *,
+    asked: str | None = None,
+    longest: int = 200_000,
+    secrets: Sequence[str] = (),
+) -> ModelResponse:
+    """The answer of the model `asked` in a stream of chunks, each piece of text told to `on_text` as it arrives.
+
+    ResponseTooLarge once there are more than `longest` characters.
+    """
+    read = 0
     parts = _Parts()
     async with aclosing(chunks):  # type: ignore[type-var]  # every iterator that comes here is a generator
         async for chunk in chunks:
             piece = parts.add(chunk)
             if piece:
+                read += len(piece)
+                if read > longest:
+                    raise ResponseTooLarge(longest, "characters")
                 on_text(piece)
     if not parts.chunks:
         raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
@@ -69,6 +94,8 @@ async def read_stream(chunks: AsyncIterator[Json], on_text: Callable[[str], None
         reason=parts.reason,
         usage=parts.usage,
         model=parts.model,
+        asked=asked,
+        secrets=secrets,
     )
 
 
@@ -133,25 +160,48 @@ class _Parts:
         ]
 
 
-def _answer(
-    *, text: str, refusal: object, calls: Sequence[ToolCall], reason: object, usage: Usage, model: object
+def _answer(  # noqa: PLR0913 - the parts of an answer
+    *,
+    text: str,
+    refusal: object,
+    calls: Sequence[ToolCall],
+    reason: object,
+    usage: Usage,
+    model: object,
+    asked: str | None,
+    several: bool = False,
+    secrets: Sequence[str] = (),
 ) -> ModelResponse:
     if isinstance(refusal, str) and refusal.strip():
-        raise Refused(clean_text(refusal))
+        raise Refused(redacted(clean_text(refusal), secrets))
     if reason == "content_filter":
-        raise Refused("the provider's content filter stopped the answer")
+        raise ContentFiltered("the provider's content filter stopped the answer")
     if reason == "error":
         raise ProviderFailed("the endpoint failed while it was answering")
     if not isinstance(reason, str) or not reason:
         raise OutputTruncated("the answer ended without saying that it is whole")
+    cleaned = clean_text(text)
+    by = clean_text(model) if isinstance(model, str) else None
+    odd: dict[Flag, bool] = {
+        "cleaned": cleaned != text,
+        "more_choices": several,
+        "other_model": bool(by and asked) and str(by) not in str(asked) and str(asked) not in str(by),
+        "unknown_finish": reason not in _REASONS,
+        "usage_unknown": usage.total_tokens is None,
+    }
     finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
     return ModelResponse(
-        text=clean_text(text),
+        text=redacted(cleaned, secrets),
         tool_calls=tuple(calls),
         finish=finish,
         usage=usage,
-        model=clean_text(model) if isinstance(model, str) else None,
+        model=by,
+        flags=tuple(flag for flag, is_so in odd.items() if is_so),
     )
+
+
+_REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
+"""Reasons for the end of an answer that the protocol knows."""
 
 
 def _raise_told_error(completion: Json, secrets: Sequence[str]) -> None:

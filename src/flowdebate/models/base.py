@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from flowdebate.models.attempts import Attempts
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -12,13 +13,28 @@ if TYPE_CHECKING:
 
     from flowdebate.models.output import OutputSchema
 
-__all__ = ("FinishReason", "Message", "Model", "ModelRequest", "ModelResponse", "ModelSettings", "ToolCall", "ToolSpec")
+__all__ = (
+    "FinishReason",
+    "Flag",
+    "Message",
+    "Model",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelSettings",
+    "ToolCall",
+    "ToolSpec",
+)
 
 Message = dict[str, Any]
 """One chat message as the chat completions API knows it: `{"role": …, "content": …}`."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Why the model stopped: it was done, it ran out of room, or it wants tools to be called."""
+
+Flag = Literal["cleaned", "json_in_text", "more_choices", "other_model", "unknown_finish", "usage_unknown"]
+"""What was odd: characters that no text may hold were replaced, the JSON stood in prose, there were several answers and
+the first was taken, another model than the one asked for answered, the reason for the end is none that is known, tokens
+were not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +45,9 @@ class ModelSettings:
     max_tokens: int | None = None
     """Room for the answer, in tokens."""
     timeout: float | None = 300.0
-    """Deadline of one call as a whole, in seconds; None for no deadline."""
+    """Deadline of one call as a whole, retries and their waits included, in seconds; None for no deadline."""
+    longest: int = 200_000
+    """Characters that an answer may have; a longer one is `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further parameters of the request, as the provider names them."""
 
@@ -66,6 +84,14 @@ class ModelRequest:
     settings: ModelSettings = field(default_factory=ModelSettings)
     on_text: Callable[[str], None] | None = None
     """Takes pieces of text as they arrive; None where nobody listens."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """What was sent for this call so far; wrappers hand it on."""
+    deadline: float | None = None
+    """When the whole call must be over, by the event loop's clock; None for never."""
+    retried: bool = False
+    """Whether somebody outside repeats this call already: there is one retry loop, the outermost."""
+    rung: int = 0
+    """How many rungs below its first a model should ask for a structured answer: earlier ones did not fit."""
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -85,6 +111,10 @@ class ModelResponse:
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
     """The name under which the endpoint says it answered."""
+    asked_as: str | None = None
+    """How a structured answer was asked for, where the model knows several ways."""
+    flags: tuple[Flag, ...] = ()
+    """What was odd about an answer that could be used all the same."""
 
 
 @runtime_checkable

@@ -1,51 +1,89 @@
-"""The one function through which every model is called: deadline, checks of what came back, names in errors."""
+"""The one function through which every model is called: deadline, retries, checks of the answer, names in errors."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import (
     EmptyResponse,
-    FlowDebateError,
     MalformedResponse,
     ModelError,
     OutputTruncated,
+    ResponseTooLarge,
     SchemaViolation,
     shown,
 )
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.deadline import within
+from flowdebate.models.one_object import one_object
+from flowdebate.models.retry import Retry, repeated
 from flowdebate.models.text import clean_text, is_blank
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.models.base import Model, ModelRequest
+    from flowdebate.models.base import Flag, Model, ModelRequest
 
-__all__ = ("ask",)
+__all__ = ("answer", "ask")
 
 _FINISHES = frozenset({"stop", "length", "tool_calls"})
 
 
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` once and give back an answer that can be used as it is.
+    """Call `model` and give back an answer that can be used as it is.
 
-    The text is valid Unicode; a text answer is not blank; `data` of a structured answer is what
-    `request.output.validate` made of it (where the model calls tools instead, `data` is left alone).
+    The text is valid Unicode and not longer than `request.settings.longest`; a text answer is not blank; `data` of a
+    structured answer is what `request.output.validate` made of it (where the model calls tools instead, `data` is
+    left alone). A call that failed is repeated as the model's `retry` says, if it has one.
 
     Errors: ModelTimeout when `request.settings.timeout` passes, whatever the model is doing then;
-    MalformedResponse, EmptyResponse, SchemaViolation and OutputTruncated for answers that cannot be used; what the
-    model raises passes as it is, a ModelError with `model` and `block` filled in.
+    MalformedResponse, EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for answers that cannot be
+    used; LimitReached from the run; what the model raises passes as it is, a ModelError with `model` and `block`
+    filled in.
     """
+    timeout = request.settings.timeout
+    if timeout is not None:
+        deadline = asyncio.get_running_loop().time() + timeout
+        request.deadline = deadline if request.deadline is None else min(deadline, request.deadline)
     try:
-        response = await within(request.settings.timeout, model.request(request))
-        return _checked(response, request)
-    except FlowDebateError as error:
-        if isinstance(error, ModelError):
-            error.model = error.model or model.name
-            error.block = error.block or request.block
+        return await within(timeout, answer(model, request))
+    except ModelError as error:
+        _name(error, model, request)
         raise
+
+
+async def answer(model: Model, request: ModelRequest) -> ModelResponse:
+    """`ask` within a call that has its deadline already: what a wrapper asks the model inside of it with."""
+    retry = getattr(model, "retry", None)
+    if request.retried or not isinstance(retry, Retry):
+        return await _once(model, request)
+    return await repeated(lambda again: _once(model, again), request, retry)
+
+
+async def _once(model: Model, request: ModelRequest) -> ModelResponse:
+    made = request.attempts.made
+    try:
+        if getattr(model, "tells_attempts", False):
+            response = await model.request(request)
+        else:
+            with request.attempts.sending(model.name, request) as attempt:
+                response = await model.request(request)
+                usage = getattr(response, "usage", None)
+                attempt.usage = usage if isinstance(usage, Usage) else attempt.usage
+        return _checked(response, request)
+    except ModelError as error:
+        if made and made[-1].error is None:  # an answer came, and was found to be of no use
+            made[-1].error = type(error).__name__
+        _name(error, model, request)
+        raise
+
+
+def _name(error: ModelError, model: Model, request: ModelRequest) -> None:
+    error.model = error.model or model.name
+    error.block = error.block or request.block
 
 
 def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
@@ -56,26 +94,32 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in _FINISHES:
         raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
-    text = _text_of(response)
+    text = _text_of(response, request.settings.longest)
+    flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
     calls = response.tool_calls
+    data = response.data
     if calls:
-        _check_calls(calls)
+        _check_calls(calls, request.settings.longest)
     elif request.output is not None:
-        return _copy(response, text, _data_of(response, text, request))
+        data = _data_of(response, text, request, flags)
     elif is_blank(text):
         raise EmptyResponse("the answer has no text")
-    return response if text is response.text else _copy(response, text, response.data)
+    if text is response.text and data is response.data:
+        return response
+    return replace(response, text=text, data=data, flags=tuple(dict.fromkeys((*response.flags, *flags))))
 
 
-def _text_of(response: ModelResponse) -> str:
+def _text_of(response: ModelResponse, longest: int) -> str:
     text = response.text
     if not isinstance(text, str):
         raise _malformed("text", text, "a str")
+    if len(text) > longest:
+        raise ResponseTooLarge(longest, "characters")
     # what a subclass of str does when it is formatted or compared is its own: only the characters are taken
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 
-def _data_of(response: ModelResponse, text: str, request: ModelRequest) -> object:
+def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: list[Flag]) -> object:
     assert request.output is not None  # noqa: S101 - the caller has looked
     if response.data is None and not text.strip():
         raise EmptyResponse("the answer is empty")
@@ -86,11 +130,15 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest) -> objec
             raise OutputTruncated(
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
-        raise
+        found = one_object(text) if response.data is None else None
+        if found is None or found == text:
+            raise
+    flags.append("json_in_text")
+    return request.output.validate(found)
 
 
-def _check_calls(calls: Sequence[ToolCall]) -> None:
-    """Tools that nobody offered are the caller's to answer; here only the types count."""
+def _check_calls(calls: Sequence[ToolCall], longest: int) -> None:
+    """Tools that nobody offered are the caller's to answer; here only types and sizes count."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:
@@ -99,17 +147,8 @@ def _check_calls(calls: Sequence[ToolCall]) -> None:
         for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
             if not isinstance(value, str):
                 raise _malformed(f"a tool call's {name}", value, "a str")
-
-
-def _copy(response: ModelResponse, text: str, data: object) -> ModelResponse:
-    return ModelResponse(
-        text=text,
-        data=data,
-        tool_calls=response.tool_calls,
-        finish=response.finish,
-        usage=response.usage,
-        model=response.model,
-    )
+            if len(value) > longest:
+                raise ResponseTooLarge(longest, "characters")
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:

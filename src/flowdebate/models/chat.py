@@ -33,8 +33,11 @@ class Dialect:
     """What one server wants to be told, and how."""
 
     model: str
+    label: str
+    """What attempts and errors call it."""
     settings: ModelSettings
-    structured: StructuredMode
+    structured: Sequence[StructuredMode]
+    """How a structured answer is asked for: first the first, the next where that is refused or does not come to fit."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """What the server calls the limit of an answer's length."""
@@ -70,10 +73,14 @@ class Chat:
         if request.tools:
             parameters["tools"] = _as_tools(request.tools)
         if request.on_text is None:
-            _, response = await self._send(parameters)
+            _, response = await self._send(parameters, request)
         else:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
-            response = await read_stream(self._chunks(parameters), request.on_text)
+            with request.attempts.sending(self.dialect.label, request) as attempt:
+                response = await read_stream(
+                    self._chunks(parameters), request.on_text, longest=request.settings.longest
+                )
+                attempt.usage = response.usage
         return response if self.dialect.reread is None else self.dialect.reread(response, request)
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
@@ -82,14 +89,20 @@ class Chat:
             await load(_import_structured)
         from flowdebate.models.structured import ask_structured
 
-        return await ask_structured(
-            self._send,
+        mode = self.dialect.structured[min(request.rung, len(self.dialect.structured) - 1)]
+
+        async def send(parameters: Parameters) -> tuple[Any, ModelResponse]:
+            return await self._send(parameters, request, asked_as=mode)
+
+        response = await ask_structured(
+            send,
             request.output,
-            mode=self.dialect.structured,
+            mode=mode,
             messages=request.messages,
             tools=_as_tools(tools),
             parameters=self._parameters(request),
         )
+        return replace(response, asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:
         mine, theirs = self.dialect.settings, request.settings
@@ -104,16 +117,20 @@ class Chat:
             parameters["extra_body"] = {**mine.extra, **theirs.extra}
         return parameters
 
-    async def _send(self, parameters: Parameters) -> tuple[Any, ModelResponse]:
+    async def _send(
+        self, parameters: Parameters, request: ModelRequest, *, asked_as: str | None = None
+    ) -> tuple[Any, ModelResponse]:
         """One whole answer: as openai has it, and as it is read."""
-        try:
-            completion = await self.client.chat.completions.create(**self._amended(parameters))
-            response = read_completion(completion, secrets=self._secrets)
-        except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
-            failure = self._classified(error)
-        else:
-            return completion, response
-        raise failure
+        with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
+            try:
+                completion = await self.client.chat.completions.create(**self._amended(parameters))
+                response = read_completion(completion, asked=self.dialect.model, secrets=self._secrets)
+            except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
+                failure = self._classified(error)
+            else:
+                attempt.usage = response.usage
+                return completion, response
+            raise failure
 
     async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
         """The pieces of a streamed answer; the connection is given back however the iteration ends."""

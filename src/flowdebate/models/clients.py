@@ -7,9 +7,10 @@ import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
+from flowdebate.errors import ResponseTooLarge
 from flowdebate.models.guard import is_loopback
 
 if TYPE_CHECKING:
@@ -17,15 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Self
 
+    import httpx2
     from openai import AsyncOpenAI
 
-__all__ = ("Clients", "Endpoint", "Holding", "load")
+__all__ = ("Clients", "Endpoint", "Holding", "Transport", "load")
+
+Transport = Literal["aiohttp", "httpx2"]
+"""What carries the calls, below openai."""
 
 _CONNECTIONS = 5_000
 """Calls in flight at once per model and loop; what is more waits for a connection."""
 
 _CONNECT_SECONDS = 30.0
 """An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
+
+
+_LONGEST_BODY = 16_000_000
+"""Bytes of a response, head not included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +61,8 @@ class Clients:
     one. Loops, and so threads, do not share clients.
     """
 
-    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, headers: Mapping[str, str] | None = None, *, transport: Transport = "aiohttp") -> None:
+        self._transport = transport
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
         self._lock = threading.Lock()
@@ -107,13 +117,20 @@ class Clients:
         import openai
 
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        http = openai.DefaultAioHttpClient(
-            limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+        aiohttp = self._transport == "aiohttp"
+        make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
+        http = make(
+            # httpx2 takes stray bytes on a connection that was kept for the beginning of the next call's answer, so
+            # that one debater would be given the other's: it may keep none
+            limits=httpx2.Limits(
+                max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS if aiohttp else 0
+            ),
             timeout=timeout,
             follow_redirects=False,
             # a proxy that is set for the world is not asked for this machine
             trust_env=not is_loopback(endpoint.base_url),
             verify=True if self._context is None else self._context,
+            event_hooks={"response": [_bounded]},
         )
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,
@@ -123,6 +140,17 @@ class Clients:
             max_retries=0,
             timeout=timeout,
         )
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Let `response` be read up to `_LONGEST_BODY` bytes, and not at all where its head tells of more."""
+    from flowdebate.models.bounded_stream import bounded_stream
+
+    told = response.headers.get("content-length", "")
+    if told.isdecimal() and int(told[:20]) > _LONGEST_BODY:
+        await response.aclose()
+        raise ResponseTooLarge(_LONGEST_BODY, "bytes")
+    response.stream = bounded_stream(response.stream, _LONGEST_BODY)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
+    ContentFiltered,
     ContextTooLong,
     FlowDebateError,
     MalformedResponse,
@@ -26,7 +27,6 @@ from flowdebate.errors import (
     OutputTruncated,
     ProviderFailed,
     RateLimited,
-    Refused,
     RequestRejected,
     SchemaViolation,
     problems_of,
@@ -145,7 +145,7 @@ def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelErr
     if isinstance(error, openai.LengthFinishReasonError):
         return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
     if isinstance(error, openai.ContentFilterFinishReasonError):
-        return Refused("the provider's content filter stopped the answer")
+        return ContentFiltered("the provider's content filter stopped the answer")
     if isinstance(error, openai.APIResponseValidationError):
         return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
     if isinstance(error, openai.APIError):  # an error event inside a stream
@@ -164,7 +164,7 @@ def _instructor(error: Exception) -> ModelError | None:
         return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
     for link in _chain(error):
         if isinstance(link, pydantic.ValidationError):
-            return SchemaViolation(problems_of(link))
+            return SchemaViolation(problems_of(link, got=False))
     if isinstance(error, instructor.InstructorError):
         kind = type(error.__cause__ or error).__name__
         return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])
@@ -186,7 +186,8 @@ def _transport(  # noqa: PLR0911 - a table
     if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError):
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
     if _any(links, aiohttp.ClientConnectorError, ConnectionRefusedError, aiohttp.ConnectionTimeoutError):
-        return ModelUnavailable(f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?")
+        message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
+        return ModelUnavailable(message, transient=True)
     if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
         return ConnectionLost(f"the endpoint{at} went silent")
     if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
@@ -196,7 +197,7 @@ def _transport(  # noqa: PLR0911 - a table
     if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
         return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
     if _any(links, OSError):
-        return ModelUnavailable(f"no connection to the endpoint{at} ({reason})")
+        return ModelUnavailable(f"no connection to the endpoint{at} ({reason})", transient=True)
     return None
 
 

@@ -13,6 +13,7 @@ from flowdebate.models.clients import Clients, Holding, load
 from flowdebate.models.deadline import within
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.local_server import running_server, stop_local_servers
+from flowdebate.models.retry import Retry
 from flowdebate.models.schema_bounds import bounded
 from flowdebate.models.tool_text import with_tool_calls
 
@@ -31,6 +32,7 @@ _TURN = 160
 """Tokens of a text: two to four sentences, more of which make a small model ramble."""
 _ANSWER = 1_200
 """Tokens of a structured answer, at first."""
+_RETRY = Retry(attempts=2, first_wait=0)
 _MORE = 3
 """How many times the room when a structured answer did not fit."""
 
@@ -40,15 +42,25 @@ class LocalModel(Holding):
 
     - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
     - `settings`: what holds where a request leaves the choice open; unset parts are what small models need.
+    - `retry`: how often a call that failed is made again; None for never. A dead engine is started anew.
 
     All `LocalModel`s of a file share one engine. It answers one call after the other, in order, since a prompt that
     repeats the last one's beginning then costs only its end. A deadline is the call's as a whole: starting the engine
     and waiting for earlier calls count. A structured answer that does not fit is asked for once more, with more room.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, settings: ModelSettings | None = None) -> None:
+    tells_attempts = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        settings: ModelSettings | None = None,
+        retry: Retry | None = _RETRY,
+    ) -> None:
         self._path = None if path is None else Path(path)
         self._settings = settings or ModelSettings()
+        self.retry = retry
         self._clients = Clients()
 
     @property
@@ -60,7 +72,7 @@ class LocalModel(Holding):
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; no retries, but for a structured answer that did not fit."""
+        """Answer once; a structured answer that did not fit is asked for once more."""
         check_real_calls_allowed(self.name, base_url="http://127.0.0.1")
         timeout = self._settings.timeout
         response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
@@ -74,7 +86,8 @@ class LocalModel(Holding):
             endpoint = await server.endpoint()
             client = await self._clients.client(endpoint)
             async with server.turn:
-                chat = Chat(dialect=_dialect(self._settings, request), client=client, endpoint=endpoint)
+                dialect = replace(_dialect(self._settings, request), label=self.name)
+                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
                 try:
                     return await _whole_answer(chat, request)
                 except ModelUnavailable:
@@ -102,8 +115,9 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     )
     return Dialect(
         model="local",
+        label="local",
         settings=preset,
-        structured="json_schema",
+        structured=("json_schema",),
         tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
         amend=_amended,
         reread=with_tool_calls,

@@ -19,7 +19,7 @@ from pydantic import (
     create_model,
 )
 
-from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of
+from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, shown
 
 __all__ = ("OutputSchema",)
 
@@ -66,17 +66,35 @@ class OutputSchema:
         """`value` (JSON text, plain data, or an instance) as what was asked for; SchemaViolation if it is not."""
         try:
             if isinstance(value, (str, bytes)):
-                checked = self.model.model_validate_json(value)
+                checked = self.model.model_validate_json(_finite(value))
             else:
                 checked = self.model.model_validate(self._wrapped(value))
         except ValidationError as error:
-            raise SchemaViolation(problems_of(error)) from None
+            answer = value if isinstance(value, str) else None
+            raise SchemaViolation(problems_of(error, got=False), answer=answer) from None
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
     def _wrapped(self, value: object) -> object:
         """A bare value of a type that is no object, as the object that stands for it."""
         wrapped = isinstance(value, Mapping) and set(value) == {"value"}
         return {"value": value} if self._unwrap == "value" and not wrapped else value
+
+
+def _finite(text: str | bytes) -> str | bytes:
+    """JSON `text` as it is; SchemaViolation where it holds NaN or Infinity, which no JSON has and no score means."""
+    if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
+        from pydantic_core import from_json
+
+        try:
+            from_json(text, allow_inf_nan=True)
+        except ValueError:
+            return text  # pydantic says what is wrong with it
+        try:
+            from_json(text, allow_inf_nan=False)
+        except ValueError:
+            answer = text if isinstance(text, str) else None
+            raise SchemaViolation([("", "NaN and Infinity are no JSON numbers")], answer=answer) from None
+    return text
 
 
 def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
@@ -132,7 +150,8 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
         problems = [
-            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: {problem.message}"
+            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
+            f"{problem.validator} {shown(problem.validator_value)}"
             for problem in validator.iter_errors(value)
         ]
         if problems:

@@ -9,7 +9,7 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("clean_text", "is_blank", "one_line")
+__all__ = ("clean_text", "is_blank", "one_line", "redacted")
 
 _SHOWN = 500
 """Characters of a server's own text that an error shows."""
@@ -62,16 +62,25 @@ def is_blank(text: str) -> bool:
     return all(c.isspace() or category(c) == "Cf" for c in text)
 
 
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """`text` without `secrets`.
+
+    >>> redacted("the key is hunter2", ["hunter2"])
+    'the key is [redacted]'
+    """
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET and secret in text:
+            text = text.replace(secret, _REDACTED)
+    return text
+
+
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     r"""A server's own `text` as an error may show it: no keys, one printable line, at most 500 characters.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
     """
-    text = text[:_LOOKED_AT]
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, _REDACTED)
+    text = redacted(text[:_LOOKED_AT], secrets)
     text = _KEYS.sub(_REDACTED, text)
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,1 @@
+"""Policies: models around models, one idea each."""

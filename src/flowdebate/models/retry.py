@@ -1,0 +1,146 @@
+"""When a call that failed is made again, how long is waited before, and what is changed: the one retry loop.
+
+An endpoint's own retries are off, and so are instructor's, so that attempts are counted, bounded and told here alone.
+Where several models around each other would repeat a call, the outermost does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from flowdebate.errors import (
+    ConfigurationError,
+    EmptyResponse,
+    ModelError,
+    OutputTruncated,
+    RateLimited,
+    SchemaViolation,
+)
+from flowdebate.models.notices import CallRetried
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
+__all__ = ("Retry", "repeated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often and when a call is made again.
+
+    Waits grow by the factor two from `first_wait` to `longest_wait`, each drawn between its half and its whole; an
+    endpoint that says how long to wait is waited for as long, and one that asks for more than `longest_wait` is not
+    waited for at all. An answer that did not fit is asked for again at once, with the reason. What would end after
+    the call's deadline is not begun.
+
+    >>> Retry(attempts=5, first_wait=1).longest_wait
+    60.0
+    """
+
+    attempts: int = 3
+    """Requests at most, the first one included."""
+    first_wait: float = 0.5
+    """Seconds."""
+    longest_wait: float = 60.0
+    """Seconds."""
+    on: Callable[[ModelError], bool] | None = None
+    """Which errors; None for those whose `transient` is true."""
+    sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
+    """How it waits; tests put their own in."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
+            raise ConfigurationError("Retry", "attempts", self.attempts, "an int >= 1")
+        for name in ("first_wait", "longest_wait"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
+                raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
+
+    def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
+        """Seconds to wait before request number `attempt`, after `error`; None if there is to be none."""
+        if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
+            return None
+        if isinstance(error, _AT_ONCE):
+            return 0.0
+        grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
+        drawn = grown * (0.5 + random.random() / 2)
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        if asked is None:
+            return drawn
+        return None if asked > self.longest_wait else max(asked, drawn)
+
+
+async def repeated(
+    once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
+) -> ModelResponse:
+    """`once(request)`, again as often as `retry` says; the last error as it is."""
+    request = replace(request, retried=True)
+    seen: Counter[type[ModelError]] = Counter()
+    number = 1
+    while True:
+        try:
+            return await once(request)
+        except ModelError as error:
+            seen[type(error)] += 1
+            number += 1
+            wait = _wait(retry, number, error, seen, request)
+            if wait is None:
+                raise
+            failure = error
+        request = _amended(request, failure, seen)
+        request.attempts.tell(
+            CallRetried(
+                block=request.block,
+                model=failure.model,
+                attempt=number,
+                error=type(failure).__name__,
+                message=failure.message,
+                wait=wait,
+            )
+        )
+        if wait:
+            with request.attempts.waiting():
+                await retry.sleep(wait)
+
+
+def _wait(
+    retry: Retry, number: int, error: ModelError, seen: Counter[type[ModelError]], request: ModelRequest
+) -> float | None:
+    if isinstance(error, _ONCE) and seen[type(error)] > 1:
+        return None
+    wait = retry.wait_before(number, error, random=request.attempts.random or _RANDOM)
+    if wait is None or request.deadline is None:
+        return wait
+    return wait if asyncio.get_running_loop().time() + wait < request.deadline else None
+
+
+def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> ModelRequest:
+    """The request as it is made again: with the reason, on a lower rung, or with more room."""
+    if isinstance(error, SchemaViolation) and request.output is not None:
+        answer = (error.answer or "")[:_LONGEST_QUOTE]
+        said = [{"role": "assistant", "content": answer}] if answer.strip() else []
+        reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
+        rung = request.rung + (seen[SchemaViolation] + 1) % 2  # once more as it was asked, then one rung down
+        return replace(request, messages=[*request.messages, *said, reason], rung=rung)
+    if isinstance(error, OutputTruncated) and request.output is not None and request.settings.max_tokens:
+        more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
+        return replace(request, settings=more)
+    return request
+
+
+REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
+"""What a model is told of an answer that does not fit."""
+
+_AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
+"""Failures of the answer, not of the endpoint: there is nothing to wait for."""
+_ONCE = (EmptyResponse, OutputTruncated)
+"""What a model does twice it will do again."""
+_LONGEST_QUOTE = 20_000
+"""Characters of a bad answer that the model is shown."""
+_RANDOM = Random()  # noqa: S311 - jitter only, for calls outside of a run
