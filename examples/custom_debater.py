@@ -41,7 +41,7 @@ def main(model: Model | str | None = None) -> DebateRawOutput:
     raw: DebateRawOutput = pattern.run_sync(QUESTION, model=model).output
     for entry in raw.transcript:
         print(f"{entry.round}. {entry.agent_name}: {entry.text}")
-    print(f"Winner: {raw.verdict.winner}")
+    print(f"Winner: {raw.found.winner}")
     return raw
 
 

@@ -29,7 +29,7 @@ duel = debate(
 @handler(name="report")
 def report(outcomes: list[DebateRawOutput]) -> str:
     """One line for each debate."""
-    return "\n".join(f"- {raw.question} {raw.verdict.winner or 'No clear winner'}." for raw in outcomes)
+    return "\n".join(f"- {raw.question} {raw.found.winner or 'No clear winner'}." for raw in outcomes)
 
 
 # Each debate of a run has its own transcript, round count and audit trail, so two of them may go on at once.

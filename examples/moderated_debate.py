@@ -45,7 +45,7 @@ def main(model: Model | str | None = None) -> DebateRawOutput:
     raw: DebateRawOutput = build().run_sync(QUESTION, model=model).output
     for decision in raw.moderator_decisions:
         print(f"Round {decision.round}: {', '.join(decision.next_speakers)}; briefing: {decision.briefing or '-'}")
-    print(f"Ended by {raw.stop_reason} after {raw.rounds} rounds. Verdict: {raw.verdict.verdict}")
+    print(f"Ended by {raw.stop_reason} after {raw.rounds} rounds. Verdict: {raw.found.verdict}")
     return raw
 
 

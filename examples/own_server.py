@@ -37,7 +37,7 @@ def build() -> Sequencer[Any, Any]:
 def main(model: Model | str | None = None) -> DebateRawOutput:
     result = build().run_sync(QUESTION, model=server() if model is None else model)
     raw: DebateRawOutput = result.output
-    print(f"{raw.verdict.winner}: {raw.verdict.reasoning}")
+    print(f"{raw.found.winner}: {raw.found.reasoning}")
     print(result.usage)
     return raw
 

@@ -10,6 +10,7 @@ from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.handler import handler
 from flowdebate.blocks.judge import create_judge
+from flowdebate.blocks.losses import StandIn
 from flowdebate.blocks.moderator import create_moderator
 from flowdebate.blocks.outline import outline
 from flowdebate.blocks.router import router
@@ -19,14 +20,17 @@ from flowdebate.blocks.tools import Capability
 from flowdebate.blocks.transcript_blocks import create_init_transcript, create_record_argument
 from flowdebate.errors import FlowDebateError, FlowDebateWarning
 from flowdebate.models.openai import OpenAIModel
+from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate import Debater, debate
 from flowdebate.resources.task import Task
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.resources.transcript import create_debate_transcript
+from flowdebate.runs.limits import Limits, Price
 from flowdebate.runs.session import Session
 from flowdebate.schemas import (
     DebateContributionEntry,
     DebateInput,
+    DebateLoss,
     DebateModeratorDecision,
     DebateModeratorOutput,
     DebateRawOutput,
@@ -40,6 +44,7 @@ __all__ = (
     "Capability",
     "DebateContributionEntry",
     "DebateInput",
+    "DebateLoss",
     "DebateModeratorDecision",
     "DebateModeratorOutput",
     "DebateRawOutput",
@@ -49,8 +54,12 @@ __all__ = (
     "Debater",
     "FlowDebateError",
     "FlowDebateWarning",
+    "Limits",
     "OpenAIModel",
+    "Price",
+    "Retry",
     "Session",
+    "StandIn",
     "Task",
     "TaskCollection",
     "Visibility",

@@ -50,6 +50,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from flowdebate.runs.result import RunView
+
 __all__ = (
     "AuthenticationFailed",
     "BadAnswer",
@@ -136,6 +138,9 @@ class FlowDebateWarning(UserWarning):
 class FlowDebateError(Exception):
     """Base class: `except FlowDebateError` catches everything that the library itself raises."""
 
+    run: RunView | None = None
+    """The run that it ended: transcript, events, raw output so far; None outside of one."""
+
 
 class ConfigurationError(FlowDebateError, ValueError):
     """What was asked for cannot be built; raised before anything runs.
@@ -211,9 +216,12 @@ class ModelTimeout(ModelError):
 
     transient = True
 
-    def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
+    def __init__(
+        self, seconds: float, *, what: str = "answer", model: str | None = None, block: str | None = None
+    ) -> None:
         self.seconds = seconds
-        super().__init__(f"no answer within {seconds:g} s", model=model, block=block)
+        late = f"no {what} within {seconds:g} s" if seconds > 0 else "the time was up before it was asked"
+        super().__init__(late, model=model, block=block)
 
 
 class RequestRejected(ModelError):

@@ -15,17 +15,33 @@ from pydantic.alias_generators import to_camel
 __all__ = (
     "DebateContributionEntry",
     "DebateInput",
+    "DebateLoss",
     "DebateModeratorDecision",
     "DebateModeratorOutput",
     "DebateRawOutput",
     "DebateState",
+    "DebateStatus",
     "DebateTranscriptState",
     "DebateVerdict",
+    "Instead",
+    "Seat",
     "StopReason",
 )
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"]
 """Why a debate ended: its cap, its moderator, or `terminate_when`."""
+
+
+Seat = Literal["debater", "moderator", "judge", "synthesizer"]
+"""Who acts in a debate."""
+
+Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output"]
+"""What a debate does without a seat's answer: the turn is left out, another model argues, all debaters speak in
+declared order, there is no verdict, there is no output."""
+
+DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed"]
+"""How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of
+its run; failed."""
 
 
 class WireModel(BaseModel):
@@ -100,6 +116,8 @@ class DebateModeratorDecision(DebateModeratorOutput):
     """A moderator's decision, with the round that it opened."""
 
     round: Annotated[int, Field(ge=1)]
+    fallback: bool = False
+    """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
 
 
 class DebateVerdict(WireModel):
@@ -113,6 +131,21 @@ class DebateVerdict(WireModel):
     """Why."""
 
 
+class DebateLoss(WireModel):
+    """What a provider lost, and the debate went on without."""
+
+    round: int
+    """The round in which it happened; for judge and synthesizer the last."""
+    seat: Seat
+    name: str
+    """The debater's name; the block's for other seats."""
+    stance: str | None = None
+    """A debater's."""
+    error: str
+    """The error's class and message."""
+    instead: Instead
+
+
 class DebateState(WireModel):
     """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
 
@@ -123,6 +156,8 @@ class DebateState(WireModel):
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
     """Why the loop ended; None while it goes on."""
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost so far, in order."""
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
@@ -138,13 +173,26 @@ class DebateRawOutput(WireModel):
     """How many rounds were held."""
     question: str
     transcript: list[DebateContributionEntry]
-    verdict: DebateVerdict
+    verdict: DebateVerdict | None
+    """None where there is none: the judge was lost, or the debate did not come so far (see `status`)."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
     """One for each round with a moderator; empty without one."""
-    stop_reason: StopReason = "max_rounds"
-    """Why the debate ended when it did."""
+    stop_reason: StopReason | None = "max_rounds"
+    """Why there was no other round; None where the rounds did not come to their end."""
+    status: DebateStatus = "complete"
+    """How it ended."""
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run, from which the judge's shuffle was drawn."""
+
+    @property
+    def found(self) -> DebateVerdict:
+        """The verdict; LookupError where there is none, which `status` explains."""
+        if self.verdict is None:
+            message = f"this debate has no verdict: its status is {self.status!r}"
+            raise LookupError(message)
+        return self.verdict
 
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""

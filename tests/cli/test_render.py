@@ -43,7 +43,7 @@ RAW: dict[str, Any] = {
     "seed": 3,
 }
 DOCUMENT: dict[str, Any] = {
-    "status": "completed",
+    "status": "complete",
     "error": None,
     "debaters": [
         {"name": "anna", "stance": "cap rents", "role": "tenant"},
@@ -167,11 +167,12 @@ BAD = [
     ("", "line 1, column 1: is not JSON"),
     ("[" * 100_000, "is nested too deeply"),
     (json.dumps({**RAW, "rounds": "many"}), "`rounds`: Input should be a valid integer"),
-    (json.dumps({**RAW, "verdict": None}), "`verdict`: Input should be a valid dictionary"),
+    (json.dumps({**RAW, "verdict": None}), "a debate that came to its end has a verdict"),
+    (json.dumps({**RAW, "verdict": 3}), "`verdict`: Input should be a valid dictionary"),
     (json.dumps({**RAW, "transcript": [{"round": 1}]}), "`transcript.0.agentName`: Field required"),
     (json.dumps({**RAW, "extra": 1}), "`extra`: Extra inputs are not permitted"),
-    (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'completed', 'interrupted' or 'failed'"),
-    (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a completed debate has a verdict"),
+    (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'complete', 'degraded'"),
+    (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a debate that came to its end has a verdict"),
 ]
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 
-from flowdebate.cli.document import DebateDocument, DebateSoFar, Side, Tokens
+from flowdebate.cli.document import DebateDocument, Side, Tokens
 from flowdebate.cli.report import escaped, quoted, report
 from flowdebate.cli.text import printable
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateVerdict
+from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def document(text: str, *, output: Any = None) -> DebateDocument:
         error=text,
         debaters=[Side(name=text, stance=text, role=text), Side(name="b", stance=text)],
         max_rounds=2,
-        raw=DebateSoFar(
+        raw=DebateRawOutput(
             rounds=1,
             question=text,
             transcript=[DebateContributionEntry(round=1, agent_name=text, stance=text, text=text)],

@@ -40,7 +40,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     raw = DebateRawOutput.model_validate(document["raw"])
     assert raw.to_wire() == document["raw"]
     assert [entry.text for entry in raw.transcript] == ["Homes first.", "Build more."]
-    assert (document["status"], document["seed"], document["output"]) == ("completed", 5, {"answer": 42})
+    assert (document["status"], document["seed"], document["output"]) == ("complete", 5, {"answer": 42})
     assert document["usage"] == {"calls": 5, "promptTokens": 50, "cachedTokens": 20, "completionTokens": 15}
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     assert _timeless(again.stdout) == _timeless(plain.stdout)

@@ -41,7 +41,7 @@ def echoing() -> FunctionModel:
 def _check(raw: DebateRawOutput, question: str) -> None:
     assert raw.question == question
     assert [entry.text for entry in raw.transcript] == [f"argued on {question}"] * 4
-    assert raw.verdict.verdict == f"found on {question}"
+    assert raw.found.verdict == f"found on {question}"
 
 
 async def test_one_pattern_runs_many_debates_at_once_without_mixing_them() -> None:

@@ -91,7 +91,9 @@ async def test_what_was_argued_before_a_failure_is_not_lost() -> None:
     assert [task.output for task in handle.tasks.list(status="completed")] == ["A1", "B1", "A2", "B2"]
     assert handle.status == "failed"
     assert handle.usage.calls == 5
-    assert handle.raw is None
+    assert (handle.raw.status, handle.raw.verdict, len(handle.raw.transcript)) == ("failed", None, 4)
+    assert caught.value.run is not None
+    assert caught.value.run.raw == handle.raw
     last = handle.events[-1]
     assert isinstance(last, RunFinished)
     assert last.error is not None
@@ -142,7 +144,7 @@ async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> N
     with pytest.raises(asyncio.CancelledError):
         await handle
     assert interrupted == ["rent-debater-ben"]
-    assert handle.status == "cancelled"
+    assert handle.status == "interrupted"
     assert [task.status for task in handle.tasks.list()] == ["completed", "cancelled"]
     assert [entry.text for entry in handle.transcript.entries] == ["A1"]
     assert [event.change for event in events(handle, TaskChanged)][-1] == "cancelled"

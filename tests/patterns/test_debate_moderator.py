@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import DebateModeratorOutput, Debater, debate
-from flowdebate.errors import OutputError, RosterError, SchemaViolation
+from flowdebate.errors import OutputError, RosterError
+from flowdebate.models import Retry, Retrying
 from flowdebate.runs.events import ModeratorDecided, RoundStarted, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -98,9 +99,11 @@ def test_a_debate_may_have_no_argument_at_all() -> None:
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_nobody_without_done_does_not_validate(key: str) -> None:
-    """Of a model it is a SchemaViolation, of a function an OutputError that names the block and says what is wrong."""
-    with pytest.raises(SchemaViolation, match="may be empty only with done=true"):
-        _rent().run_sync(QUESTION, model=by_seat(decide=lambda _: decision()))
+    """Of a model it is replaced by the declared order, of a function it is an OutputError that says what is wrong."""
+    result = _rent().run_sync(QUESTION, model=by_seat(decide=lambda _: decision()))
+    assert all(made.fallback for made in result.raw.moderator_decisions)
+    assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
+    assert len(result.raw.losses) == result.raw.rounds
     with pytest.raises(OutputError, match=r"'rent-moderator' must return .* may be empty only with done=true"):
         _rent(**_own({key: [], "done": False})).run_sync(QUESTION, model=by_seat())
 
@@ -120,22 +123,52 @@ def test_the_same_speaker_twice_has_two_turns() -> None:
     assert "[for] A1" in turn_of(model.calls[2])
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["a function", "a model"])
-def test_a_stranger_is_an_error_that_names_it_and_lists_the_roster_as_declared(own: bool) -> None:  # noqa: FBT001
+def test_a_stranger_is_an_error_that_names_it_and_lists_the_roster_as_declared() -> None:
     """A name that is not on the roster: RosterError, with the names available in declared order; nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
-    answer = decision("adam", "carl")
-    if own:
-        rent = debate(name="rent", debaters=sides, **_own(answer))
-    else:
-        rent = debate(name="rent", debaters=sides, **_with_roster(["zoe", "adam"]))
-    model = ScriptedModel(*[] if own else [answer])
+    rent = debate(name="rent", debaters=sides, **_own(decision("adam", "carl")))
+    model = ScriptedModel()
     with pytest.raises(RosterError) as caught:
         rent.run_sync(QUESTION, model=model)
     assert (caught.value.name, caught.value.available) == ("carl", ("zoe", "adam"))
     assert caught.value.block == "rent-moderator"
     assert "'carl' is not a debater; available: 'zoe', 'adam'" in str(caught.value)
     model.assert_complete()
+
+
+def test_a_model_that_names_a_stranger_is_told_so_and_then_replaced_by_the_declared_order() -> None:
+    """It is asked again with the reason; what it cannot get right is flagged, and nobody is made up."""
+    sides = [Debater("zoe", "for"), Debater("adam", "against")]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
+    model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
+    result = rent.run_sync(QUESTION, model=Retrying(model, Retry(attempts=2)))
+    model.assert_complete()
+    assert "'carl' is not a debater; available: 'zoe', 'adam'" in model.calls[1].prompt
+    assert [(entry.agent_name, entry.text) for entry in result.output.transcript] == [("zoe", "Z"), ("adam", "A")]
+    assert result.output.moderator_decisions[0].fallback
+    assert (result.status, result.output.status) == ("degraded", "degraded")
+    (loss,) = result.output.losses
+    assert (loss.seat, loss.name, loss.round, loss.instead) == ("moderator", "rent-moderator", 1, "declared_order")
+    assert "'dora' is not a debater" in loss.error
+
+
+def test_a_model_that_is_told_what_is_wrong_may_get_it_right() -> None:
+    """A repaired decision counts as any other: nothing is lost."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
+    model = ScriptedModel(decision(), decision("ben"), "B", VERDICT)
+    result = rent.run_sync(QUESTION, model=Retrying(model))
+    assert [entry.agent_name for entry in result.output.transcript] == ["ben"]
+    assert (result.status, result.output.losses) == ("complete", [])
+
+
+@pytest.mark.parametrize("field", ["briefing", "newAngle"])
+def test_a_model_s_words_for_a_round_have_a_length(field: str) -> None:
+    """They stand in each prompt of the round: a hundred thousand characters of them are no decision."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
+    endless = {**decision("ben"), field: "x" * 100_000}
+    result = rent.run_sync(QUESTION, model=ScriptedModel(endless, "A", "B", VERDICT))
+    assert result.output.moderator_decisions[0].fallback
+    assert "100,000 characters" in result.output.losses[0].error
 
 
 def _with_roster(names: list[str]) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
     """Its input is everything that the debate came to; what it returns is the debate's output, as it is."""
 
     def summarize(raw: DebateRawOutput) -> tuple[str, int]:
-        return raw.verdict.verdict, len(raw.transcript)
+        return raw.found.verdict, len(raw.transcript)
 
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=summarize)
     result = rent.run_sync(QUESTION, model=by_seat())

@@ -50,9 +50,18 @@ def test_the_wire_form_has_camel_case_keys() -> None:
             "transcript": [{"round": 1, "agentName": "anna", "stance": "for", "text": "A1"}],
             "verdict": {"verdict": "Cap them.", "winner": "for", "reasoning": "It was not answered."},
             "moderatorDecisions": [
-                {"nextSpeakers": ["anna"], "briefing": "Facts.", "newAngle": None, "done": True, "round": 1}
+                {
+                    "nextSpeakers": ["anna"],
+                    "briefing": "Facts.",
+                    "newAngle": None,
+                    "done": True,
+                    "round": 1,
+                    "fallback": False,
+                }
             ],
             "stopReason": "moderator_done",
+            "status": "complete",
+            "losses": [],
             "seed": 7,
         }
     )

@@ -36,7 +36,7 @@ async def _held(case: DebateCase) -> RunHandle[object]:
         except (FlowDebateError, Sabotage):
             assert handle.status == "failed"
         else:
-            assert handle.status == "completed"
+            assert handle.status in {"complete", "degraded"}
     return handle
 
 
@@ -77,7 +77,7 @@ def _most_calls(case: DebateCase) -> int:
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     """It completes, in at most `max_rounds` rounds and with no more calls than its seats, and its books agree."""
     run = _run(case)
-    assert run.status == "completed"
+    assert run.status == "complete"
     assert 1 <= len(events(run, RoundStarted)) <= case.max_rounds
     assert run.usage.calls <= _most_calls(case)
     _check_transcript(case, run)
@@ -101,14 +101,15 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
     run = _run(case)
-    assert run.status in {"completed", "failed"}
+    assert run.status in {"complete", "degraded", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
     assert run.usage.calls <= TOOL_ROUNDS * _most_calls(case)
     assert isinstance(run.events[-1], RunFinished)
     _check_transcript(case, run)
     _check_trail(run)
-    if run.status == "completed":
+    if run.raw is not None:
         assert run.raw.transcript == run.transcript.entries
+        assert run.raw.verdict is not None or run.raw.status == run.status == "failed"
 
 
 @settings(max_examples=60, deadline=None)

@@ -110,7 +110,7 @@ async def test_a_run_that_is_cancelled_ends_at_once_and_says_so(steps: int) -> N
     events = [event async for event in handle]
     assert isinstance(events[0], RunStarted)
     assert isinstance(events[-1], RunFinished)
-    assert handle.status == events[-1].status == ("completed" if over else "cancelled")
+    assert handle.status == events[-1].status == ("complete" if over else "interrupted")
     if over:
         assert (await handle).output == 5
     else:
@@ -123,7 +123,7 @@ async def test_cancelling_what_is_over_changes_nothing() -> None:
     handle = counting(1).start(0)
     result = await handle
     handle.cancel()
-    assert handle.status == "completed"
+    assert handle.status == "complete"
     assert (await handle) is result
 
 
@@ -145,7 +145,7 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
             deadline.reschedule(asyncio.get_running_loop().time())
             await handle
     assert ended.is_set()
-    assert handle.status == "cancelled"
+    assert handle.status == "interrupted"
 
 
 async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
@@ -197,5 +197,5 @@ async def test_a_run_that_its_loop_outlives_is_cancelled_with_it() -> None:
         await asyncio.Event().wait()
 
     handle = await asyncio.to_thread(other_loop)
-    assert handle.status == "cancelled"
+    assert handle.status == "interrupted"
     assert isinstance(handle.events[-1], RunFinished)

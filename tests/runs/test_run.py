@@ -37,7 +37,7 @@ def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: 
     listened: list[Any] = []
     peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
     block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
-    status = "completed"
+    status = "complete"
     try:
         result = block.run_sync(value)
     except Boom:
@@ -52,7 +52,7 @@ def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: 
     assert isinstance(events[0], RunStarted)
     assert isinstance(events[-1], RunFinished)
     assert events[-1].status == status
-    assert (events[-1].error is None) is (status == "completed")
+    assert (events[-1].error is None) is (status == "complete")
     assert events[0].run_id == events[-1].run_id
 
 
@@ -68,7 +68,9 @@ def test_a_result_says_everything_about_its_run() -> None:
     assert result.raw is None
     assert isinstance(result.events[0], RunStarted)
     assert (result.events[0].run_id, result.events[0].seed, result.events[0].block) == (result.run_id, 7, "ask")
-    assert repr(result) == f"<RunResult {result.run_id} output='yes'>"
+    assert result.status == "complete"
+    assert result.cost is None
+    assert repr(result) == f"<RunResult {result.run_id} complete output='yes'>"
 
 
 def test_what_a_run_does_not_have_is_a_lookup_error() -> None:
@@ -163,7 +165,7 @@ def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], at_onc
 
 
 async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
-    """What they took is unknown."""
+    """What a cancelled one took is unknown; an endpoint that could not be reached took nothing."""
     asked = asyncio.Event()
 
     async def hang(_: ModelRequest) -> str:
@@ -179,12 +181,17 @@ async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
     failing = generator(name="ask").start("?", model=ScriptedModel(ModelUnavailable("down"), name="down"))
     with pytest.raises(ModelUnavailable):
         await failing
-    for run, error, model in ((handle, "CancelledError", "slow"), (failing, "ModelUnavailable: down", "down")):
+    nothing = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+    for run, error, model, usage in (
+        (handle, "CancelledError", "slow", Usage.unknown()),
+        (failing, "ModelUnavailable: down", "down", nothing),
+    ):
         (called,) = [event for event in run.events if isinstance(event, ModelCalled)]
         assert called.error is not None
         assert called.error.startswith(error)
         assert (called.block, called.path, called.model) == ("ask", "ask", model)
-        assert run.usage == Usage.unknown()
+        assert run.usage == called.usage == usage
+        assert len(called.attempts) == 1
 
 
 def test_nothing_is_told_after_the_end() -> None:

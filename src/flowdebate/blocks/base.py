@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.session import SessionLike
 
@@ -69,27 +70,46 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             raise
 
     async def run(
-        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+        self,
+        value: InT_contra,
+        *,
+        session: SessionLike = None,
+        model: ModelChoice = None,
+        seed: int | None = None,
+        limits: Limits | None = None,
     ) -> RunResult[OutT_co]:
         """Run it to the end.
 
         `model` says what the intents mean in this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
-        mapping of both intents); `seed` makes all that is drawn by chance repeat. Exceptions of the application's
-        code are raised as they are; the library's own are `flowdebate.errors.FlowDebateError`.
+        mapping of both intents); `seed` makes all that is drawn by chance repeat; `limits` bounds what the run may
+        take. Exceptions of the application's code are raised as they are; the library's own are
+        `flowdebate.errors.FlowDebateError`, whose `run` shows what there was when it ended.
         """
-        return await run_block(self, value, make_run(session=session, model=model, seed=seed))
+        return await run_block(self, value, make_run(session=session, model=model, seed=seed, limits=limits))
 
     def start(
-        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+        self,
+        value: InT_contra,
+        *,
+        session: SessionLike = None,
+        model: ModelChoice = None,
+        seed: int | None = None,
+        limits: Limits | None = None,
     ) -> RunHandle[OutT_co]:
         """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
-        return start_block(self, value, make_run(session=session, model=model, seed=seed))
+        return start_block(self, value, make_run(session=session, model=model, seed=seed, limits=limits))
 
     def run_sync(
-        self, value: InT_contra, *, session: SessionLike = None, model: ModelChoice = None, seed: int | None = None
+        self,
+        value: InT_contra,
+        *,
+        session: SessionLike = None,
+        model: ModelChoice = None,
+        seed: int | None = None,
+        limits: Limits | None = None,
     ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
-        return run_sync(lambda: self.run(value, session=session, model=model, seed=seed))
+        return run_sync(lambda: self.run(value, session=session, model=model, seed=seed, limits=limits))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.debate_state import as_model, debate_state, entries_of, question_of
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import ConfigurationError, RosterError
+from flowdebate.blocks.losses import lose
+from flowdebate.errors import ConfigurationError, RosterError, shown
 from flowdebate.runs.events import ModeratorDecided
 from flowdebate.schemas import DebateModeratorDecision, DebateModeratorOutput
 from flowdebate.views.moderator import MODERATOR, ModeratorTemplate, render_moderator_system, render_moderator_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.debater import BlockOptions
     from flowdebate.blocks.outline import Outline
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("Moderator", "create_moderator", "stash_moderator_decision")
+__all__ = ("Moderator", "create_moderator", "in_declared_order", "stash_moderator_decision")
 
 
 class Moderator(Block[Any, DebateModeratorOutput]):
@@ -97,6 +98,18 @@ def create_moderator(
     return Moderator(inner, roster)
 
 
+def in_declared_order(
+    error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
+) -> DebateModeratorDecision:
+    """What a round goes by whose moderator gave no usable decision: all debaters, in declared order, unbriefed."""
+    state = debate_state(ctx)
+    lose(error, ctx, block=moderator, seat="moderator", name=moderator, instead="declared_order")
+    decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
+    ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+    ctx.emit(ModeratorDecided(block=moderator, decision=decision))
+    return decision
+
+
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str]
 ) -> Handler[Any, DebateModeratorDecision]:
@@ -127,16 +140,35 @@ _TURNS_EACH = 4
 
 
 def _decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
-    """The moderator's answer, with the roster as an enum for models that can be held to one.
-
-    Names are checked where the decision is stashed, by `stash_moderator_decision` alone.
-    """
-    speaker = Annotated[str, Field(json_schema_extra={"enum": list(roster)})]
+    """The moderator's answer: the roster is an enum for models that can be held to one, and a reason for all others."""
+    speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
+    words = Annotated[str, AfterValidator(_short)]
     return create_model(
         "DebateModeratorOutput",
         __base__=DebateModeratorOutput,
         next_speakers=(list[speaker], Field(strict=True, max_length=_TURNS_EACH * len(roster))),
-        briefing=(str | None, None),
-        new_angle=(str | None, None),
+        briefing=(words | None, None),
+        new_angle=(words | None, None),
         done=(bool, False),
     )
+
+
+_LONGEST = 4_000
+"""Characters of a briefing or an angle: they stand in each prompt of the round."""
+
+
+def _one_of(roster: Sequence[str]) -> Callable[[str], str]:
+    def check(speaker: str) -> str:
+        if speaker not in roster:
+            message = f"{shown(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
+            raise ValueError(message)
+        return speaker
+
+    return check
+
+
+def _short(text: str) -> str:
+    if len(text) > _LONGEST:
+        message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+        raise ValueError(message)
+    return text

@@ -6,31 +6,49 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.debate_state import debate_state
+from flowdebate.blocks.losses import in_time, is_loss, lose
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.transcript_blocks import AUDIT
-from flowdebate.errors import told
+from flowdebate.errors import LimitReached, told
 from flowdebate.runs.events import TurnFinished, TurnStarted
 from flowdebate.schemas import DebateInput
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
+    from flowdebate.schemas import Instead
 
 __all__ = ("Turn",)
 
 
 class Turn(Block[Any, str]):
-    """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled."""
+    """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
+
+    A turn that the debater's provider lost is argued by `stand_in`, where there is one, and with `skips` left out.
+    """
 
     def __init__(
-        self, name: str, *, agent_name: str, stance: str, debater: Block[Any, Any], record: Block[Any, str]
+        self,
+        name: str,
+        *,
+        agent_name: str,
+        stance: str,
+        debater: Block[Any, Any],
+        record: Block[Any, str],
+        stand_in: Block[Any, Any] | None = None,
+        skips: bool = False,
+        timeout: float | None = None,
     ) -> None:
-        shared, hidden = merged_resources(f"turn {name!r}", [debater, record], closed=[debater])
+        seats = [debater] if stand_in is None else [debater, stand_in]
+        shared, hidden = merged_resources(f"turn {name!r}", [*seats, record], closed=seats)
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
         self._stance = stance
         self._debater = debater
         self._record = record
+        self._stand_in = stand_in
+        self._skips = skips
+        self._timeout = timeout
 
     async def act(self, _: object, ctx: Context, /) -> str:
         # a turn argues the debate's question, whatever dispatched it
@@ -45,18 +63,51 @@ class Turn(Block[Any, str]):
         tasks.claim(task_id=task.id, by=self._agent_name)
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
-            said = await self._debater(DebateInput(question=state.question), self._inside(self._debater, ctx))
-            text = await self._record(said, self._inside(self._record, ctx))
+            text = await self._argued(ctx)
+        except LimitReached as reached:  # nobody failed: the run has to end here
+            if not tasks.get(task.id).finished:
+                tasks.cancel(task.id, reason=told(reached))
+            raise
         except Exception as error:
             if not tasks.get(task.id).finished:  # a debater may have ended it itself
                 tasks.fail(task.id, told(error))
-            raise
+            if not (self._skips and is_loss(error)):
+                raise
+            self._lose(error, ctx, "skipped")
+            return ""
         except BaseException as ending:  # cancelled, or the process is told to end
             if not tasks.get(task.id).finished:
                 tasks.cancel(task.id, reason=type(ending).__name__)
             raise
         ctx.emit(TurnFinished(block=self._debater.name, **about))
         return text
+
+    async def _argued(self, ctx: Context) -> str:
+        """The argument, recorded: the debater's, or where its model fails that of the stand-in."""
+        try:
+            return await self._argued_by(self._debater, ctx)
+        except Exception as error:
+            if self._stand_in is None or not is_loss(error):
+                raise
+            self._lose(error, ctx, "stand_in")
+            return await self._argued_by(self._stand_in, ctx)
+
+    async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> str:
+        question = DebateInput(question=debate_state(ctx).question)
+        call = debater(question, self._inside(debater, ctx))
+        said = await in_time(call, ctx, block=debater.name, timeout=self._timeout)
+        return await self._record(said, self._inside(self._record, ctx))
+
+    def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:
+        lose(
+            error,
+            ctx,
+            block=self._debater.name,
+            seat="debater",
+            name=self._agent_name,
+            stance=self._stance,
+            instead=instead,
+        )
 
     def _inside(self, block: Block[Any, Any], ctx: Context) -> Context:
         return ctx.child(block.name, f"{ctx.path}/{block.place}")

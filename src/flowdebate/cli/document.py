@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from flowdebate.cli.files import parse_json, read_text
 from flowdebate.errors import BadFile, problems_of
-from flowdebate.schemas import (
-    DebateContributionEntry,
-    DebateModeratorDecision,
-    DebateRawOutput,
-    DebateVerdict,
-    StopReason,
-    WireModel,
-)
+from flowdebate.schemas import DebateRawOutput, DebateStatus, DebateVerdict, WireModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("DebateDocument", "DebateSoFar", "Side", "Status", "Tokens", "as_json", "read_document", "winner_of")
-
-Status = Literal["completed", "interrupted", "failed"]
+__all__ = ("DebateDocument", "Side", "Tokens", "as_json", "read_document", "winner_of")
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
@@ -59,27 +50,15 @@ class Tokens(WireModel):
         return [f"Tokens: prompt {prompt} (cached {cached}), completion {completion}", f"Calls: {self.calls:,}"]
 
 
-class DebateSoFar(WireModel):
-    """A `DebateRawOutput`, of which the end may be missing."""
-
-    rounds: int
-    question: str
-    transcript: list[DebateContributionEntry]
-    verdict: DebateVerdict | None = None
-    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
-    stop_reason: StopReason | None = None
-    seed: int | None = None
-
-
 class DebateDocument(WireModel):
     """A debate: how it ended, who argued, all that was said, and what it took."""
 
-    status: Status
+    status: DebateStatus
     error: str | None = None
-    """Why it failed."""
+    """Why it failed, or which limit ended it."""
     debaters: list[Side] = Field(default_factory=list)
     max_rounds: int | None = None
-    raw: DebateSoFar
+    raw: DebateRawOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""
     usage: Tokens | None = None
@@ -87,9 +66,9 @@ class DebateDocument(WireModel):
     seed: int | None = None
 
     @model_validator(mode="after")
-    def _completed_has_a_verdict(self) -> DebateDocument:
-        if self.status == "completed" and self.raw.verdict is None:
-            message = "a completed debate has a verdict"
+    def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
+        if self.status in {"complete", "degraded"} and self.raw.verdict is None:
+            message = "a debate that came to its end has a verdict"
             raise ValueError(message)
         return self
 
@@ -143,7 +122,8 @@ def read_document(path: str) -> DebateDocument:
     try:
         if "raw" in value:
             return DebateDocument.model_validate(value)
-        raw = DebateSoFar(**DebateRawOutput.model_validate(value).model_dump())
+        raw = DebateRawOutput.model_validate(value)
+        return DebateDocument(status=raw.status, raw=raw, seed=raw.seed)
     except ValidationError as error:
         problems = problems_of(error)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -151,7 +131,6 @@ def read_document(path: str) -> DebateDocument:
         raise BadFile(path, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
     except RecursionError:
         raise BadFile(path, "is nested too deeply") from None
-    return DebateDocument(status="completed", raw=raw, seed=raw.seed)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -6,17 +6,16 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.document import DebateDocument, DebateSoFar, Side, Tokens
+from flowdebate.cli.document import DebateDocument, Side, Tokens
 from flowdebate.cli.interrupt import Interrupts
 from flowdebate.cli.streams import WriteFailed, writing
 from flowdebate.errors import FlowDebateError
-from flowdebate.runs.events import DebateStopped, ModeratorDecided, RoundStarted, VerdictReached
+from flowdebate.schemas import DebateRawOutput
 
 if TYPE_CHECKING:
     import signal
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.cli.document import Status
     from flowdebate.cli.live import LiveView
     from flowdebate.cli.plan import Plan
     from flowdebate.runs.result import RunHandle
@@ -99,7 +98,7 @@ async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None)
         document=_document(plan, handle, failure, output if plan.synthesize else None),
         failure=failure,
         unwritten=unwritten,
-        signal=interrupts.received if handle.status == "cancelled" else None,
+        signal=interrupts.received if handle.status == "interrupted" else None,
     )
 
 
@@ -113,15 +112,16 @@ async def _follow(handle: RunHandle[Any], view: LiveView | None) -> None:
 
 def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object) -> DebateDocument:
     usage = handle.usage
-    status: Status = "completed"
-    if handle.status != "completed":
-        status = "interrupted" if failure is None else "failed"
+    nothing = DebateRawOutput(
+        rounds=0, question=plan.question, transcript=[], verdict=None, stop_reason=None, status="interrupted"
+    )
+    raw: DebateRawOutput = handle.raw or nothing.model_copy(update={"seed": handle.seed})  # ended before it began
     return DebateDocument(
-        status=status,
+        status="interrupted" if handle.status == "running" else handle.status,
         error=None if failure is None else str(failure),
         debaters=sides_of(plan),
         max_rounds=plan.rounds,
-        raw=_so_far(plan, handle),
+        raw=raw,
         output=output,
         usage=Tokens(
             calls=usage.calls,
@@ -130,24 +130,6 @@ def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | Non
             completion_tokens=usage.completion_tokens,
         ),
         seconds=_seconds(handle),
-        seed=handle.seed,
-    )
-
-
-def _so_far(plan: Plan, handle: RunHandle[Any]) -> DebateSoFar:
-    """What was argued and decided until now: of a whole debate, its raw output."""
-    try:
-        transcript = list(handle.transcript.entries)
-    except LookupError:  # it was cancelled before it began
-        transcript = []
-    told = handle.events
-    return DebateSoFar(
-        rounds=max((event.round for event in told if isinstance(event, RoundStarted)), default=0),
-        question=plan.question,
-        transcript=transcript,
-        verdict=next((event.verdict for event in told if isinstance(event, VerdictReached)), None),
-        moderator_decisions=[event.decision for event in told if isinstance(event, ModeratorDecided)],
-        stop_reason=next((event.reason for event in told if isinstance(event, DebateStopped)), None),
         seed=handle.seed,
     )
 

@@ -28,6 +28,16 @@ _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
 
 
+ENDINGS = {
+    "degraded": "Ended without all that was due,",
+    "no_verdict": "Ended without a verdict,",
+    "interrupted": "Interrupted",
+    "limit": "Ended by a limit",
+    "failed": "Failed",
+}
+"""What is said of a debate that did not end as it should."""
+
+
 class Page:
     """Writes the parts of a debate to `stream`, in the order in which it is called.
 
@@ -164,13 +174,16 @@ class Page:
             self._line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
 
     def ending(self, document: DebateDocument) -> None:
-        """How it ended, if not with a verdict."""
+        """How it ended, if not as it should."""
         self.end_text()
-        if document.status != "completed":
+        ending = ENDINGS.get(document.status)
+        if ending is not None:
             count = len(document.raw.transcript)
             arguments = "1 complete argument" if count == 1 else f"{count} complete arguments"
             self._line()
-            self._line(f"{document.status.capitalize()} after {arguments}.", style="bold")
+            self._line(f"{ending} after {arguments}.", style="bold")
+        if document.status == "limit" and document.error:
+            self._line(document.error)
 
     # How it is written
 

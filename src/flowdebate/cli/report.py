@@ -15,8 +15,8 @@ from flowdebate.cli.text import in_line, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.cli.document import DebateDocument, DebateSoFar, Side
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, StopReason
+    from flowdebate.cli.document import DebateDocument, Side
+    from flowdebate.schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict, StopReason
 
 __all__ = ("escaped", "quoted", "report")
 
@@ -78,7 +78,7 @@ def _lines(document: DebateDocument) -> Iterator[str]:
     yield from _ending(document)
 
 
-def _round(raw: DebateSoFar, number: int) -> Iterator[str]:
+def _round(raw: DebateRawOutput, number: int) -> Iterator[str]:
     yield from (f"## Round {number}", "")
     for decision in raw.moderator_decisions:
         if decision.round == number:

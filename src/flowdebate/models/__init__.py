@@ -12,9 +12,27 @@ from flowdebate.models.resolve import resolve_model
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
+    from flowdebate.models.attempts import Attempt
     from flowdebate.models.local import LocalModel, stop_local_servers
+    from flowdebate.models.policies.breaker import Breaker, Breakers
+    from flowdebate.models.policies.circuit import CircuitBreaker
+    from flowdebate.models.policies.concurrency import ConcurrencyLimit
+    from flowdebate.models.policies.each_request import EachRequest
+    from flowdebate.models.policies.fallback import Fallback
+    from flowdebate.models.policies.rate import RateLimit
+    from flowdebate.models.policies.retrying import Retrying
+    from flowdebate.models.policies.timeout import Timeout
+    from flowdebate.models.retry import Retry
+    from flowdebate.models.wrapper import Wrapper
 
 __all__ = (
+    "Attempt",
+    "Breaker",
+    "Breakers",
+    "CircuitBreaker",
+    "ConcurrencyLimit",
+    "EachRequest",
+    "Fallback",
     "LocalModel",
     "Message",
     "Model",
@@ -23,9 +41,14 @@ __all__ = (
     "ModelSettings",
     "OpenAIModel",
     "OutputSchema",
+    "RateLimit",
+    "Retry",
+    "Retrying",
+    "Timeout",
     "ToolCall",
     "ToolSpec",
     "Usage",
+    "Wrapper",
     "allow_real_models",
     "forbid_real_models",
     "resolve_model",
@@ -33,11 +56,29 @@ __all__ = (
 )
 
 
-def __getattr__(name: str) -> object:
-    # The local model is imported when it is used: most programs never do.
-    if name in {"LocalModel", "stop_local_servers"}:
-        from flowdebate.models import local
+_ELSEWHERE = {
+    "Attempt": "attempts",
+    "Breaker": "policies.breaker",
+    "Breakers": "policies.breaker",
+    "CircuitBreaker": "policies.circuit",
+    "ConcurrencyLimit": "policies.concurrency",
+    "EachRequest": "policies.each_request",
+    "Fallback": "policies.fallback",
+    "LocalModel": "local",
+    "RateLimit": "policies.rate",
+    "Retry": "retry",
+    "Retrying": "policies.retrying",
+    "Timeout": "policies.timeout",
+    "Wrapper": "wrapper",
+    "stop_local_servers": "local",
+}
+"""Imported when they are used: most programs use none of them."""
 
-        return getattr(local, name)
+
+def __getattr__(name: str) -> object:
+    if name in _ELSEWHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, RequestRejected
@@ -12,7 +13,6 @@ from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
     from types import TracebackType
 
     from flowdebate.models.base import ModelRequest
@@ -53,21 +53,21 @@ class Meter(Protocol):
 class Attempts:
     """What was sent for one call, in order; the call's request carries it through all wrappers."""
 
-    __slots__ = ("_meter", "_tell", "_waited", "made", "random")
+    __slots__ = ("_meter", "_random", "_seed", "_tell", "_waited", "made")
 
     def __init__(
         self,
         *,
         meter: Meter | None = None,
         tell: Callable[[object], None] | None = None,
-        random: Random | None = None,
+        seed: str | None = None,
     ) -> None:
         self.made: list[Attempt] = []
         self._meter = meter
         self._tell = tell
         self._waited = 0.0
-        self.random = random
-        """Where jitter is drawn from; None for a source of its own."""
+        self._seed = seed
+        self._random: Random | None = None
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
         """`with attempts.sending(...) as attempt:` around each request; LimitReached instead of one too many."""
@@ -81,6 +81,13 @@ class Attempts:
         """Tell the run's readers of `event`."""
         if self._tell is not None:
             self._tell(event)
+
+    @property
+    def random(self) -> Random:
+        """Where jitter is drawn from: the call's place in the run, so that it repeats."""
+        if self._random is None:
+            self._random = Random(self._seed)  # noqa: S311 - jitter
+        return self._random
 
     @property
     def usage(self) -> Usage:

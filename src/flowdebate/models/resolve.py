@@ -113,7 +113,9 @@ def _default() -> str:
         return _OPENAI_DEFAULT
     if local_model_installed():
         return "local"
-    raise ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_ENV}, or pass model=…")
+    nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_ENV}, or pass model=…")
+    nothing.providers_fault = False
+    raise nothing
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:

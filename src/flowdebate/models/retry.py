@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import (
@@ -24,6 +23,7 @@ from flowdebate.models.notices import CallRetried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from random import Random
 
     from flowdebate.models.base import ModelRequest, ModelResponse
 
@@ -114,7 +114,7 @@ def _wait(
 ) -> float | None:
     if isinstance(error, _ONCE) and seen[type(error)] > 1:
         return None
-    wait = retry.wait_before(number, error, random=request.attempts.random or _RANDOM)
+    wait = retry.wait_before(number, error, random=request.attempts.random)
     if wait is None or request.deadline is None:
         return wait
     return wait if asyncio.get_running_loop().time() + wait < request.deadline else None
@@ -143,4 +143,3 @@ _ONCE = (EmptyResponse, OutputTruncated)
 """What a model does twice it will do again."""
 _LONGEST_QUOTE = 20_000
 """Characters of a bad answer that the model is shown."""
-_RANDOM = Random()  # noqa: S311 - jitter only, for calls outside of a run

@@ -6,8 +6,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
+from flowdebate.blocks.losses import StandIn
 from flowdebate.blocks.moderator import Moderator
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.resolve import check_model
 from flowdebate.models.text import is_blank
 from flowdebate.resources.resource import StateResource
 
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
 
 __all__ = (
+    "check_failure_options",
     "check_moderator_roster",
     "check_name",
     "check_predicate",
     "check_rounds",
     "check_seats",
+    "check_seconds",
     "check_transcript",
     "warn_of",
 )
@@ -70,6 +74,24 @@ def check_transcript(value: object, *, where: str) -> None:
     """A transcript comes from `create_debate_transcript()`."""
     if value is not None and not (isinstance(value, StateResource) and value.key == "transcript"):
         raise ConfigurationError(where, "transcript", value, "what create_debate_transcript() makes, or None")
+
+
+def check_failure_options(where: str, *, on_failure: object, quorum: object) -> None:
+    """A lost turn fails the debate, is left out, or has a stand-in; at least one stance must be heard."""
+    if isinstance(on_failure, StandIn):
+        check_model(on_failure.model, where=where, field="on_failure")
+    elif on_failure not in ("fail", "skip"):
+        raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
+    if not isinstance(quorum, int) or isinstance(quorum, bool) or quorum < 1:
+        raise ConfigurationError(where, "quorum", quorum, "an int >= 1")
+
+
+def check_seconds(value: object, *, where: str, field: str) -> None:
+    """A time is a positive number of seconds, or None."""
+    if value is None:
+        return
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ConfigurationError(where, field, value, "a number of seconds > 0, or None")
 
 
 def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401

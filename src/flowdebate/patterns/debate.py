@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.losses import OnFailure
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
@@ -50,6 +51,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
+    on_failure: OnFailure = "fail",
+    quorum: int = 2,
+    turn_timeout: float | None = None,
+    round_timeout: float | None = None,
 ) -> Sequencer[Any, Any]:
     """Make a block that argues a question and finds: `await pattern.run("Should we ship?")`.
 
@@ -66,6 +71,14 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       only.
       Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
+    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
+      or `StandIn(model)`. With the latter two, a lost moderator leaves all debaters to speak in declared order, a
+      lost judge leaves the debate without a verdict (`result.status` is "no_verdict"); `raw.losses` has them all.
+      Failures of the application's own code are always raised. A moderator's decision that its model cannot get
+      right is always replaced by the declared order.
+    - `quorum`: with turns left out, how many stances must be heard in a round; `QuorumLost` ends the debate if fewer.
+    - `turn_timeout`, `round_timeout`: seconds that a seat and a round's turns may take, tools and retries included;
+      what is late is lost as if its provider had failed.
 
     The input is a question: a str, `{"question": str}` or a `DebateInput`. Raises `ConfigurationError` for what
     cannot be a debate, before anything is built; warns (`FlowDebateWarning`) of more than four rounds, and of a
@@ -87,6 +100,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_moderator_roster(moderator, roster, where=where)
     checks.check_transcript(transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
+    checks.check_failure_options(where, on_failure=on_failure, quorum=quorum)
+    checks.check_seconds(turn_timeout, where=where, field="turn_timeout")
+    checks.check_seconds(round_timeout, where=where, field="round_timeout")
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     assembly = Assembly(
@@ -117,6 +133,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             synthesizer_visibility, OTHERS, where=where, field="synthesizer_visibility"
         ),
         collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=quorum,
+        turn_timeout=turn_timeout,
+        round_timeout=round_timeout,
     )
     pipeline = assembly.pipeline()
     checks.warn_of(

@@ -12,12 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flowdebate.models.notices import CallFellBack, CallRetried, CircuitChanged
+
 if TYPE_CHECKING:
+    from flowdebate.models.attempts import Attempt
+    from flowdebate.models.base import Flag
     from flowdebate.models.usage import Usage
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, StopReason
+    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, Instead, Seat, StopReason
 
 __all__ = (
     "BlockAnswered",
+    "CallFellBack",
+    "CallRetried",
+    "CircuitChanged",
     "DebateStopped",
     "JudgeViewMade",
     "ModelCalled",
@@ -26,6 +33,7 @@ __all__ = (
     "RunFinished",
     "RunStarted",
     "RunStatus",
+    "SeatLost",
     "TextDelta",
     "ToolCalled",
     "TurnFinished",
@@ -33,7 +41,9 @@ __all__ = (
     "VerdictReached",
 )
 
-RunStatus = Literal["running", "completed", "failed", "cancelled"]
+RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed"]
+"""Where a run stands: under way; over as it should be; over without something that a provider lost; over without a
+verdict; cancelled; ended by one of its limits; failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +111,22 @@ class TurnFinished:
 
 
 @dataclass(slots=True, kw_only=True)
+class SeatLost:
+    """A provider failed for good, and the debate goes on without what this seat should have said."""
+
+    kind: ClassVar[str] = "seat_lost"
+    block: str
+    seat: Seat
+    round: int
+    name: str
+    """The debater's name; the block's for other seats."""
+    error: str
+    """The class of the error."""
+    message: str
+    instead: Instead
+
+
+@dataclass(slots=True, kw_only=True)
 class DebateStopped:
     """The last round is over; `reason` says why there is no other."""
 
@@ -163,7 +189,7 @@ class BlockAnswered:
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled:
-    """One call of a model, answered or failed."""
+    """One call of a model, answered or failed, after all attempts."""
 
     kind: ClassVar[str] = "model_called"
     block: str
@@ -171,5 +197,13 @@ class ModelCalled:
     """The place of the call in the run."""
     model: str
     usage: Usage
+    """Of all attempts."""
     seconds: float
+    """Waits included."""
     error: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    """The requests that were really sent, in order."""
+    asked_as: str | None = None
+    """How a structured answer was asked for, where the model knows several ways."""
+    flags: tuple[Flag, ...] = ()
+    """What was odd about the answer."""

@@ -10,9 +10,10 @@ import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowdebate.errors import ConfigurationError, told
+from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, told
 from flowdebate.models.resolve import ModelResolver
-from flowdebate.runs.result import RunHandle, RunResult
+from flowdebate.runs.limits import Limits
+from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import SessionLike
 
 __all__ = ("make_run", "run_block", "run_sync", "start_block")
@@ -45,15 +47,18 @@ class Runnable(Protocol[OutT_co]):
         """Act."""
 
 
-def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None) -> Run:
+def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None, limits: Limits | None = None) -> Run:
     """A run that has not begun; ConfigurationError for what it cannot be made of."""
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
+    if limits is not None and not isinstance(limits, Limits):
+        raise ConfigurationError("run", "limits", limits, "Limits(…), or None")
     return Run(
         run_id=os.urandom(16).hex(),
         session=as_session(session),
         seed=_new_seed() if seed is None else seed,
         models=ModelResolver(model),
+        limits=limits,
     )
 
 
@@ -71,18 +76,43 @@ async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]
 async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     run.acting = True
     try:
-        try:
-            output = await block(value, run.root_context(block.name, block.resources))
-        finally:
-            await run.close()
+        output = await _act(block, value, run)
     except asyncio.CancelledError:
-        run.end("cancelled")
+        run.end("interrupted")
         raise
+    except LimitReached as reached:
+        own = run.budget is not None and run.budget.reached is reached
+        partial = own and run.salvageable
+        _end(run, "limit" if own else "failed", reached)
+        if not partial:
+            raise
+        nothing: Any = None  # a pattern that was cut short has no output, and its raw output says how far it came
+        return RunResult(run, nothing, seconds=run.seconds)
     except BaseException as failure:
-        run.end("failed", told(failure))
+        _end(run, "failed", failure)
         raise
-    run.end("completed")
+    run.end(run.outcome)
     return RunResult(run, output, seconds=run.seconds)
+
+
+async def _act(block: Runnable[T], value: object, run: Run) -> T:
+    """What the block makes of `value`, within the time that the run has; connections are let go of afterwards."""
+    time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
+    try:
+        async with time_limit:
+            return await block(value, run.root_context(block.name, block.resources))
+    except Exception as error:
+        if run.budget is not None and time_limit.expired():
+            raise run.budget.time_is_up() from error
+        raise
+    finally:
+        await run.close()
+
+
+def _end(run: Run, status: RunStatus, failure: BaseException) -> None:
+    run.end(status, told(failure))
+    if isinstance(failure, FlowDebateError):
+        failure.run = RunView(run)
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
@@ -93,7 +123,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
         )
     run.begin(block.name)
     task = asyncio.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("cancelled"))  # if it has not even begun, nothing else says so
+    task.add_done_callback(lambda _: run.end("interrupted"))  # if it has not even begun, nothing else says so
     return RunHandle(run, task)
 
 

@@ -46,9 +46,19 @@ class RunView:
         return self._run.session
 
     @property
+    def status(self) -> RunStatus:
+        """Where the run stands, or how it ended: "complete", or why less came out than was asked for."""
+        return self._run.status
+
+    @property
     def usage(self) -> Usage:
         """Calls and tokens so far."""
         return self._run.usage
+
+    @property
+    def cost(self) -> float | None:
+        """What was spent so far, by the `prices` of the run's limits; None without any."""
+        return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def events(self) -> Sequence[object]:
@@ -102,12 +112,12 @@ class RunResult(RunView, Generic[OutT]):
     def __init__(self, run: Run, output: OutT, *, seconds: float) -> None:
         super().__init__(run)
         self.output = output
-        """What the block returned."""
+        """What the block returned; None for a debate that a limit or a lost judge cut short (see `status`)."""
         self.seconds = seconds
         """How long it took."""
 
     def __repr__(self) -> str:
-        return f"<RunResult {self.run_id} output={self.output!r}>"
+        return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
 
 
 class RunHandle(RunView, Generic[OutT]):
@@ -127,16 +137,11 @@ class RunHandle(RunView, Generic[OutT]):
         """End the run, and the model calls that it waits for, at once; `await handle` then raises CancelledError."""
         self._task.cancel()
         if not self._run.acting:
-            self._run.end("cancelled")
+            self._run.end("interrupted")
 
     def done(self) -> bool:
         """Whether the run is over."""
         return self._task.done()
-
-    @property
-    def status(self) -> RunStatus:
-        """Where the run stands."""
-        return self._run.status
 
     async def __aiter__(self) -> AsyncIterator[object]:
         inbox = _Inbox(self._run.records.events)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import FlowDebateWarning, ModelError, told
 from flowdebate.models import boundary
+from flowdebate.models.attempts import Attempts
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.limits import Budget
 from flowdebate.runs.records import Records
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.limits import Limits
     from flowdebate.runs.session import Session
 
 __all__ = ("Run",)
@@ -36,13 +39,16 @@ class Run:
         "_held",
         "_holds",
         "_started",
+        "_unfinished",
         "_warned",
         "acting",
         "artifacts",
+        "budget",
         "emit",
         "models",
         "now",
         "opened",
+        "outcome",
         "records",
         "run_id",
         "seed",
@@ -53,12 +59,17 @@ class Run:
         "usage",
     )
 
-    def __init__(self, *, run_id: str, session: Session, seed: int, models: ModelResolver) -> None:
+    def __init__(
+        self, *, run_id: str, session: Session, seed: int, models: ModelResolver, limits: Limits | None = None
+    ) -> None:
         self.run_id = run_id
         self.session = session
         self.seed = seed
         self.models = models
         self.status: RunStatus = "running"
+        self.outcome: RunStatus = "complete"
+        """What the status will be if nothing else ends the run: "degraded" or "no_verdict" where something was lost."""
+        self.budget = Budget(limits) if limits else None
         self.acting = False
         """Whether its block has begun to act."""
         self._started: float | None = None
@@ -70,6 +81,7 @@ class Run:
         self.usage = Usage.none()
         self.artifacts: dict[str, Any] = {}
         """What patterns leave besides their output, by name: `raw`."""
+        self._unfinished: dict[str, Callable[[RunStatus], Any]] = {}
         self.shared: dict[Resource, Any] = {}
         self.opened: list[tuple[int, Any]] = []
         """Handles of all resources in the order in which they were opened, each with how deep in the run that was."""
@@ -87,11 +99,38 @@ class Run:
     def end(self, status: RunStatus, error: str | None = None) -> None:
         """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
         if self.status == "running":
+            self._salvage(status)
             self.emit(
                 RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error)
             )
             self.status = status
             self.records.closed = True
+
+    def degrade(self, outcome: RunStatus) -> None:
+        """Remember that something was lost that the run goes on without."""
+        if self.outcome != "no_verdict":
+            self.outcome = outcome
+
+    def began(self, path: str, salvage: Callable[[RunStatus], Any]) -> None:
+        """A pattern at `path` has begun; `salvage` makes its raw output should the run end before the pattern does."""
+        self._unfinished[path] = salvage
+
+    def finished(self, path: str, raw: Any) -> None:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """The pattern at `path` has come to `raw`, the run's raw output unless a later one takes its place."""
+        self._unfinished.pop(path, None)
+        self.artifacts["raw"] = raw
+
+    @property
+    def salvageable(self) -> bool:
+        """Whether a pattern is under way that can say what it came to so far."""
+        return bool(self._unfinished)
+
+    def _salvage(self, status: RunStatus) -> None:
+        """Make the raw output of the outermost pattern that was cut short; nothing that ended may keep a run alive."""
+        unfinished, self._unfinished = self._unfinished, {}
+        if unfinished:
+            outermost = min(unfinished, key=lambda path: path.count("/"))
+            self.artifacts["raw"] = unfinished[outermost](status)
 
     @property
     def seconds(self) -> float:
@@ -141,17 +180,19 @@ class Run:
         model = self.models.resolve(spec)
         if id(model) not in self._held:
             await self._hold(model)
+        attempts = Attempts(meter=self.budget, tell=self.emit, seed=f"{self.seed}:{path}")
+        request.attempts = attempts
         started = time.perf_counter()
-        usage, error = _FAILED, None
+        response, error = None, None
         try:
             response = await self.step(path, lambda: boundary.ask(model, request))
-            usage = response.usage
         except BaseException as failure:
             error = told(failure)
             if isinstance(failure, ModelError) and failure.block is None:
                 failure.block = request.block
             raise
         finally:
+            usage = attempts.usage
             self.usage += usage
             self.emit(
                 ModelCalled(
@@ -161,6 +202,9 @@ class Run:
                     usage=usage,
                     seconds=time.perf_counter() - started,
                     error=error,
+                    attempts=tuple(attempts.made),
+                    asked_as=None if response is None else response.asked_as,
+                    flags=() if response is None else response.flags,
                 )
             )
         return response
@@ -179,5 +223,4 @@ class Run:
             _LOGGER.warning("run %s: a model did not let go of its connections", self.run_id, exc_info=True)
 
 
-_FAILED = Usage.unknown()
 _LOGGER = logging.getLogger("flowdebate")

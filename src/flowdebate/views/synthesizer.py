@@ -58,12 +58,12 @@ def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) ->
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """All that the debate came to; no winner is "(synthesis)"."""
+    """All that the debate came to; no winner is "(synthesis)". LookupError for a debate without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     if framing := [item for decision in raw.moderator_decisions for item in _framing(decision)]:
         parts.append(filled(template.framing, framing=listed(*framing)))
-    found = raw.verdict
+    found = raw.found
     winner = "(synthesis)" if found.winner is None else tag_text(found.winner)
     parts.append(
         filled(template.verdict, reasoning=quoted(found.reasoning), winner=winner, verdict=quoted(found.verdict))

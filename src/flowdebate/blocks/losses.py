@@ -1,0 +1,126 @@
+"""What a debate does when a provider fails for good: it fails as well, goes on without the answer, or asks another."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.debate_state import debate_state
+from flowdebate.errors import ModelError, ModelTimeout, told
+from flowdebate.models.deadline import within
+from flowdebate.models.text import one_line
+from flowdebate.runs.events import SeatLost
+from flowdebate.schemas import DebateLoss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import Model
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas import Instead, Seat
+
+__all__ = ("LOST", "GuardedSeat", "OnFailure", "StandIn", "in_time", "is_loss", "lose")
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Another model argues a turn that a debater's own model lost: `on_failure=StandIn("openai/gpt-5-mini")`.
+
+    The argument is recorded as the debater's, and the loss says that a stand-in made it. A turn that the stand-in
+    loses as well is left out.
+    """
+
+    model: Model | str
+
+
+OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
+"""What becomes of a turn that was lost: the debate fails, the turn is left out, another model argues."""
+
+
+class _Lost(Enum):
+    ANSWER = "lost"
+
+
+LOST: Final = _Lost.ANSWER
+"""What a seat gives whose answer was lost."""
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a provider is at fault: failures of the application's own code are never gone over."""
+    return isinstance(error, ModelError) and error.providers_fault
+
+
+def lose(
+    error: Exception, ctx: Context, *, block: str, seat: Seat, name: str, instead: Instead, stance: str | None = None
+) -> None:
+    """Put a loss into the debate's state and the run's status, and tell it."""
+    state = debate_state(ctx)
+    if ctx.scope.sequencer is not None:
+        loss = DebateLoss(
+            round=state.round, seat=seat, name=name, stance=stance, error=one_line(told(error)), instead=instead
+        )
+        ctx.sequencer.update(losses=[*state.losses, loss])
+    ctx.run.degrade("no_verdict" if instead == "no_verdict" else "degraded")
+    ctx.emit(
+        SeatLost(
+            block=block,
+            seat=seat,
+            round=state.round,
+            name=name,
+            error=type(error).__name__,
+            message=one_line(told(error)),
+            instead=instead,
+        )
+    )
+
+
+async def in_time(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - the call's value; the shorter of two deadlines
+    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then."""
+    handle = ctx.scope.sequencer
+    seconds = timeout
+    if handle is not None and handle.deadline is not None:
+        left = max(handle.deadline - asyncio.get_running_loop().time(), 0.0)
+        seconds = left if seconds is None else min(left, seconds)
+    if seconds is None:
+        return await call
+    try:
+        if seconds > 0:
+            return await within(seconds, call)
+        call.close()
+        raise ModelTimeout(seconds)
+    except ModelTimeout as error:
+        error.block = error.block or block
+        raise
+
+
+class GuardedSeat(Block[Any, Any]):
+    """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
+
+    def __init__(
+        self,
+        inner: Block[Any, Any],
+        *,
+        recover: Callable[[Exception, Any, Context], Any],
+        losses: Callable[[BaseException], bool] = is_loss,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self._recover = recover
+        self._losses = losses
+        self._timeout = timeout
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        try:
+            return await in_time(self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout)
+        except Exception as error:
+            if not self._losses(error):
+                raise
+            return self._recover(error, value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()

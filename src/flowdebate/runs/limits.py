@@ -1,0 +1,207 @@
+"""How much a run may take: calls, tokens, money, time. What is about to be sent is reserved before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeAlias
+
+from flowdebate.errors import ConfigurationError, LimitReached
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from flowdebate.models.attempts import Attempt
+    from flowdebate.models.base import ModelRequest
+
+__all__ = ("Budget", "Limits", "Price", "Prices")
+
+_PER = 1_000_000
+_CHARACTERS = 4
+"""A token's, about: for what is reserved, and for servers that do not tell."""
+_ANSWER = 1_000
+"""Tokens of an answer whose length nobody told and nothing bounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, per million tokens, in any currency.
+
+    >>> Price(prompt=0.25, completion=2.0).of(Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
+    0.002
+    """
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+    """For prompt tokens that were cached; None for the price of all others."""
+
+    def of(self, usage: Usage) -> float:
+        """The price of `usage`; tokens that are unknown are not counted."""
+        cached = 0 if self.cached is None else usage.cached_tokens or 0
+        fresh = max((usage.prompt_tokens or 0) - cached, 0)
+        paid = fresh * self.prompt + cached * (self.cached or 0) + (usage.completion_tokens or 0) * self.completion
+        return paid / _PER
+
+
+Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
+"""By the model's name, or a function of the model's name and a usage whose tokens are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may take at most; None is no limit.
+
+    Each request counts, also one that failed or repeats another. What it may take is reserved before it is sent, so
+    that a limit is overshot by what the calls in flight take beyond what was reserved for them, and never by a call
+    more. A debate that reaches a limit ends with what it has: `result.status` is "limit". Other blocks raise
+    LimitReached.
+
+    >>> Limits(calls=40, tokens=50_000).calls
+    40
+    """
+
+    calls: int | None = None
+    """Requests to models."""
+    tokens: int | None = None
+    """Of prompts and answers together. Where a server does not tell, they are estimated: four characters a token."""
+    cost: float | None = None
+    """In the currency of `prices`."""
+    seconds: float | None = None
+    """From the beginning of the run to its end."""
+    working_seconds: float | None = None
+    """In which models worked, added up over all requests: waits for retries, rate limits and queues do not count."""
+    prices: Prices | None = None
+    """What tokens cost; needed for `cost`, and enough for `result.cost`."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens"):
+            _check(name, getattr(self, name), int, "an int >= 1, or None")
+        for name in ("cost", "seconds", "working_seconds"):
+            _check(name, getattr(self, name), (int, float), "a number > 0, or None")
+        if self.cost is not None and self.prices is None:
+            raise ConfigurationError("Limits", "prices", None, "given where `cost` is")
+        if self.prices is not None and not callable(self.prices):
+            wrong = not isinstance(self.prices, Mapping) or not all(isinstance(p, Price) for p in self.prices.values())
+            if wrong:
+                raise ConfigurationError(
+                    "Limits", "prices", self.prices, "a dict of model names to Price, or a function of (model, usage)"
+                )
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited, or to be counted."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+
+def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
+    if value is None:
+        return
+    if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value < float("inf"):  # type: ignore[operator]
+        raise ConfigurationError("Limits", name, value, allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """What a request may take, as far as that can be told before."""
+
+    tokens: int
+    unknown: Usage
+    """What it is taken for if the server does not tell."""
+    cost: float
+
+
+class Budget:
+    """Counts the requests of one run against its `Limits`; the run's `Meter`."""
+
+    __slots__ = ("_cost", "_in_flight", "_limits", "_tokens", "calls", "estimated", "reached", "working_seconds")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._in_flight: list[_Reserved] = []
+        self.calls = 0
+        self._tokens = 0
+        self._cost = 0.0
+        self.working_seconds = 0.0
+        self.estimated = False
+        """Whether a server did not tell what it took, so that it was estimated."""
+        self.reached: LimitReached | None = None
+        """The error that said so last."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run may take."""
+        return self._limits.seconds
+
+    @property
+    def cost(self) -> float | None:
+        """What was spent so far; None without prices."""
+        return None if self._limits.prices is None else self._cost
+
+    @property
+    def tokens(self) -> int:
+        """What was used so far; zero where neither tokens nor money are counted."""
+        return self._tokens
+
+    def reserve(self, model: str, request: ModelRequest) -> _Reserved:
+        """Take in a request that is about to be sent; LimitReached if it may not be."""
+        reserved = self._estimate(model, request)
+        limits, flying = self._limits, self._in_flight
+        self._check("calls", limits.calls, self.calls + len(flying), 1)
+        self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
+        self._check("cost", limits.cost, self._cost + sum(r.cost for r in flying), reserved.cost)
+        self._check("working_seconds", limits.working_seconds, self.working_seconds, 0)
+        self._in_flight.append(reserved)
+        return reserved
+
+    def settle(self, reserved: object, attempt: Attempt) -> None:
+        """Replace what was reserved by what it came to."""
+        assert isinstance(reserved, _Reserved)  # noqa: S101 - what `reserve` gave
+        self.release(reserved)
+        usage = attempt.usage
+        if usage.total_tokens is None:
+            usage = reserved.unknown
+            self.estimated = True
+        self.calls += 1
+        self.working_seconds += attempt.seconds
+        if self._counts_tokens:
+            self._tokens += usage.total_tokens or 0
+            self._cost += self._price(attempt.model, usage)
+
+    def release(self, reserved: object) -> None:
+        """Give back what was reserved for a request that was never sent."""
+        del self._in_flight[next(i for i, other in enumerate(self._in_flight) if other is reserved)]
+
+    def time_is_up(self) -> LimitReached:
+        """The error that says that the run took all of its `seconds`."""
+        assert self._limits.seconds is not None  # noqa: S101 - nobody else asks
+        self.reached = LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds)
+        return self.reached
+
+    @property
+    def _counts_tokens(self) -> bool:
+        return self._limits.tokens is not None or self._limits.prices is not None
+
+    def _check(self, kind: str, limit: float | None, used: float, more: float) -> None:
+        if limit is not None and (used >= limit or used + more > limit):
+            self.reached = LimitReached(kind, limit=limit, used=used)
+            raise self.reached
+
+    def _estimate(self, model: str, request: ModelRequest) -> _Reserved:
+        if not self._counts_tokens:
+            return _Reserved(0, Usage.unknown(), 0.0)
+        prompt = sum(len(str(message.get("content") or "")) for message in request.messages) // _CHARACTERS
+        room = request.settings.max_tokens
+        known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
+        unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
+        return _Reserved(known.total_tokens or 0, unknown, self._price(model, known))
+
+    def _price(self, model: str, usage: Usage) -> float:
+        prices = self._limits.prices
+        if prices is None:
+            return 0.0
+        if callable(prices):
+            return prices(model, usage)
+        price = prices.get(model)
+        if price is None:
+            known = ", ".join(map(repr, prices)) or "none"
+            raise ConfigurationError("Limits", "prices", model, f"a table with every model of the run (it has {known})")
+        return price.of(usage)

@@ -1,0 +1,248 @@
+"""What a run may take: no call is sent that would go beyond it, and what was done before is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Debater, Limits, Price, debate, generator, sequencer
+from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed
+from flowdebate.models import ModelResponse, ModelSettings, Retry, Retrying, Usage
+from flowdebate.runs.events import RunFinished
+from flowdebate.testing import FunctionModel, ScriptedModel
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+VERDICT = {"verdict": "Cap them.", "winner": "for", "reasoning": "It was not answered."}
+SIDES = [Debater("anna", "for"), Debater("ben", "against")]
+QUESTION = "Should rents be capped?"
+
+
+def said(text: str, prompt: int | None = 100, completion: int | None = 10) -> ModelResponse:
+    """An answer whose price is known."""
+    return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion))
+
+
+def rent(**options: Any) -> Any:
+    """Two sides and two rounds: five calls."""
+    return debate(**{"name": "rent", "debaters": SIDES, "synthesizer": False, **options})
+
+
+def answers() -> FunctionModel:
+    """Answers everything."""
+    return FunctionModel(lambda request: VERDICT if request.block.endswith("-judge") else f"by {request.block}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 12))
+def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rounds: int, most: int) -> None:
+    """The debate ends with a prefix of what it would have been, and says that a limit ended it."""
+    whole = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
+    model = answers()
+    cut = rent(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=most))
+    assert cut.usage.calls == min(most, whole.usage.calls)
+    assert cut.raw.transcript == whole.raw.transcript[: len(cut.raw.transcript)]
+    if most >= whole.usage.calls:
+        assert (cut.status, cut.raw, cut.output) == ("complete", whole.raw, whole.output)
+    else:
+        assert (cut.status, cut.raw.status, cut.raw.verdict, cut.output) == ("limit", "limit", None, None)
+        assert len(cut.raw.transcript) == most
+        end = cut.events[-1]
+        assert isinstance(end, RunFinished)
+        assert (end.status, end.error) == (
+            "limit",
+            f"LimitReached: the limit of the run is reached: calls={most} ({most} used)",
+        )
+        assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == most
+
+
+def test_a_block_that_has_nothing_to_show_raises() -> None:
+    """A limit is an error there; the run says how it ended."""
+    twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
+    with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
+        twice.run_sync("?", model=ScriptedModel("first", "second"), limits=Limits(calls=1))
+    assert (caught.value.kind, caught.value.limit, caught.value.used) == ("calls", 1, 1)
+    assert caught.value.run is not None
+    assert (caught.value.run.status, caught.value.run.usage.calls) == ("limit", 1)
+
+
+def test_every_attempt_counts() -> None:
+    """A call that is repeated takes as many calls as were sent."""
+    down = ProviderFailed("503", status=503)
+    model = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
+    with pytest.raises(LimitReached):
+        generator(name="ask").run_sync("?", model=model, limits=Limits(calls=2))
+    again = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
+    assert generator(name="ask").run_sync("?", model=again, limits=Limits(calls=3)).output == "third"
+
+
+async def test_calls_in_flight_are_reserved() -> None:
+    """However many begin at once, no more are sent than are left."""
+    sent = 0
+
+    async def answer(_: ModelRequest) -> str:
+        nonlocal sent
+        sent += 1
+        await asyncio.sleep(0)
+        return "yes"
+
+    many = sequencer(name="many").for_each(generator(name="ask"))
+    with pytest.raises(LimitReached):
+        await many.run(range(50), model=FunctionModel(answer), limits=Limits(calls=7))
+    assert sent == 7
+
+
+def test_tokens_are_counted_as_the_server_tells_them() -> None:
+    """A call that begins below the limit is made; the next one, above it, is not."""
+    ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
+    model = ScriptedModel(*[said("yes") for _ in range(10)])
+    with pytest.raises(LimitReached) as caught:
+        ask.run_sync(range(10), model=model, limits=Limits(tokens=300))
+    assert len(model.calls) == 3
+    assert (caught.value.kind, caught.value.used) == ("tokens", 330)
+
+
+def test_room_for_an_answer_is_reserved_before_it_is_asked_for() -> None:
+    """With `max_tokens` the limit is not overshot at all."""
+    ask = generator(name="ask", settings=ModelSettings(max_tokens=500))
+    model = ScriptedModel("never")
+    with pytest.raises(LimitReached):
+        ask.run_sync("?", model=model, limits=Limits(tokens=499))
+    assert model.calls == []
+
+
+def test_tokens_that_nobody_told_are_estimated() -> None:
+    """A server that keeps silent does not get round the limit."""
+    ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
+    model = ScriptedModel(*["yes"] * 10)
+    with pytest.raises(LimitReached):
+        ask.run_sync(range(10), model=model, limits=Limits(tokens=2_500))
+    assert len(model.calls) == 3
+
+
+@pytest.mark.parametrize("kind", ["table", "function"])
+def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
+    """And told, also where it is not limited."""
+    price = Price(prompt=1_000, completion=10_000)
+    prices: Any = {"scripted": price} if kind == "table" else lambda model, usage: price.of(usage)
+    ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
+    free = ask.run_sync(range(3), model=ScriptedModel(*[said("yes")] * 3), limits=Limits(prices=prices))
+    assert free.cost == pytest.approx(0.6)
+    model = ScriptedModel(*[said("yes")] * 10)
+    with pytest.raises(LimitReached) as caught:
+        ask.run_sync(range(10), model=model, limits=Limits(cost=0.35, prices=prices))
+    assert (caught.value.kind, len(model.calls)) == ("cost", 2)
+
+
+def test_a_model_without_a_price_is_not_asked() -> None:
+    """What it would cost cannot be told."""
+    model = ScriptedModel("never")
+    with pytest.raises(ConfigurationError, match="every model of the run"):
+        generator(name="ask").run_sync(
+            "?", model=model, limits=Limits(cost=1, prices={"other": Price(prompt=1, completion=1)})
+        )
+    assert model.calls == []
+
+
+def test_cached_tokens_have_a_price_of_their_own() -> None:
+    """Where the table gives one."""
+    usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
+    assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
+    assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
+
+
+async def test_the_time_of_a_run_is_bounded() -> None:
+    """Whatever it hangs in: a debate ends with what it has, another block raises."""
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-ben"):
+            await asyncio.Event().wait()
+        return "said"
+
+    result = await rent().run(QUESTION, model=FunctionModel(answer), limits=Limits(seconds=0.05))
+    assert (result.status, result.output) == ("limit", None)
+    assert [entry.agent_name for entry in result.raw.transcript] == ["anna"]
+    with pytest.raises(LimitReached, match=r"seconds=0.05"):
+        await generator(name="x-ben").run("?", model=FunctionModel(answer), limits=Limits(seconds=0.05))
+
+
+async def test_a_block_s_own_timeout_is_not_the_run_s() -> None:
+    """A TimeoutError of the application stays one."""
+
+    def late(_: object) -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        await sequencer(name="s").then(late).run(1, limits=Limits(seconds=60))
+
+
+def test_working_time_leaves_waits_out() -> None:
+    """What went by before a retry is no work of the model."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    down = ProviderFailed("503", status=503)
+    model = Retrying(ScriptedModel(down, "yes"), Retry(first_wait=1_000, longest_wait=1_000, sleep=sleep))
+    ask = generator(name="ask", settings=ModelSettings(timeout=None))
+    result = ask.run_sync("?", model=model, limits=Limits(working_seconds=100))
+    assert (result.output, len(waits)) == ("yes", 1)
+
+
+def test_working_time_that_is_used_up_ends_the_run() -> None:
+    """The next call is not made."""
+
+    async def slow(_: ModelRequest) -> str:
+        await asyncio.sleep(0.02)
+        return "yes"
+
+    asks = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
+    with pytest.raises(LimitReached) as caught:
+        asks.run_sync(range(100), model=FunctionModel(slow), limits=Limits(working_seconds=0.01))
+    assert caught.value.kind == "working_seconds"
+    assert caught.value.run is not None
+    assert caught.value.run.usage.calls == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"calls": 0},
+        {"calls": True},
+        {"calls": 1.5},
+        {"tokens": -1},
+        {"cost": 0, "prices": {}},
+        {"cost": 1},
+        {"seconds": float("inf")},
+        {"seconds": "60"},
+        {"working_seconds": 0},
+        {"prices": {"m": 3}},
+        {"prices": 3},
+    ],
+    ids=str,
+)
+def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    """With the field that is wrong."""
+    with pytest.raises(ConfigurationError) as caught:
+        Limits(**wrong)
+    assert caught.value.where == "Limits"
+
+
+def test_a_run_takes_limits_and_nothing_else() -> None:
+    """A dict is not guessed at."""
+    with pytest.raises(ConfigurationError, match="limits"):
+        generator(name="ask").run_sync("?", limits={"calls": 3})  # type: ignore[arg-type]  # that is the point
+
+
+def test_no_limits_are_none() -> None:
+    """`Limits()` bounds nothing and counts nothing."""
+    result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), limits=Limits())
+    assert (result.output, result.cost) == ("yes", None)
