@@ -73,6 +73,21 @@ REJECTED = [
         "'anna'",
         "different from that of debaters[0]",
     ),
+    *[
+        Case(
+            f"the same name {how}",
+            {"debaters": [SIDES[0], Debater(name, "other")]},
+            "debaters[1].name",
+            repr(name),
+            "not by case or unseen characters alone",
+        )
+        for how, name in {
+            "in capitals": "ANNA",
+            "in full width": "\uff41\uff4e\uff4e\uff41",
+            "with a zero-width space": "an\u200bna",
+            "with white space": " anna ",
+        }.items()
+    ],
     Case("no rounds", {"max_rounds": 0}, "max_rounds", "0", "an int >= 1"),
     Case("negative rounds", {"max_rounds": -2}, "max_rounds", "-2", "an int >= 1"),
     Case("a bool is no int", {"max_rounds": True}, "max_rounds", "True", "an int >= 1"),

@@ -87,11 +87,11 @@ async def in_time(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         seconds = left if seconds is None else min(left, seconds)
     if seconds is None:
         return await call
-    try:
-        if seconds > 0:
-            return await within(seconds, call)
+    if seconds <= 0:
         call.close()
-        raise ModelTimeout(seconds)
+        raise ModelTimeout(seconds, block=block)
+    try:
+        return await within(seconds, call)
     except ModelTimeout as error:
         error.block = error.block or block
         raise

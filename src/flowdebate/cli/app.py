@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("app",)
 
-_FAILED, _MISUSED, _KILLED, _SIGPIPE = 1, 2, 128, 13
+_FAILED, _MISUSED, _NO_VERDICT, _KILLED, _SIGPIPE = 1, 2, 3, 128, 13
 
 app = typer.Typer(
     add_completion=False,
@@ -110,6 +110,32 @@ def run(  # noqa: PLR0913 - the options of the command
         Optional[int],  # noqa: UP045
         typer.Option(help="Makes the judge's shuffle repeat."),
     ] = None,
+    max_calls: Annotated[Optional[int], typer.Option(metavar="N", help="Requests at most.")] = None,  # noqa: UP045
+    max_tokens: Annotated[Optional[int], typer.Option(metavar="N", help="Tokens at most.")] = None,  # noqa: UP045
+    max_seconds: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="S", help="Time at most. A debate that reaches a limit ends with what it has."),
+    ] = None,
+    attempts: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(metavar="N", help="How often a call is made at most before it has failed. Default: 3."),
+    ] = None,
+    fallback: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="SPEC", help="A model that is asked where the first one has failed; once for each."),
+    ] = None,
+    on_failure: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="fail|skip", help="Whether the debate goes on without what a provider lost."),
+    ] = None,
+    record: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Write all answers to a new file, to hold the debate again from it."),
+    ] = None,
+    replay: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Take all answers from what --record wrote; with the same options and seed."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")
     ] = False,
@@ -120,7 +146,8 @@ def run(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Hold a debate, and show it while it goes on.
 
-    Ctrl-C ends it and keeps what was argued. Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted, 143 terminated.
+    Ctrl-C ends it and keeps what was argued. Exit codes: 0 done, 1 failed, 2 misused, 3 no verdict (a limit was
+    reached, or the judge was lost), 130 interrupted, 143 terminated.
     """
     options: dict[str, Any] = {
         "question": question,
@@ -132,6 +159,14 @@ def run(  # noqa: PLR0913 - the options of the command
         "schema": schema,
         "synthesize": synthesize,
         "seed": seed,
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_seconds": max_seconds,
+        "attempts": attempts,
+        "fallback": fallback or None,
+        "on_failure": on_failure,
+        "record": record,
+        "replay": replay,
     }
     with _problems_told(), warnings_told():
         from flowdebate.cli.plan import make_plan, parse_side
@@ -189,7 +224,9 @@ def _run(plan: Plan, *, as_json: bool, markdown: Path | None) -> int:
         raise unwritten
     if held.failure is not None:
         return _exit_code(held.failure)
-    return 0 if held.signal is None else _KILLED + held.signal
+    if held.signal is not None:
+        return _KILLED + held.signal
+    return _NO_VERDICT if held.document.raw.verdict is None else 0
 
 
 def _view(plan: Plan, *, as_json: bool) -> LiveView | None:

@@ -72,12 +72,13 @@ def _debate(plan: Plan) -> Sequencer[Any, Any]:
         transcript=transcript,
         output_schema=plan.schema,
         instructions=plan.instructions,
+        on_failure="skip" if plan.skips else "fail",
     )
 
 
 async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None) -> Held:
     loop = asyncio.get_running_loop()
-    handle = pattern.start(plan.question, model=plan.models, seed=plan.seed)
+    handle = pattern.start(plan.question, model=plan.models, seed=plan.seed, limits=plan.limits)
     failure: FlowDebateError | None = None
     unwritten: WriteFailed | None = None
     output: Any = None
@@ -118,7 +119,7 @@ def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | Non
     raw: DebateRawOutput = handle.raw or nothing.model_copy(update={"seed": handle.seed})  # ended before it began
     return DebateDocument(
         status="interrupted" if handle.status == "running" else handle.status,
-        error=None if failure is None else str(failure),
+        error=_why(handle) if failure is None else str(failure),
         debaters=sides_of(plan),
         max_rounds=plan.rounds,
         raw=raw,
@@ -132,6 +133,14 @@ def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | Non
         seconds=_seconds(handle),
         seed=handle.seed,
     )
+
+
+def _why(handle: RunHandle[Any]) -> str | None:
+    """Which limit ended it, where one did."""
+    from flowdebate.runs.events import RunFinished
+
+    told = (event.error for event in handle.events if isinstance(event, RunFinished))
+    return next(told, None) if handle.status == "limit" else None
 
 
 def _seconds(handle: RunHandle[Any]) -> float | None:

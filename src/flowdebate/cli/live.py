@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from flowdebate.runs.events import (
     BlockAnswered,
+    CallFellBack,
+    CallRetried,
     JudgeViewMade,
     ModeratorDecided,
     RoundStarted,
+    SeatLost,
     TextDelta,
     ToolCalled,
     TurnFinished,
@@ -50,8 +53,25 @@ class LiveView:
                 if self._synthesizer is not None:
                     self.page.notice("The synthesizer writes the output …")
                     self._listen_to(self._synthesizer)
+            case SeatLost():
+                self.page.loss(event.seat, event.name, event.message, event.instead)
+                self._streamed = False
+            case CallRetried() | CallFellBack():
+                self._show_trouble(event)
             case _:
                 self._show_turn(event)
+
+    def _show_trouble(self, event: CallRetried | CallFellBack) -> None:
+        """Why nothing comes yet; and that what was already shown of an answer does not count."""
+        if self._streamed:
+            self.page.end_text()
+            self.page.remark("that answer broke off and does not count")
+            self._streamed = False
+        if isinstance(event, CallFellBack):
+            self.page.remark(f"{event.model} failed: {event.message}; asking {event.to}")
+        else:
+            soon = "" if event.wait < 1 else f" in {event.wait:.0f} s"
+            self.page.remark(f"{event.message}; asking again{soon}")
 
     def _show_turn(self, event: object) -> None:
         match event:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.document import DebateDocument, Side, Tokens
     from flowdebate.runs.events import ToolCalled
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict
+    from flowdebate.schemas import DebateLoss, DebateModeratorDecision, DebateVerdict, Instead
 
 __all__ = ("Page", "render")
 
@@ -36,6 +36,15 @@ ENDINGS = {
     "failed": "Failed",
 }
 """What is said of a debate that did not end as it should."""
+
+INSTEAD: Mapping[Instead, str] = {
+    "skipped": "the turn is left out",
+    "stand_in": "a stand-in argues",
+    "declared_order": "all speak in declared order",
+    "no_verdict": "there is no verdict",
+    "no_output": "there is no output",
+}
+"""What a debate does without a seat's answer."""
 
 
 class Page:
@@ -115,7 +124,13 @@ class Page:
 
     def remark(self, text: str) -> None:
         """The page's own word on what was just shown."""
-        self._line(f"  ({text})", style="dim")
+        self._clear_notice()
+        self._line(f"  ({in_line(text)})", style="dim")
+
+    def loss(self, seat: str, name: str, why: str, instead: Instead) -> None:
+        """What a provider lost, and what is done without it."""
+        self.end_text()
+        self._labelled(f"{seat.capitalize()} {name} was lost", f"{why}; {INSTEAD[instead]}", "yellow")
 
     def tool(self, call: ToolCalled) -> None:
         """A tool that was called."""
@@ -247,12 +262,23 @@ def render(document: DebateDocument, page: Page) -> None:
                 page.speaker(entry.agent_name, entry.stance)
                 page.text(entry.text)
                 page.end_text()
+        _render_losses(page, [loss for loss in raw.losses if loss.round == number and loss.seat not in _AT_THE_END])
+    _render_losses(page, [loss for loss in raw.losses if loss.seat in _AT_THE_END])
     if raw.verdict is not None:
         page.verdict(raw.verdict)
     if document.output is not None:
         page.output(document.output)
     page.ending(document)
     page.totals(document.usage, document.seconds, document.seed)
+
+
+_AT_THE_END = ("judge", "synthesizer")
+"""Seats that have their turn after all rounds."""
+
+
+def _render_losses(page: Page, losses: Sequence[DebateLoss]) -> None:
+    for loss in losses:
+        page.loss(loss.seat, loss.name, loss.error, loss.instead)
 
 
 def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:

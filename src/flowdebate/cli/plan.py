@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Debater
+    from flowdebate.runs.limits import Limits
 
 __all__ = ("Plan", "make_plan", "parse_side", "read_debate_file")
 
@@ -38,6 +39,24 @@ class Plan:
     synthesize: bool
     instructions: str | None
     seed: int | None
+    limits: Limits | None
+    skips: bool
+    """Whether the debate goes on without what a provider loses."""
+    policies: Policies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """What is put around the models."""
+
+    attempts: int | None = None
+    """How often a call is made at most; None leaves it to the model."""
+    fallback: tuple[Model | str, ...] = ()
+    """Models that are asked when the first one fails."""
+    record: str | None = None
+    """The file that answers are written to."""
+    replay: str | None = None
+    """The file that answers are read from, instead of asking."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +75,20 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
 _TEXT = "text that is not blank"
+_COUNT = "an int >= 1"
 _KEYS = {
     "question": _Key(_is_text, _TEXT, "QUESTION"),
     "debaters": _Key(lambda value: isinstance(value, list), "a list of tables with name and stance", "--debater"),
-    "rounds": _Key(lambda value: _is_int(value) and value >= 1, "an int >= 1", "--rounds"),
+    "rounds": _Key(_is_count, _COUNT, "--rounds"),
     "moderator": _Key(lambda value: isinstance(value, bool), "true or false", "--moderator"),
     "model": _Key(_is_text, "the name of a model", "--model"),
     "judge_model": _Key(_is_text, "the name of a model", "--judge-model"),
@@ -75,6 +103,16 @@ _KEYS = {
     "synthesize": _Key(lambda value: isinstance(value, bool), "true or false", "--synthesize"),
     "instructions": _Key(_is_text, _TEXT),
     "seed": _Key(_is_int, "an int", "--seed"),
+    "max_calls": _Key(_is_count, _COUNT, "--max-calls"),
+    "max_tokens": _Key(_is_count, _COUNT, "--max-tokens"),
+    "max_seconds": _Key(_is_seconds, "a number of seconds > 0", "--max-seconds"),
+    "attempts": _Key(_is_count, _COUNT, "--attempts"),
+    "fallback": _Key(
+        lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of names of models", "--fallback"
+    ),
+    "on_failure": _Key(lambda value: value in ("fail", "skip"), "'fail' or 'skip'", "--on-failure"),
+    "record": _Key(_is_text, "the path of a file", "--record"),
+    "replay": _Key(_is_text, "the path of a file", "--replay"),
 }
 _SIDE_KEYS = {
     "name": _Key(_is_text, _TEXT),
@@ -118,7 +156,28 @@ def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> Plan:
         synthesize=schema is not None or bool(synthesize),
         instructions=given["instructions"],
         seed=given["seed"],
+        limits=_limits(given),
+        skips=given["on_failure"] == "skip",
+        policies=_policies(given, base_url, made),
     )
+
+
+def _limits(given: _Given) -> Limits | None:
+    from flowdebate.runs.limits import Limits
+
+    limits = Limits(calls=given["max_calls"], tokens=given["max_tokens"], seconds=given["max_seconds"])
+    return limits or None
+
+
+def _policies(given: _Given, base_url: str | None, made: dict[str, Model | str]) -> Policies:
+    where, field = given.place("fallback")
+    fallback = [
+        _model(spec, base_url, made, where, f"{field}[{index}]") for index, spec in enumerate(given["fallback"] or ())
+    ]
+    record, replay = given["record"], given["replay"]
+    if record is not None and replay is not None:
+        raise ConfigurationError(*given.place("replay"), replay, "left out where answers are recorded")
+    return Policies(attempts=given["attempts"], fallback=tuple(fallback), record=record, replay=replay)
 
 
 def read_debate_file(path: str) -> dict[str, Any]:

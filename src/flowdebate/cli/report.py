@@ -10,13 +10,14 @@ import re
 from typing import TYPE_CHECKING
 
 from flowdebate.cli.document import as_json, winner_of
+from flowdebate.cli.page import INSTEAD
 from flowdebate.cli.text import in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.cli.document import DebateDocument, Side
-    from flowdebate.schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict, StopReason
+    from flowdebate.schemas import DebateLoss, DebateModeratorDecision, DebateRawOutput, DebateVerdict, StopReason
 
 __all__ = ("escaped", "quoted", "report")
 
@@ -86,6 +87,13 @@ def _round(raw: DebateRawOutput, number: int) -> Iterator[str]:
     for entry in raw.transcript:
         if entry.round == number:
             yield from (f"**{escaped(entry.agent_name)}**: {escaped(entry.stance)}", "", quoted(entry.text), "")
+    yield from _losses(loss for loss in raw.losses if loss.round == number)
+
+
+def _losses(losses: Iterable[DebateLoss]) -> Iterator[str]:
+    for loss in losses:
+        who = f"{loss.seat.capitalize()} {escaped(loss.name)}"
+        yield from (f"*{who} was lost*: {escaped(loss.error)}; {INSTEAD[loss.instead]}.", "")
 
 
 def _decision(decision: DebateModeratorDecision) -> Iterator[str]:

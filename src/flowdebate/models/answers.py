@@ -49,7 +49,7 @@ def read_completion(completion: Json, *, asked: str | None = None, secrets: Sequ
     message = getattr(choice, "message", None)
     if message is None:
         raise MalformedResponse("the answer has no message")
-    calls = [_tool_call(call, i) for i, call in enumerate(_list(getattr(message, "tool_calls", None)))]
+    calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
     return _answer(
         text=_text(getattr(message, "content", None)),
         refusal=getattr(message, "refusal", None),
@@ -84,7 +84,7 @@ async def read_stream(
                 read += len(piece)
                 if read > longest:
                     raise ResponseTooLarge(longest, "characters")
-                on_text(piece)
+                on_text(redacted(piece, secrets))
     if not parts.chunks:
         raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
     return _answer(
@@ -153,10 +153,8 @@ class _Parts:
     def tool_calls(self) -> list[ToolCall]:
         """The calls, whole."""
         return [
-            ToolCall(
-                id=call.id or f"call_{index}", name=clean_text(call.name), arguments=clean_text("".join(call.arguments))
-            )
-            for index, call in sorted(self.calls.items())
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
+            for _, call in sorted(self.calls.items())
         ]
 
 
@@ -173,7 +171,7 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
     if isinstance(refusal, str) and refusal.strip():
-        raise Refused(redacted(clean_text(refusal), secrets))
+        raise Refused(_clean(refusal, secrets))
     if reason == "content_filter":
         raise ContentFiltered("the provider's content filter stopped the answer")
     if reason == "error":
@@ -181,7 +179,7 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
     if not isinstance(reason, str) or not reason:
         raise OutputTruncated("the answer ended without saying that it is whole")
     cleaned = clean_text(text)
-    by = clean_text(model) if isinstance(model, str) else None
+    by = _clean(model, secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
     odd: dict[Flag, bool] = {
         "cleaned": cleaned != text,
         "more_choices": several,
@@ -192,7 +190,7 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
     finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
     return ModelResponse(
         text=redacted(cleaned, secrets),
-        tool_calls=tuple(calls),
+        tool_calls=tuple(_clean_call(call, index, secrets) for index, call in enumerate(calls)),
         finish=finish,
         usage=usage,
         model=by,
@@ -202,6 +200,8 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
 
 _REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
 """Reasons for the end of an answer that the protocol knows."""
+_LONGEST_NAME = 200
+"""Characters of a model's name, as the endpoint tells it."""
 
 
 def _raise_told_error(completion: Json, secrets: Sequence[str]) -> None:
@@ -226,13 +226,26 @@ def _text(content: object) -> str:
     raise MalformedResponse(f"the answer's content must be text, got {_kind(content)}")
 
 
-def _tool_call(call: Json, index: int) -> ToolCall:
+def _tool_call(call: Json) -> ToolCall:
     function = getattr(call, "function", None)
     return ToolCall(
-        id=_str(getattr(call, "id", None), "a tool call's id") or f"call_{index}",
-        name=clean_text(_str(getattr(function, "name", None), "a tool call's name")),
-        arguments=clean_text(_str(getattr(function, "arguments", None), "a tool call's arguments")),
+        id=_str(getattr(call, "id", None), "a tool call's id"),
+        name=_str(getattr(function, "name", None), "a tool call's name"),
+        arguments=_str(getattr(function, "arguments", None), "a tool call's arguments"),
     )
+
+
+def _clean_call(call: ToolCall, index: int, secrets: Sequence[str]) -> ToolCall:
+    """`call` as it may stand in the next prompt, which has to be sent."""
+    return ToolCall(
+        id=_clean(call.id, secrets) or f"call_{index}",
+        name=_clean(call.name, secrets),
+        arguments=_clean(call.arguments, secrets),
+    )
+
+
+def _clean(text: str, secrets: Sequence[str]) -> str:
+    return redacted(clean_text(text), secrets)
 
 
 def _str(value: object, what: str) -> str:

@@ -78,7 +78,11 @@ class Chat:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
             with request.attempts.sending(self.dialect.label, request) as attempt:
                 response = await read_stream(
-                    self._chunks(parameters), request.on_text, longest=request.settings.longest
+                    self._chunks(parameters),
+                    request.on_text,
+                    asked=self.dialect.model,
+                    longest=request.settings.longest,
+                    secrets=self._secrets,
                 )
                 attempt.usage = response.usage
         return response if self.dialect.reread is None else self.dialect.reread(response, request)

@@ -13,7 +13,7 @@ from flowdebate.models.text import clean_text, is_blank
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
 
-__all__ = ("Debater", "checked_roster")
+__all__ = ("Debater", "as_seen", "checked_roster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,28 @@ def checked_roster(debaters: Sequence[Debater | Mapping[str, Any]], *, where: st
         raise ConfigurationError(where, "debaters", list(debaters), "at least two debaters")
     first: dict[str, int] = {}
     for index, debater in enumerate(roster):
-        if debater.name in first:
+        same = first.setdefault(as_seen(debater.name), index)
+        if same != index:
             raise ConfigurationError(
                 where,
                 f"debaters[{index}].name",
                 debater.name,
-                f"different from that of debaters[{first[debater.name]}]",
+                f"different from that of debaters[{same}] ({roster[same].name!r}), and not by case or unseen "
+                "characters alone",
             )
-        first[debater.name] = index
     return roster
+
+
+def as_seen(name: str) -> str:
+    r"""What a reader takes `name` for: without what is not seen, whatever its case and compatibility forms.
+
+    >>> as_seen("Anna\u200b") == as_seen("ANNA")
+    True
+    """
+    from unicodedata import category, normalize
+
+    seen = "".join(c for c in normalize("NFKC", name) if category(c) not in {"Cf", "Cc"} or c.isspace())
+    return " ".join(normalize("NFKC", seen.casefold()).split())
 
 
 def _debater(entry: object, where: str, place: str) -> Debater:

@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.moderator import Moderator, create_moderator
 from flowdebate.models.text import is_blank
-from flowdebate.patterns.roster import Debater, checked_roster
+from flowdebate.patterns.roster import Debater, as_seen, checked_roster
 from flowdebate.resources.transcript import create_debate_transcript
 from flowdebate.schemas import DebateContributionEntry, DebateTranscriptState, DebateVerdict
 from flowdebate.testing.cases import Answers, DebateCase
@@ -106,7 +106,7 @@ def debaters(
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
     plain = side.map(lambda debater: {"name": debater.name, "stance": debater.stance, "role": debater.role})
     forms = {None: side | plain, True: plain, False: side}
-    return st.lists(forms[as_dicts], min_size=min_size, max_size=max_size, unique_by=_name)
+    return st.lists(forms[as_dicts], min_size=min_size, max_size=max_size, unique_by=lambda side: as_seen(_name(side)))
 
 
 @st.composite
