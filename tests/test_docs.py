@@ -103,7 +103,7 @@ def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
         if default is inspect.Parameter.empty:
             assert shown[name] == "required", name
         elif not name.endswith("_visibility"):
-            assert shown[name] == f"`{default}`", name
+            assert shown[name] in {f"`{default}`", f'`"{default}"`'}, name
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
