@@ -6,11 +6,12 @@ import import_time
 import in_flight
 import memory
 import overhead
+import policies
 import prefix_reuse
 
 
 def main() -> None:
-    for benchmark in (import_time, overhead, memory, in_flight, prefix_reuse):
+    for benchmark in (import_time, overhead, policies, memory, in_flight, prefix_reuse):
         benchmark.main()
 
 

@@ -50,8 +50,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.runs.result import RunView
-
 __all__ = (
     "AuthenticationFailed",
     "BadAnswer",
@@ -138,8 +136,8 @@ class FlowDebateWarning(UserWarning):
 class FlowDebateError(Exception):
     """Base class: `except FlowDebateError` catches everything that the library itself raises."""
 
-    run: RunView | None = None
-    """The run that it ended: transcript, events, raw output so far; None outside of one."""
+    run: Any = None  # a RunView, of a layer that imports this one
+    """The run that it ended, with its transcript, events and raw output so far (a `RunView`); None outside of one."""
 
 
 class ConfigurationError(FlowDebateError, ValueError):
@@ -274,14 +272,24 @@ class RateLimited(RequestRejected):
 
 
 class ProviderFailed(ModelError):
-    """The endpoint failed on its own side; `status` is the HTTP status, or None."""
+    """The endpoint failed on its own side; `status` is the HTTP status, or None.
+
+    `retry_after` is in seconds, None where the endpoint did not say.
+    """
 
     transient = True
 
     def __init__(
-        self, message: str, *, status: int | None = None, model: str | None = None, block: str | None = None
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        model: str | None = None,
+        block: str | None = None,
     ) -> None:
         self.status = status
+        self.retry_after = retry_after
         super().__init__(message, model=model, block=block)
 
 
@@ -498,7 +506,15 @@ class IllegalTransition(TaskError):
 
 
 def _listed(problems: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
+    """`problems` on one printable line of readable length: a model can make up any number of fields, of any name."""
+    text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= _LONGEST_LIST else f"{text[: _LONGEST_LIST - 1]}…"
+
+
+_LONGEST_LIST = 1_500
+"""Characters of the problems that a message tells of."""
 
 
 def problems_of(error: Any, *, got: bool = True) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here

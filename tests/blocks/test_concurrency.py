@@ -183,7 +183,7 @@ async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
     handle = many.start(7)
     with pytest.raises(asyncio.CancelledError):
         await handle
-    assert handle.status == "cancelled"
+    assert handle.status == "interrupted"
     assert stage.running == stage.ended == []
 
 
@@ -213,7 +213,7 @@ def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
         else:
             with pytest.raises(asyncio.CancelledError):
                 await handle
-        assert handle.status == ("completed" if was_over else "cancelled")
+        assert handle.status == ("complete" if was_over else "interrupted")
         assert +journal.inside == {}
         assert asyncio.all_tasks() == before
 
@@ -292,7 +292,7 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once
     with pytest.raises(kind):
         many.run_sync(1)
     assert stage.running == []
-    assert runs[0].status in {"failed", "cancelled"}
+    assert runs[0].status in {"failed", "interrupted"}
     assert runs[0].records.events[-1].kind == "run_finished"
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from types import TracebackType
 
 PATIENCE = 30.0
@@ -44,6 +44,8 @@ class Stage:
     )
     output: Any = field(default_factory=lambda: {"answer": 42})
     hold: tuple[int, int] | None = None
+    broken: Collection[int] = ()
+    """Requests, counted from 0, that are answered with status 503."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
@@ -83,6 +85,9 @@ class Stage:
             await self._done.wait()
 
     async def _answer(self, exchange: Exchange) -> None:
+        if len(self.bodies) - 1 in self.broken:
+            await exchange.json({"error": {"message": "overloaded"}}, status=503)
+            return
         schema = json.dumps(exchange.body.get("response_format", {}))
         if "winner" in schema:
             await exchange.json(completion(json.dumps(self.verdict)))

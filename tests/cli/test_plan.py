@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,6 @@ from flowdebate.cli.app import app
 from flowdebate.cli.plan import make_plan, parse_side, read_debate_file
 from flowdebate.cli.sides import default_sides
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOML = """
 question = "Cap rents?"

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 Json: TypeAlias = Any
 Handler: TypeAlias = "Callable[[Exchange], Awaitable[None]]"
+Greeter: TypeAlias = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]"
+"""Has a connection before anything is read from it; True if there is nothing left to do."""
 
 
 def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json) -> dict[str, Json]:
@@ -116,10 +119,15 @@ class Exchange:
 
     def reset(self) -> None:
         """Break the connection off, so that the client sees a reset."""
-        linger = struct.pack("ii", 1, 0)
-        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        self.writer.transport.abort()
+        break_off(self.writer)
         self.close = True
+
+
+def break_off(writer: asyncio.StreamWriter) -> None:
+    """End a connection so that the client sees a reset."""
+    linger = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
 
 
 async def fine(exchange: Exchange) -> None:
@@ -140,6 +148,8 @@ class ChatServer:
     paths: list[str] = field(default_factory=list)
     accepted: int = 0
     """Connections ever."""
+    greet: Greeter | None = None
+    tls: ssl.SSLContext | None = None
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -154,7 +164,7 @@ class ChatServer:
     @property
     def base_url(self) -> str:
         """What a client is told."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'' if self.tls is None else 's'}://127.0.0.1:{self.port}/v1"
 
     @property
     def open_connections(self) -> int:
@@ -172,7 +182,7 @@ class ChatServer:
             await self.arrived.wait_for(lambda: not self._open)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -191,6 +201,8 @@ class ChatServer:
         self._open.add(writer)
         self.accepted += 1
         try:
+            if self.greet is not None and await self.greet(reader, writer):
+                return
             while not await self._one(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):

@@ -285,7 +285,8 @@ async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
             await ask(
-                OpenAIModel("m", base_url=server.base_url, retry=None), question(messages=[{"role": "user", "content": "\ud800"}])
+                OpenAIModel("m", base_url=server.base_url, retry=None),
+                question(messages=[{"role": "user", "content": "\ud800"}]),
             )
     assert server.posts == 0
 

@@ -128,7 +128,9 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
         exchange.close = True
 
     async with ChatServer({"drip": drip}) as server:
-        answered = await ask(OpenAIModel("drip", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
+        answered = await ask(
+            OpenAIModel("drip", base_url=server.base_url, retry=None), question(on_text=lambda _: None)
+        )
     assert answered.text == text
     assert answered.usage == Usage.unknown()
 
@@ -197,7 +199,10 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
     reply = replying(completion(VERDICT, tool_calls=[]))
     async with ChatServer(dict.fromkeys(["m", *MODES], reply)) as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(messages=messages))
-        await ask(OpenAIModel("json_schema", base_url=server.base_url, retry=None), question(messages=messages, output=Verdict))
+        await ask(
+            OpenAIModel("json_schema", base_url=server.base_url, retry=None),
+            question(messages=messages, output=Verdict),
+        )
         for mode in ("json", "md_json"):
             model = OpenAIModel(mode, base_url=server.base_url, retry=None, structured=mode)
             await ask(model, question(messages=messages, output=Verdict))
@@ -380,7 +385,9 @@ async def test_any_output_schema_goes_through_every_mode(
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
-        answered = await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=output))
+        answered = await ask(
+            OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=output)
+        )
     assert answered.data == expected
 
 
@@ -410,7 +417,9 @@ async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: Structured
     """Half an object is no answer."""
     async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
-            await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(question(output=Verdict))
+            await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(
+                question(output=Verdict)
+            )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -446,7 +455,9 @@ async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> Non
 async def test_in_tools_mode_json_in_the_text_is_as_good() -> None:
     """Servers that do not enforce the call answer in text."""
     async with ChatServer({"v": replying(completion(VERDICT))}) as server:
-        answered = await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict))
+        answered = await ask(
+            OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict)
+        )
     assert answered.data == Verdict(reasoning="r", winner="for")
 
 
@@ -455,7 +466,9 @@ async def test_in_tools_mode_two_answers_are_none() -> None:
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
-            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict))
+            await ask(
+                OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict)
+            )
 
 
 async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answer() -> None:
@@ -501,7 +514,9 @@ async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for
     """What instructor trips over reaches nobody."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(BadAnswer):
-            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
+            await ask(
+                OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict)
+            )
 
 
 # Construction

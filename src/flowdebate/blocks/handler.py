@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
@@ -20,6 +22,10 @@ __all__ = ("BlockLike", "Handler", "as_block", "checked_resources", "handler")
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` to be made one."""
 
+_LONG = 1.0
+"""Seconds for which a function may keep the event loop to itself before that is logged."""
+_LOGGER = logging.getLogger("flowdebate")
+
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 
@@ -32,7 +38,16 @@ class Handler(Block[InT, OutT]):
         self._call = invocation(function, where=f"handler {name!r}", field="function")
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
+        began = time.perf_counter()
         outcome = self._call(value, ctx)
+        held = time.perf_counter() - began
+        if held > _LONG:
+            _LOGGER.warning(
+                "block %r held the event loop for %.1f s, in which nothing else went on: make its function async, or "
+                "let it wait in a thread (asyncio.to_thread)",
+                self.name,
+                held,
+            )
         result: OutT = await outcome if is_awaitable(outcome) else outcome
         return result
 
@@ -74,7 +89,7 @@ def handler(
     """A block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
 
     `resources` are what the function reaches as `ctx.resources.<key>`. A sync function runs on the event loop: one
-    that waits for something should be async.
+    that waits for something should be async; one that keeps the loop for more than a second is logged.
 
     >>> @handler(name="shout")
     ... def shout(input, ctx):

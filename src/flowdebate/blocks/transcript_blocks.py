@@ -23,6 +23,10 @@ AUDIT = "audit"
 """The key of a debate's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
 
 
+LONGEST_ARGUMENT = 1_000_000
+"""Characters: every later turn is shown every argument."""
+
+
 def audit_resources(transcript: Transcript, collection_id: str) -> dict[str, Resource]:
     """What the blocks that keep a debate's records declare."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
@@ -45,12 +49,17 @@ def create_record_argument(
     """A block that adds what a debater returned to the transcript, and completes the turn's task with it.
 
     It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
-    `FlowDebateWarning` per debater. Its output is the text that was added. OutputError if not even `str()` works.
+    `FlowDebateWarning` per debater. Its output is the text that was added. OutputError if not even `str()` works, and
+    for more than `LONGEST_ARGUMENT` characters.
     """
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     def record_argument(value: object, ctx: Context) -> str:
-        text = clean_text(_text_of(value, agent_name, ctx))
+        text = _text_of(value, agent_name, ctx)
+        if len(text) > LONGEST_ARGUMENT:
+            problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+            raise OutputError(ctx.block, "an argument", [("text", problem)])
+        text = clean_text(text)
         entry = DebateContributionEntry(
             round=max(debate_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
         )

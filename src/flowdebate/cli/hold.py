@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.document import DebateDocument, Side, Tokens
 from flowdebate.cli.interrupt import Interrupts
+from flowdebate.cli.policies import with_policies
 from flowdebate.cli.streams import WriteFailed, writing
 from flowdebate.errors import FlowDebateError
 from flowdebate.schemas import DebateRawOutput
@@ -40,6 +41,7 @@ class Held:
 
 def hold(plan: Plan, view: LiveView | None) -> Held:
     """Hold the debate to its end; ConfigurationError, before it begins, for what cannot be debated."""
+    plan = with_policies(plan)
     return asyncio.run(_hold(plan, _debate(plan), view))
 
 

@@ -58,6 +58,11 @@ class Policies:
     replay: str | None = None
     """The file that answers are read from, instead of asking."""
 
+    @property
+    def are_none(self) -> bool:
+        """Whether the models are asked as they are."""
+        return self.attempts is None and not self.fallback and self.record is None and self.replay is None
+
 
 @dataclass(frozen=True)
 class _Key:

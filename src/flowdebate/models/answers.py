@@ -18,9 +18,10 @@ from flowdebate.errors import (
     ProviderFailed,
     Refused,
     ResponseTooLarge,
+    shown,
 )
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.foreign import status_error
+from flowdebate.models.foreign import as_status, status_error
 from flowdebate.models.text import clean_text, one_line, redacted
 from flowdebate.models.usage import Usage
 
@@ -29,18 +30,21 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import FinishReason, Flag
 
-__all__ = ("read_completion", "read_stream")
+__all__ = ("read_completion", "read_stream", "usage_of")
 
 Json = Any
 """What openai constructed from a server's JSON without a check."""
 
 
-def read_completion(completion: Json, *, asked: str | None = None, secrets: Sequence[str] = ()) -> ModelResponse:
-    """The answer of the model `asked` in a whole chat completion; no error that it raises shows one of `secrets`."""
+def read_completion(
+    completion: Json, *, asked: str | None = None, strict: bool = False, secrets: Sequence[str] = ()
+) -> ModelResponse:
+    """The answer of the model `asked` in a whole chat completion; no error that it raises shows one of `secrets`.
+
+    With `strict`, that of another model is MalformedResponse.
+    """
     if isinstance(completion, str):
-        page = one_line(completion[:200], secrets=secrets)
-        problem = f"a page came back instead of JSON ({page}): is base_url an API?"
-        raise MalformedResponse(problem, transient=False)
+        raise _no_json(completion, secrets)
     choices = getattr(completion, "choices", None)
     if not isinstance(choices, list) or not choices:
         _raise_told_error(completion, secrets)
@@ -49,15 +53,17 @@ def read_completion(completion: Json, *, asked: str | None = None, secrets: Sequ
     message = getattr(choice, "message", None)
     if message is None:
         raise MalformedResponse("the answer has no message")
+    _raise_told_error(choice, secrets)
     calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
     return _answer(
         text=_text(getattr(message, "content", None)),
         refusal=getattr(message, "refusal", None),
         calls=calls,
         reason=getattr(choice, "finish_reason", None),
-        usage=_usage(getattr(completion, "usage", None)),
+        usage=usage_of(completion),
         model=getattr(completion, "model", None),
         asked=asked,
+        strict=strict,
         several=len(choices) > 1,
         secrets=secrets,
     )
@@ -68,11 +74,14 @@ async def read_stream(
     on_text: Callable[[str], None],
     *,
     asked: str | None = None,
+    strict: bool = False,
+    on_usage: Callable[[Usage], None] | None = None,
     longest: int = 200_000,
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
     """The answer of the model `asked` in a stream of chunks, each piece of text told to `on_text` as it arrives.
 
+    What it took is told to `on_usage` once it is known, also where the answer is of no use.
     ResponseTooLarge once there are more than `longest` characters.
     """
     read = 0
@@ -80,6 +89,8 @@ async def read_stream(
     async with aclosing(chunks):  # type: ignore[type-var]  # every iterator that comes here is a generator
         async for chunk in chunks:
             piece = parts.add(chunk)
+            if on_usage is not None and parts.usage is not _UNKNOWN:
+                on_usage(parts.usage)
             if piece:
                 read += len(piece)
                 if read > longest:
@@ -95,6 +106,8 @@ async def read_stream(
         usage=parts.usage,
         model=parts.model,
         asked=asked,
+        strict=strict,
+        several=parts.several,
         secrets=secrets,
     )
 
@@ -119,17 +132,24 @@ class _Parts:
     reason: object = None
     usage: Usage = field(default_factory=Usage.unknown)
     model: object = None
+    several: bool = False
+    """Whether there were pieces of more than one answer; only those of the first are read."""
 
     def add(self, chunk: Json) -> str:
         """Take in one chunk; gives its text, clean."""
         self.chunks += 1
         self.model = getattr(chunk, "model", None) or self.model
         if getattr(chunk, "usage", None) is not None:
-            self.usage = _usage(chunk.usage)
+            self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
         if not choices:  # the last chunk, with the usage; and the pings of some servers
             return ""
         choice = choices[0]
+        if len(choices) > 1 or getattr(choice, "index", None) not in (0, None):
+            self.several = True
+            choice = next((each for each in choices if getattr(each, "index", None) == 0), None)
+            if choice is None:
+                return ""
         self.reason = getattr(choice, "finish_reason", None) or self.reason
         delta = getattr(choice, "delta", None)
         refusal = getattr(delta, "refusal", None)
@@ -167,7 +187,8 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
     usage: Usage,
     model: object,
     asked: str | None,
-    several: bool = False,
+    strict: bool,
+    several: bool,
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
     if isinstance(refusal, str) and refusal.strip():
@@ -187,6 +208,8 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
         "unknown_finish": reason not in _REASONS,
         "usage_unknown": usage.total_tokens is None,
     }
+    if strict and odd["other_model"]:
+        raise MalformedResponse(f"model {one_line(str(by))} answered instead of {asked!r}", transient=False)
     finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
     return ModelResponse(
         text=redacted(cleaned, secrets),
@@ -204,13 +227,22 @@ _LONGEST_NAME = 200
 """Characters of a model's name, as the endpoint tells it."""
 
 
-def _raise_told_error(completion: Json, secrets: Sequence[str]) -> None:
+def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
+    """What openai could not read and gives back as text: a page will be there again, half a JSON may not."""
+    if not text.strip():
+        return MalformedResponse("nothing came back")
+    begin = one_line(text[:200], secrets=secrets)
+    if text.lstrip()[0] in "{[":
+        return MalformedResponse(f"what came back is no whole JSON ({begin})")
+    return MalformedResponse(f"a page came back instead of JSON ({begin}): is base_url an API?", transient=False)
+
+
+def _raise_told_error(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
     """Some proxies answer 200 with an error inside."""
-    error = getattr(completion, "error", None)
-    if isinstance(error, dict):
-        code = error.get("code")
-        status = code if isinstance(code, int) and 300 <= code < 600 else 500  # noqa: PLR2004 - no HTTP error
-        raise status_error(status, error, secrets=secrets)
+    error = getattr(holder, "error", None)
+    if error and isinstance(error, (dict, str)):
+        code = error.get("code") if isinstance(error, dict) else None
+        raise status_error(as_status(code) or default, {"error": error}, secrets=secrets)
 
 
 def _text(content: object) -> str:
@@ -258,7 +290,7 @@ def _str(value: object, what: str) -> str:
 
 def _kind(value: object) -> str:
     """What was got, without its text: that may hold anything, a key among it."""
-    return repr(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
+    return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
 def _list(value: object) -> list[Json]:
@@ -269,7 +301,9 @@ def _list(value: object) -> list[Json]:
     return value
 
 
-def _usage(usage: Json) -> Usage:
+def usage_of(completion: Json) -> Usage:
+    """What a completion, or the chunk of a stream, says that it took; unknown is what it does not say."""
+    usage = getattr(completion, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
     return Usage(
         calls=1,
@@ -280,4 +314,9 @@ def _usage(usage: Json) -> Usage:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+
+
+_MOST_TOKENS = 100_000_000
+"""Of one answer; a server that tells of more is not believed."""
+_UNKNOWN = Usage.unknown()

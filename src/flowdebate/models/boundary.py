@@ -10,6 +10,7 @@ from flowdebate.errors import (
     EmptyResponse,
     MalformedResponse,
     ModelError,
+    ModelTimeout,
     OutputTruncated,
     ResponseTooLarge,
     SchemaViolation,
@@ -51,6 +52,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     try:
         return await within(timeout, answer(model, request))
     except ModelError as error:
+        _account(error, request, 0)
         _name(error, model, request)
         raise
 
@@ -64,7 +66,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def _once(model: Model, request: ModelRequest) -> ModelResponse:
-    made = request.attempts.made
+    before = len(request.attempts.made)
     try:
         if getattr(model, "tells_attempts", False):
             response = await model.request(request)
@@ -75,10 +77,18 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
                 attempt.usage = usage if isinstance(usage, Usage) else attempt.usage
         return _checked(response, request)
     except ModelError as error:
-        if made and made[-1].error is None:  # an answer came, and was found to be of no use
-            made[-1].error = type(error).__name__
+        _account(error, request, before)
         _name(error, model, request)
         raise
+
+
+def _account(error: ModelError, request: ModelRequest, before: int) -> None:
+    """Say what became of the last request: its answer was found to be of no use, or came too late."""
+    made = request.attempts.made
+    if len(made) <= before:
+        return
+    if made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout)):
+        made[-1].error = type(error).__name__
 
 
 def _name(error: ModelError, model: Model, request: ModelRequest) -> None:

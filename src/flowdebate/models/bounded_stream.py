@@ -1,38 +1,81 @@
-"""A response body that ends in an error once it is longer than it may be."""
+"""A response body that ends in an error once it is longer than it may be, unpacked where it was packed unasked."""
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import httpx2
 
-from flowdebate.errors import ResponseTooLarge
+from flowdebate.errors import MalformedResponse, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
-__all__ = ("bounded_stream",)
+__all__ = ("bounded_stream", "encoding_of")
+
+_BOM = b"\xef\xbb\xbf"
+_WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+"""What zlib wants to be told of each packing."""
+_SENT = 1_000_000
+"""Bytes of an unpacked body that are handed on at once."""
 
 
-def bounded_stream(stream: object, limit: int) -> httpx2.AsyncByteStream:
-    """`stream`, up to `limit` bytes; ResponseTooLarge then."""
+def encoding_of(headers: Mapping[str, str]) -> str | None:
+    """How a body was packed, though no packing was asked for; None for not at all."""
+    told = headers.get("content-encoding", "").strip().lower()
+    return None if told in ("", "identity") else told
+
+
+def bounded_stream(stream: object, limit: int, *, encoding: str | None = None) -> httpx2.AsyncByteStream:
+    """`stream`, unpacked, up to `limit` bytes; ResponseTooLarge then, MalformedResponse for a packing that is unknown.
+
+    A byte order mark at its beginning is left out: readers of event streams would lose the first line with it.
+    """
     if not isinstance(stream, httpx2.AsyncByteStream):
         raise TypeError(stream)
-    return _Bounded(stream, limit)
+    return _Bounded(stream, limit, encoding)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None) -> None:
         self._stream = stream
         self._limit = limit
+        self._encoding = encoding
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
-        async for part in self._stream:
+        begin: bytes | None = b""
+        async for part in self._parts():
             read += len(part)
             if read > self._limit:
                 raise ResponseTooLarge(self._limit, "bytes")
-            yield part
+            if begin is None:
+                yield part
+                continue
+            begin += part
+            if len(begin) >= len(_BOM) or not _BOM.startswith(begin):
+                yield begin.removeprefix(_BOM)
+                begin = None
+        if begin:
+            yield begin
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        if self._encoding is None:
+            async for part in self._stream:
+                yield part
+            return
+        window = _WINDOWS.get(self._encoding)
+        if window is None:
+            raise MalformedResponse(f"the answer is packed as {self._encoding[:40]!a}, which nobody asked for")
+        unpacking = zlib.decompressobj(window)
+        async for part in self._stream:
+            rest = part
+            while rest:
+                yield unpacking.decompress(rest, _SENT)
+                rest = unpacking.unconsumed_tail
+        if not unpacking.eof:
+            raise MalformedResponse(f"the answer's {self._encoding} ends too early")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.models.answers import read_completion, read_stream
+from flowdebate.errors import MalformedResponse
+from flowdebate.models.answers import read_completion, read_stream, usage_of
 from flowdebate.models.clients import load
 from flowdebate.models.foreign import classify
+from flowdebate.models.text import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    import httpx2
     from openai import AsyncOpenAI
 
     from flowdebate.errors import FlowDebateError
+    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, ToolSpec
     from flowdebate.models.clients import Endpoint
+    from flowdebate.models.usage import Usage
 
 __all__ = ("Chat", "Dialect", "StructuredMode")
 
@@ -41,6 +47,8 @@ class Dialect:
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """What the server calls the limit of an answer's length."""
+    strict_model: bool = False
+    """Whether the answer of a model by another name is refused."""
     amend: Callable[[Parameters], Parameters] | None = None
     """Has the last word on the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
@@ -77,15 +85,8 @@ class Chat:
         else:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
             with request.attempts.sending(self.dialect.label, request) as attempt:
-                response = await read_stream(
-                    self._chunks(parameters),
-                    request.on_text,
-                    asked=self.dialect.model,
-                    longest=request.settings.longest,
-                    secrets=self._secrets,
-                )
-                attempt.usage = response.usage
-        return response if self.dialect.reread is None else self.dialect.reread(response, request)
+                response = await self._streamed(parameters, request, request.on_text, attempt)
+        return _offered(response if self.dialect.reread is None else self.dialect.reread(response, request), request)
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
         assert request.output is not None  # noqa: S101 - `answer` has looked
@@ -126,25 +127,59 @@ class Chat:
     ) -> tuple[Any, ModelResponse]:
         """One whole answer: as openai has it, and as it is read."""
         with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
+            during = sys.exception()
             try:
                 completion = await self.client.chat.completions.create(**self._amended(parameters))
-                response = read_completion(completion, asked=self.dialect.model, secrets=self._secrets)
+                attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
+                return completion, self._read(completion)
             except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
-                failure = self._classified(error)
-            else:
-                attempt.usage = response.usage
-                return completion, response
+                failure = self._classified(error, during)
             raise failure
+
+    def _read(self, completion: Any) -> ModelResponse:  # noqa: ANN401 - whatever openai made of it
+        return read_completion(
+            completion, asked=self.dialect.model, strict=self.dialect.strict_model, secrets=self._secrets
+        )
+
+    async def _streamed(
+        self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
+    ) -> ModelResponse:
+        """One answer in pieces; a server that sends it in one has it read as it is."""
+
+        def on_usage(usage: Usage) -> None:
+            attempt.usage = usage
+
+        try:
+            return await read_stream(
+                self._chunks(parameters),
+                on_text,
+                asked=self.dialect.model,
+                strict=self.dialect.strict_model,
+                on_usage=on_usage,
+                longest=request.settings.longest,
+                secrets=self._secrets,
+            )
+        except _Whole as whole:
+            completion = whole.completion
+        attempt.usage = usage_of(completion)
+        response = self._read(completion)
+        if response.text and len(response.text) <= request.settings.longest:
+            on_text(response.text)
+        return response
 
     async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
         """The pieces of a streamed answer; the connection is given back however the iteration ends."""
         stream: Any = None
+        during = sys.exception()
         try:
             stream = await self.client.chat.completions.create(**self._amended(parameters))
+            await _check_stream(stream.response)
             async for chunk in stream:
                 yield chunk
+        except _Whole:
+            raise
         except Exception as error:  # noqa: BLE001 - see _send
-            failure = self._classified(error)
+            failure = self._classified(error, during)
         else:
             return
         finally:
@@ -155,12 +190,41 @@ class Chat:
     def _amended(self, parameters: Parameters) -> Parameters:
         return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
 
-    def _classified(self, error: Exception) -> FlowDebateError:
-        return classify(error, base_url=self.endpoint.base_url, secrets=self._secrets)
+    def _classified(self, error: Exception, during: BaseException | None) -> FlowDebateError:
+        return classify(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        return (self.endpoint.api_key,)
+        return self.endpoint.secrets
+
+
+class _Whole(Exception):
+    """Brings a whole answer to where a stream was to be read."""
+
+    def __init__(self, completion: Any) -> None:  # noqa: ANN401 - whatever openai made of it
+        self.completion = completion
+        super().__init__()
+
+
+async def _check_stream(response: httpx2.Response) -> None:
+    """See that `response` can be a stream: _Whole for a server that does not stream, MalformedResponse for a page."""
+    kind = response.headers.get("content-type", "").lower()
+    if "json" in kind:
+        from openai.types.chat import ChatCompletion
+
+        value = json.loads(await response.aread())
+        raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
+    if "html" in kind:
+        raise MalformedResponse("a page came back instead of a stream: is base_url an API?", transient=False)
+
+
+def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """`response` without calls of tools, where none were offered: its text is the answer, or there is none."""
+    if not response.tool_calls or request.tools:
+        return response
+    if is_blank(response.text):
+        raise MalformedResponse("a tool was called, and none was offered")
+    return replace(response, tool_calls=(), finish="stop")
 
 
 def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:

@@ -8,20 +8,23 @@ import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from flowdebate.errors import ResponseTooLarge
 from flowdebate.models.guard import is_loopback
+from flowdebate.models.log_filter import kept_out_of_logs
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Mapping
+    from http.cookiejar import CookieJar
     from typing import Self
 
     import httpx2
     from openai import AsyncOpenAI
 
-__all__ = ("Clients", "Endpoint", "Holding", "Transport", "load")
+__all__ = ("NO_KEY", "Clients", "Endpoint", "Holding", "Transport", "load")
 
 Transport = Literal["aiohttp", "httpx2"]
 """What carries the calls, below openai."""
@@ -33,6 +36,9 @@ _CONNECT_SECONDS = 30.0
 """An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
 
 
+NO_KEY = "no-key"
+"""Sent to servers that want none; a header must hold something."""
+
 _LONGEST_BODY = 16_000_000
 """Bytes of a response, head not included."""
 
@@ -43,6 +49,15 @@ class Endpoint:
 
     base_url: str
     api_key: str = field(repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may be shown: the key, and a password in the address."""
+        try:
+            password = urlsplit(self.base_url).password
+        except ValueError:
+            password = None
+        return tuple(secret for secret in (self.api_key, password) if secret and secret != NO_KEY)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +81,7 @@ class Clients:
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._context: ssl.SSLContext | None = None
+        self._contexts: dict[bool, ssl.SSLContext] = {}
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
@@ -96,12 +111,14 @@ class Clients:
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
         """The running loop's client for `endpoint`; call it inside a `hold`."""
-        if "openai" not in sys.modules or self._context is None:
+        if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
             await load(self._prepare, endpoint)
         held = self._loops[asyncio.get_running_loop()]
         found = held.clients.get(endpoint)
         if found is None:
             found = held.clients[endpoint] = self._connect(endpoint)
+            for secret in endpoint.secrets:
+                held.closing.enter_context(kept_out_of_logs(secret))
             held.closing.push_async_callback(found.close)
         return found
 
@@ -109,14 +126,15 @@ class Clients:
         import httpx2
         import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
 
-        secure = endpoint.base_url.startswith("https")
-        self._context = httpx2.create_ssl_context(verify=secure)
+        secure = _secure(endpoint)
+        self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
 
     def _connect(self, endpoint: Endpoint) -> AsyncOpenAI:
         import httpx2
         import openai
 
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        context = self._contexts[_secure(endpoint)]
         aiohttp = self._transport == "aiohttp"
         make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
         http = make(
@@ -129,9 +147,14 @@ class Clients:
             follow_redirects=False,
             # a proxy that is set for the world is not asked for this machine
             trust_env=not is_loopback(endpoint.base_url),
-            verify=True if self._context is None else self._context,
+            verify=context,
             event_hooks={"response": [_bounded]},
+            cookies=_no_cookies(),
         )
+        if aiohttp:
+            from flowdebate.models.kept_connections import keep_only_clean
+
+            keep_only_clean(http, limit=_CONNECTIONS, context=context)
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
@@ -142,15 +165,34 @@ class Clients:
         )
 
 
+def _secure(endpoint: Endpoint) -> bool:
+    return endpoint.base_url.startswith("https")
+
+
+def _no_cookies() -> CookieJar:
+    """A jar that stays empty: one cookie that cannot be sent back would fail every later call of the client."""
+    from http.cookiejar import CookieJar
+
+    class NoCookies(CookieJar):
+        def extract_cookies(self, *_: object) -> None:  # type: ignore[override]
+            return
+
+    return NoCookies()
+
+
 async def _bounded(response: httpx2.Response) -> None:
     """Let `response` be read up to `_LONGEST_BODY` bytes, and not at all where its head tells of more."""
-    from flowdebate.models.bounded_stream import bounded_stream
+    from flowdebate.models.bounded_stream import bounded_stream, encoding_of
 
     told = response.headers.get("content-length", "")
     if told.isdecimal() and int(told[:20]) > _LONGEST_BODY:
         await response.aclose()
         raise ResponseTooLarge(_LONGEST_BODY, "bytes")
-    response.stream = bounded_stream(response.stream, _LONGEST_BODY)
+    encoding = encoding_of(response.headers)
+    if encoding is not None:
+        # httpx2 would unpack whatever a piece comes to before anybody can count it
+        del response.headers["content-encoding"]
+    response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:

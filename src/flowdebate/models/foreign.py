@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,15 +36,16 @@ from flowdebate.errors import (
 from flowdebate.models.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ("classify", "retry_after", "status_error")
+__all__ = ("address_of", "as_status", "classify", "retry_after", "status_error")
 
 _LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds; a server that asks for a longer wait is not believed."""
 
 _UNAUTHORIZED = frozenset({401, 403})
 _OVERLOADED = frozenset({429, 529})
+_SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
 _CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
             "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
@@ -58,23 +60,39 @@ class _Told:
     code: str
 
 
-def classify(error: Exception, *, base_url: str = "", secrets: Sequence[str] = ()) -> FlowDebateError:
+def classify(
+    error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
+) -> FlowDebateError:
     """`error` as one of the project's own, caused by `error` unless that could show one of `secrets`.
+
+    `during` is what the application was handling when it asked: Python chains that to `error`, and it explains nothing.
 
     Raise it outside the `except` block that caught `error`, or Python chains the two by itself.
     """
-    if isinstance(error, FlowDebateError):
-        return error
-    mapped = _openai(error, base_url, secrets) or _instructor(error) or _transport(error, base_url, secrets)
+    own = _own(error)
+    if own is not None:
+        return own
+    links = tuple(_chain(error, during))
+    mapped = (
+        _openai(error, links, base_url, secrets) or _instructor(error, links) or _transport(links, base_url, secrets)
+    )
     if mapped is None:
         if isinstance(error, UnicodeEncodeError):
             mapped = RequestRejected("the prompt is not valid Unicode, so it cannot be sent")
         else:
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
-    if not isinstance(mapped, SchemaViolation) and not _tells_secret(error, secrets):
+    if not isinstance(mapped, SchemaViolation) and not _tells_secret(_chain(error, None), secrets):
         mapped.__cause__ = error  # instructor's own would print the model's whole answer, several times
     return mapped
+
+
+def _own(error: BaseException) -> FlowDebateError | None:
+    """The error of ours that was raised below openai, which wraps what it does not know."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, FlowDebateError):
+        cause = cause.__cause__
+    return cause
 
 
 def status_error(  # noqa: PLR0911 - a table
@@ -89,22 +107,20 @@ def status_error(  # noqa: PLR0911 - a table
     told = _told(body, secrets)
     text = f"the endpoint answered {status}: {told.message}" if told.message else f"the endpoint answered {status}"
     searched = f"{told.code} {told.message}".lower()
-    if status in _UNAUTHORIZED:
-        return AuthenticationFailed(f"{text}. Check the API key", status=status)
-    if status in _OVERLOADED or status == 402:  # noqa: PLR2004 - 402 is Payment Required
-        spent = status == 402 or any(word in searched for word in _QUOTA)  # noqa: PLR2004
+    spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
+    if spent or status in _OVERLOADED:
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
         return RateLimited(text + hint, retry_after=retry_after(headers or {}), status=status, quota_exhausted=spent)
+    if status in _UNAUTHORIZED:
+        return AuthenticationFailed(f"{text}. Check the API key", status=status)
     if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
         return ContextTooLong(text, status=status)
-    if status == 400 and any(word in searched for word in _QUOTA):  # noqa: PLR2004
-        return RateLimited(f"{text}. Check plan and billing", status=status, quota_exhausted=True)
     if status == 404:  # noqa: PLR2004 - Not Found
         return ModelNotFound(f"{text}. Check the model's name{_at(base_url)}", status=status)
     if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
     if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
-        return ProviderFailed(text, status=status)
+        return ProviderFailed(text, status=status, retry_after=retry_after(headers or {}))
     return RequestRejected(text, status=status)
 
 
@@ -131,7 +147,9 @@ def _until(date: str) -> float:
         return math.nan
 
 
-def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelError | None:  # noqa: PLR0911 - a table
+def _openai(  # noqa: PLR0911 - a table
+    error: Exception, links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
+) -> ModelError | None:
     import openai
 
     if isinstance(error, openai.APIStatusError):
@@ -141,7 +159,7 @@ def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelErr
             body = f"an HTML page; is base_url{_at(base_url)} an API?"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
     if isinstance(error, openai.APIConnectionError):  # timeouts are a subclass
-        return _transport(error.__cause__, base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
+        return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
     if isinstance(error, openai.LengthFinishReasonError):
         return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
     if isinstance(error, openai.ContentFilterFinishReasonError):
@@ -149,20 +167,20 @@ def _openai(error: Exception, base_url: str, secrets: Sequence[str]) -> ModelErr
     if isinstance(error, openai.APIResponseValidationError):
         return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
     if isinstance(error, openai.APIError):  # an error event inside a stream
-        status = _as_status(error.code) or _as_status(error.type)
+        status = as_status(error.code) or as_status(error.type)
         return status_error(status or 500, error.body or error.message, secrets=secrets, base_url=base_url)
     if isinstance(error, openai.OpenAIError):
         return RequestRejected(one_line(_safe_str(error), secrets=secrets))
     return None
 
 
-def _instructor(error: Exception) -> ModelError | None:
+def _instructor(error: Exception, links: Sequence[BaseException]) -> ModelError | None:
     import pydantic
     from instructor.core import exceptions as instructor
 
     if isinstance(error, instructor.IncompleteOutputException):
         return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
-    for link in _chain(error):
+    for link in links:
         if isinstance(link, pydantic.ValidationError):
             return SchemaViolation(problems_of(link, got=False))
     if isinstance(error, instructor.InstructorError):
@@ -172,7 +190,7 @@ def _instructor(error: Exception) -> ModelError | None:
 
 
 def _transport(  # noqa: PLR0911 - a table
-    error: BaseException | None, base_url: str, secrets: Sequence[str]
+    links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
     """Errors of the connection; the transport under httpx2 is aiohttp, whose own errors are more exact."""
     import ssl
@@ -180,19 +198,22 @@ def _transport(  # noqa: PLR0911 - a table
     import aiohttp
     import httpx2
 
-    links = list(_chain(error))
     at = _at(base_url)
     reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
-    if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError):
+    if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
-    if _any(links, aiohttp.ClientConnectorError, ConnectionRefusedError, aiohttp.ConnectionTimeoutError):
+    connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
+    if _any(links, *connecting, ConnectionRefusedError) or _timed_out_connecting(links):
+        # TLS that one side does not speak will not be spoken later; one that broke off may
+        hopeless = _any(links, ssl.SSLError) and not _any(links, ssl.SSLEOFError, ssl.SSLZeroReturnError)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
-        return ModelUnavailable(message, transient=True)
-    if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
-        return ConnectionLost(f"the endpoint{at} went silent")
+        return ModelUnavailable(message, transient=_is_address(base_url) and not hopeless)
     if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
         return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
-    if _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
+    if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+        return ConnectionLost(f"the endpoint{at} went silent")
+    ended = any(_ENDED.search(_safe_str(link)) for link in links)
+    if not ended and _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
         return MalformedResponse(f"what came back{at} is not HTTP ({reason})")
     if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
         return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
@@ -201,13 +222,36 @@ def _transport(  # noqa: PLR0911 - a table
     return None
 
 
+_ENDED = re.compile("disconnected without|closed connection without")
+"""How httpx2 says that a connection was closed too early; to it that is as little HTTP as nonsense would be."""
+
+
+def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
+    """Whether no connection came about in time; the aiohttp transport has that name for every broken one, too."""
+    import aiohttp
+    import httpx2
+
+    return _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
+
+
+def _is_address(base_url: str) -> bool:
+    if not base_url:
+        return True
+    try:
+        parts = urlsplit(base_url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
 def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
     return any(isinstance(link, classes) for link in links)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _chain(error: BaseException | None, during: BaseException | None) -> Iterator[BaseException]:
+    """`error` and what led to it, up to `during`."""
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    while error is not None and error is not during and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
@@ -229,14 +273,15 @@ def _told(body: object, secrets: Sequence[str]) -> _Told:
     return _Told(one_line(message, secrets=secrets), code)
 
 
-def _as_status(code: object) -> int | None:
+def as_status(code: object) -> int | None:
+    """The HTTP status that an error's `code` is; None for words."""
     text = str(code)
     return int(text) if text.isdecimal() and len(text) == 3 and text[0] in "345" else None  # noqa: PLR2004
 
 
-def _tells_secret(error: BaseException, secrets: Sequence[str]) -> bool:
-    """Whether a traceback of `error` and of what led to it could show a key."""
-    told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in _chain(error))
+def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:
+    """Whether a traceback of these could show a key."""
+    told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in links)
     return any(secret in told for secret in secrets if secret)
 
 
@@ -255,11 +300,18 @@ def _safe_repr(error: BaseException) -> str:
 
 
 def _at(base_url: str) -> str:
-    """Where the endpoint is, without what may be secret in an address: user, password, query."""
-    if not base_url:
-        return ""
+    """Where the endpoint is, as a part of a sentence."""
+    return f" {address_of(base_url)}" if base_url else ""
+
+
+def address_of(base_url: str) -> str:
+    """`base_url` without what may be secret in an address: user, password, query.
+
+    >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
+    'https://example.com/v1'
+    """
     try:
         parts = urlsplit(base_url)
     except ValueError:
-        return f" {shown(base_url)}"
-    return one_line(f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+        return shown(base_url)
+    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, get_args
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, OutputTruncated, RequestRejected
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.chat import Chat, Dialect, StructuredMode
-from flowdebate.models.clients import Clients, Endpoint, Holding, Transport
+from flowdebate.models.clients import NO_KEY, Clients, Endpoint, Holding, Transport
 from flowdebate.models.deadline import within
+from flowdebate.models.foreign import address_of
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.retry import Retry
 
@@ -35,9 +36,6 @@ _MODE = re.compile(
 
 _RETRY = Retry()
 
-_NO_KEY = "no-key"
-"""Sent to servers that want none; a header must hold something."""
-
 
 class OpenAIModel(Holding):
     """The model `name` on an OpenAI-compatible server.
@@ -53,6 +51,8 @@ class OpenAIModel(Holding):
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
     - `retry`: how often and when a call that failed is made again; None for never.
     - `transport`: "aiohttp", or "httpx2" where that has to be: it is slower, and opens a connection for each call.
+    - `strict_model`: True refuses the answer of a model by another name (MalformedResponse), which is otherwise marked
+      with the flag `other_model`. Names of which one holds the other are the same: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: what errors and events call the model; None for `name`.
 
     Connections are kept while `hold()` is entered, which a run does for its models; `async with model:` keeps them
@@ -77,6 +77,7 @@ class OpenAIModel(Holding):
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
         transport: Transport = "aiohttp",
+        strict_model: bool = False,
         label: str | None = None,
     ) -> None:
         _check(name, base_url, structured)
@@ -90,6 +91,7 @@ class OpenAIModel(Holding):
         self._settings = settings or ModelSettings()
         self._ladder = LADDER[LADDER.index(structured) :]
         self._tools_with_schema = tools_with_schema
+        self._strict_model = strict_model
         self._clients = Clients(default_headers, transport=transport)
 
     @property
@@ -103,7 +105,7 @@ class OpenAIModel(Holding):
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or f"{_OPENAI}/v1"
 
     def __repr__(self) -> str:
-        where = "" if self._base_url is None else f", base_url={self._base_url!r}"
+        where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
         return f"OpenAIModel({self._name!r}{where})"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -120,15 +122,16 @@ class OpenAIModel(Holding):
         async with self._clients.hold():
             client = await self._clients.client(endpoint)
             while True:
-                ladder = self._ladder
+                before = self._ladder
                 chat = Chat(dialect=self._dialect(endpoint), client=client, endpoint=endpoint)
                 try:
                     return await chat.answer(request)
                 except RequestRejected as error:
-                    if request.output is None or len(ladder) == 1 or not _refuses_mode(error):
+                    if request.output is None or len(before) == 1 or not _refuses_mode(error):
                         raise
-                    # what the server refuses once it refuses always: later calls begin a rung lower
-                    self._ladder = min(self._ladder, ladder[1:], key=len)
+                    # what the server refuses once it refuses always: later calls do without it
+                    refused = before[min(request.rung, len(before) - 1)]
+                    self._ladder = tuple(mode for mode in self._ladder if mode != refused) or before[-1:]
 
     def _dialect(self, endpoint: Endpoint) -> Dialect:
         return Dialect(
@@ -137,6 +140,7 @@ class OpenAIModel(Holding):
             settings=self._settings,
             structured=self._ladder,
             tools_with_schema=self._tools_with_schema,
+            strict_model=self._strict_model,
             # OpenAI's reasoning models know only the newer name, most other servers only the older one
             room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
         )
@@ -146,7 +150,7 @@ class OpenAIModel(Holding):
         url = self.base_url
         if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
-        return Endpoint(base_url=url, api_key=key or _NO_KEY)
+        return Endpoint(base_url=url, api_key=key or NO_KEY)
 
 
 def _refuses_mode(error: RequestRejected) -> bool:

@@ -16,6 +16,7 @@ from flowdebate.errors import (
     EmptyResponse,
     ModelError,
     OutputTruncated,
+    ProviderFailed,
     RateLimited,
     SchemaViolation,
 )
@@ -70,7 +71,7 @@ class Retry:
             return 0.0
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
         drawn = grown * (0.5 + random.random() / 2)
-        asked = error.retry_after if isinstance(error, RateLimited) else None
+        asked = error.retry_after if isinstance(error, (RateLimited, ProviderFailed)) else None
         if asked is None:
             return drawn
         return None if asked > self.longest_wait else max(asked, drawn)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import instructor
 from instructor.core.exceptions import IncompleteOutputException
-from instructor.utils import extract_json_from_codeblock
 
 from flowdebate.errors import FlowDebateError, SchemaViolation
 from flowdebate.models.foreign import classify
+from flowdebate.models.one_object import one_object
 from flowdebate.models.output import OutputSchema
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from flowdebate.models.base import Message, ModelResponse
+    from flowdebate.models.base import Flag, Message, ModelResponse
 
 __all__ = ("ask_structured", "prepare")
 
@@ -83,9 +84,13 @@ async def ask_structured(
 ) -> ModelResponse:
     """Ask for `output`: a response whose text is JSON that fits, or calls of `tools`, or one cut off by `length`.
 
+    JSON that stands in prose, or in the text where a call was due, counts where it is the one object there, and is
+    marked as `json_in_text`; two answers, or one field twice, are none.
+
     `send` makes the call: the request's parameters in, the raw completion and what it says out.
     """
     seen: list[ModelResponse] = []
+    during = sys.exception()
 
     async def create(**prepared: Any) -> Any:  # noqa: ANN401 - whatever openai gave back
         try:
@@ -93,7 +98,7 @@ async def ask_structured(
         except FlowDebateError as error:
             raise _Settled(error) from None
         seen.append(response)
-        _settle_early(response, mode, output.name)
+        _settle_early(response, mode, output.name, offered=bool(tools))
         return completion
 
     ask: Callable[..., Awaitable[object]] = instructor.patch(create=create, mode=_MODES[mode])
@@ -106,13 +111,17 @@ async def ask_structured(
             messages=_as_instructor_reads(messages),
             **parameters,
         )
-        return _with_json(seen[-1], mode)
+        outcome: ModelResponse | FlowDebateError = _with_json(seen[-1], mode)
     except _Settled as settled:
         outcome = settled.outcome
+    except FlowDebateError as error:
+        outcome = error
     except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
-        outcome = classify(error)
+        outcome = classify(error, during=during)
     finally:
         _asking.reset(asking)
+    if isinstance(outcome, SchemaViolation) and seen:
+        outcome = _read_again(seen[-1], outcome, output, mode)
     if isinstance(outcome, FlowDebateError):
         raise outcome
     return outcome
@@ -140,20 +149,18 @@ def _request(
     return prepared
 
 
-def _settle_early(response: ModelResponse, mode: str, answer_tool: str) -> None:
+def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offered: bool) -> None:
     """What instructor should not look at: calls of tools, text where a call was due, an answer that was cut off."""
     if response.finish == "length":
         raise _Settled(response)
     calls = response.tool_calls
-    if mode != "tools":
-        if calls:
-            raise _Settled(response)
-        return
-    answers = [call for call in calls if call.name == answer_tool]
+    answers = [call for call in calls if call.name == answer_tool] if mode == "tools" else []
     if calls and not answers:
-        raise _Settled(response)
+        raise _Settled(response if offered else SchemaViolation([("", "a tool was called, and none was offered")]))
+    if mode != "tools":
+        return
     if not calls:  # the JSON may stand in the text
-        raise _Settled(response)
+        raise _Settled(replace(response, flags=(*response.flags, "json_in_text")))
     if len(answers) > 1:
         raise _Settled(SchemaViolation([("", f"{len(answers)} answers came at once")]))
     if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
@@ -163,10 +170,30 @@ def _settle_early(response: ModelResponse, mode: str, answer_tool: str) -> None:
 def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
     """`response` with the JSON that instructor accepted as its text; instructor's own objects stay behind."""
     if mode == "tools":
-        return replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
+        response = replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
+    if one_object(response.text) is None:  # instructor takes the first or the last of several, and repeated fields
+        raise SchemaViolation([("", "the answer is not exactly one JSON object that names each field once")])
     if mode == "md_json":
-        return replace(response, text=extract_json_from_codeblock(response.text))
+        return replace(response, text=one_object(response.text) or "")
     return response
+
+
+def _read_again(
+    response: ModelResponse, violation: SchemaViolation, output: OutputSchema, mode: str
+) -> ModelResponse | SchemaViolation:
+    """What instructor could not read, but for prose around it; `violation`, with what was said, where there is none."""
+    said = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
+    violation.answer = said
+    found = None if mode == "tools" else one_object(said)
+    if found is None:
+        return violation
+    try:
+        output.validate(found)
+    except SchemaViolation as other:
+        other.answer = said
+        return other
+    odd: tuple[Flag, ...] = () if mode == "md_json" else ("json_in_text",)
+    return replace(response, text=found, flags=(*response.flags, *odd))
 
 
 def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:

@@ -9,7 +9,7 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("clean_text", "is_blank", "one_line", "redacted")
+__all__ = ("clean_text", "is_blank", "one_line", "redacted", "without_keys")
 
 _SHOWN = 500
 """Characters of a server's own text that an error shows."""
@@ -74,16 +74,23 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def without_keys(text: str) -> str:
+    """`text` without what looks like a key, of whomever.
+
+    >>> without_keys("bad key sk-abcdef123456")
+    'bad key [redacted]'
+    """
+    return _KEYS.sub(_REDACTED, text)
+
+
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     r"""A server's own `text` as an error may show it: no keys, one printable line, at most 500 characters.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
     """
-    text = redacted(text[:_LOOKED_AT], secrets)
-    text = _KEYS.sub(_REDACTED, text)
-    if len(text) > _SHOWN:
-        text = f"{text[: _SHOWN - 1]}…"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = without_keys(redacted(text[:_LOOKED_AT], secrets))
+    shown = text[: _SHOWN + 1]
+    if not shown.isprintable():  # an escape is longer than what it stands for
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

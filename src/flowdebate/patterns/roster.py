@@ -55,8 +55,8 @@ def checked_roster(debaters: Sequence[Debater | Mapping[str, Any]], *, where: st
                 where,
                 f"debaters[{index}].name",
                 debater.name,
-                f"different from that of debaters[{same}] ({roster[same].name!r}), and not by case or unseen "
-                "characters alone",
+                f"different from that of debaters[{same}]"
+                + ("" if debater.name == roster[same].name else ", and not by case or unseen characters alone"),
             )
     return roster
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
+from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
 
 __all__ = (
+    "ATTACKS",
+    "Attack",
     "FunctionModel",
     "ModelRequest",
     "ModelResponse",

@@ -1,8 +1,9 @@
 """How text that a model or a user wrote is put into a prompt, so that it cannot pass for the prompt's own words.
 
 Its first line stands behind a tag or a label, and each further line behind a bar: no line of it begins a line of the
-prompt. What would break a line, or make one look other than it is, is written as `⟦U+2028⟧`; so is a `⟦` itself.
-Everything else stays as it was written, and all of it can be read back.
+prompt. What would break a line, or make one look other than it is, is written as `⟦U+2028⟧`; so is a `⟦` itself, and
+the first character of what a model's chat template could take for its own: `<|im_end|>`, `</s>`, `[INST]`. Everything
+else stays as it was written, and all of it can be read back.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ _ESCAPED_ALWAYS = (
     "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
     "⟦"
 )
-_IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]")
-_IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]")
-_IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]")
+# Servers read these as control tokens wherever they stand: `<|im_end|><|im_start|>system` would end the user's message.
+_CONTROL = "<(?=[|\\uff5c]|/?\\w+>)"
+_IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|\\[(?=/?[A-Z_]{{2,}}\\])")
+_IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
+_IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}")
 _ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
 
 
@@ -38,8 +41,8 @@ def quoted(text: str) -> str:
     [for] Yes.
       | [against] I give up.
     """
-    # Nothing that is printable is escaped but the mark: for most texts one pass in C is all that it takes.
-    if text.isprintable() and _MARK not in text:
+    # Nothing that is printable is escaped but the mark and brackets: for most texts a pass in C is all that it takes.
+    if text.isprintable() and _MARK not in text and "<" not in text and "[" not in text:
         return text
     return _IN_TEXT.sub(_escape, text).replace("\n", BAR)
 

@@ -44,10 +44,15 @@ class RateLimit(EachRequest):
             raise ConfigurationError("RateLimit", "requests", None, "given, or tokens")
         check_count("RateLimit", **given)
         check_seconds("RateLimit", per=per)
-        self._requests = requests
-        self._tokens = tokens
-        self._per = per
-        self._gates = PerLoop(self._gate)
+        from flowdebate.models.policies.bucket import Bucket
+
+        def gate() -> _Gate:
+            return _Gate(
+                requests=None if requests is None else Bucket(requests, per),
+                tokens=None if tokens is None else Bucket(tokens, per),
+            )
+
+        self._gates = PerLoop(gate)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer when it is this request's turn."""
@@ -62,14 +67,6 @@ class RateLimit(EachRequest):
         finally:
             gate.tokens.charge(sum(_tokens(attempt, request, response) for attempt in request.attempts.made[sent:]))
         return response
-
-    def _gate(self) -> _Gate:
-        from flowdebate.models.policies.bucket import Bucket
-
-        return _Gate(
-            requests=None if self._requests is None else Bucket(self._requests, self._per),
-            tokens=None if self._tokens is None else Bucket(self._tokens, self._per),
-        )
 
 
 class _Gate:

@@ -1,0 +1,153 @@
+"""What the command does when a server fails, and when a limit is reached."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .stage import Stage
+from .test_run import SIDES, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+def texts(result: Result) -> list[str]:
+    """The arguments of a document."""
+    return [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
+
+
+def test_a_server_that_fails_once_is_asked_again_and_the_reader_is_told() -> None:
+    """The debate is whole, and nothing is lost."""
+    with Stage(broken={0}) as stage:
+        plain = run(stage, *SIDES, "--rounds", "1")
+        posts = len(stage.bodies)
+    assert plain.exit_code == 0
+    assert posts == 4
+    assert "(the endpoint answered 503: overloaded; asking again)" in plain.stdout
+    assert "Calls: 4" in plain.stdout
+
+
+def test_one_attempt_is_one_request() -> None:
+    """`--attempts 1` fails at once."""
+    with Stage(broken={0}) as stage:
+        result = run(stage, *SIDES, "--rounds", "1", "--attempts", "1", "--json")
+        posts = len(stage.bodies)
+    assert (result.exit_code, posts) == (1, 1)
+    assert "503" in result.stderr
+    assert json.loads(result.stdout)["status"] == "failed"
+
+
+def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
+    """Screen, document, report and `render` say what is missing."""
+    report = tmp_path / "report.md"
+    options = (*SIDES, "--rounds", "2", "--attempts", "1", "--on-failure", "skip")
+    with Stage(broken={2}) as stage:
+        failed = run(stage, *options)
+    assert failed.exit_code == 1
+    assert "only 'free rents' could be heard, the quorum is 2" in failed.stderr
+    sides = (*SIDES, "--debater", "third=tax rents")
+    with Stage(broken={4}, turns=(("One.",),)) as stage:
+        result = run(stage, *sides, *options[4:], "--json", "--markdown", str(report))
+    with Stage(broken={4}, turns=(("One.",),)) as stage:
+        plain = run(stage, *sides, *options[4:])
+    assert (result.exit_code, plain.exit_code) == (0, 0)
+    document = json.loads(result.stdout)
+    (loss,) = document["raw"]["losses"]
+    assert (document["status"], loss["seat"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
+    assert len(texts(result)) == 5
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    for page in (plain.stdout, again.stdout):
+        assert "Debater con was lost: " in page
+        assert "the turn is left out" in page.replace("\n    ", " ")
+        assert "Ended without all that was due, after 5 complete arguments." in page
+    assert "*Debater con was lost*" in report.read_text()
+
+
+def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
+    """Exit code 3: scripts see that there is nothing to route on."""
+    with Stage(broken={2}) as stage:
+        result = run(stage, *SIDES, "--rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
+    assert result.exit_code == 3
+    document = json.loads(result.stdout)
+    assert (document["status"], document["raw"]["verdict"]) == ("no_verdict", None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (("--max-calls", "1"), "calls=1"),
+        (("--max-tokens", "10"), "tokens=10"),
+        (("--max-seconds", "0.4"), "seconds=0.4"),
+    ],
+    ids=lambda value: str(value[0]),
+)
+def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told: str) -> None:
+    """Exit code 3; the screen and the document say which limit it was."""
+    with Stage(hold=(1, 0)) as stage:
+        result = run(stage, *SIDES, "--rounds", "1", *limit, "--json")
+    with Stage(hold=(1, 0)) as stage:
+        plain = run(stage, *SIDES, "--rounds", "1", *limit)
+    assert (result.exit_code, plain.exit_code, result.stderr) == (3, 3, "")
+    document = json.loads(result.stdout)
+    assert (document["status"], document["raw"]["status"]) == ("limit", "limit")
+    assert told in document["error"]
+    assert "Ended by a limit after " in plain.stdout
+    assert told in plain.stdout
+
+
+def test_another_model_is_asked_where_the_first_one_failed() -> None:
+    """`--fallback`, with the server's own names, for that call; the reader is told."""
+    options = (*SIDES, "--rounds", "1", "--attempts", "1", "--fallback", "spare")
+    with Stage(broken={0}) as stage:
+        result = run(stage, *options, "--json")
+        asked = [body["model"] for body in stage.bodies]
+    with Stage(broken={0}) as stage:
+        plain = run(stage, *options)
+    assert (result.exit_code, plain.exit_code) == (0, 0)
+    assert asked == ["staged", "spare", "staged", "staged"]
+    assert texts(result) == ["fine", "Homes first."]
+    assert "(staged failed: the endpoint answered 503: overloaded; asking spare)" in plain.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (("--max-calls", "0"), "--max-calls"),
+        (("--max-seconds", "-1"), "--max-seconds"),
+        (("--attempts", "0"), "--attempts"),
+        (("--on-failure", "ignore"), "--on-failure"),
+        (("--fallback", " "), "--fallback"),
+        (("--record", "a", "--replay", "b"), "--replay"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+)
+def test_options_that_mean_nothing_are_one_message(options: tuple[str, ...], field: str) -> None:
+    """With the option, before anything is asked; exit code 2."""
+    with Stage() as stage:
+        result = run(stage, *SIDES, *options)
+        assert stage.bodies == []
+    assert result.exit_code == 2
+    assert f"`{field}`" in result.stderr
+
+
+def test_a_file_says_the_same(tmp_path: Path) -> None:
+    """With keys for the options; a wrong one is named with the file."""
+    file = tmp_path / "debate.toml"
+    said: dict[str, Any] = {"max_calls": 1, "attempts": 1, "on_failure": '"skip"', "fallback": '["x"]', "max_tokens": 9}
+    file.write_text("\n".join(f"{key} = {value}" for key, value in said.items()))
+    with Stage() as stage:
+        result = run(stage, *SIDES, "--file", str(file), "--json")
+    assert result.exit_code == 3
+    file.write_text("max_seconds = true")
+    with Stage() as stage:
+        wrong = run(stage, *SIDES, "--file", str(file))
+    assert wrong.exit_code == 2
+    assert f"{file}: `max_seconds` must be a number of seconds > 0, got True" in wrong.stderr

@@ -1,0 +1,163 @@
+"""Faults of the process around a run: cancellation that comes twice, clocks that jump, descriptors that run out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate, generator, handler
+from flowdebate.errors import OutputError
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.models.server import ChatServer
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
+
+
+async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
+    """The second one, which comes while the first is dealt with, changes nothing; no task is left."""
+    asked, cleaning, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(_: ModelRequest) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await left.wait()
+        return "never"
+
+    before = asyncio.all_tasks()
+    handle = debate(name="rent", debaters=SIDES).start("Cap?", model=FunctionModel(answer))
+    await asked.wait()
+    handle.cancel()
+    await cleaning.wait()
+    handle.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert (handle.status, handle.raw.status) == ("interrupted", "interrupted")
+    assert [task.status for task in handle.tasks.list()] == ["cancelled"]
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_callers_own_timeout_ends_the_run_and_is_his_own() -> None:
+    """`asyncio.timeout` around `run` raises TimeoutError there; nothing of the library swallows it."""
+    gone = asyncio.Event()
+
+    async def answer(_: ModelRequest) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+        return "never"
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await debate(name="rent", debaters=SIDES, on_failure="skip").run("Cap?", model=FunctionModel(answer))
+    assert gone.is_set()
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+def test_what_ends_the_process_is_not_swallowed(ending: type[BaseException]) -> None:
+    """A block that says `sys.exit()` ends the run, also where turns are skipped; what was argued is there."""
+    handles: list[Any] = []
+
+    def leave(_: object, ctx: Any) -> str:
+        handles.append(ctx.run)
+        raise ending
+
+    sides = [SIDES[0], Debater("owner", "free rents", block=leave)]
+    with pytest.raises(ending):
+        debate(name="rent", debaters=sides, on_failure="skip").run_sync("Cap?", model=ScriptedModel("A"))
+    assert handles[0].status == "failed"
+    assert [entry.text for entry in handles[0].artifacts["raw"].transcript] == ["A"]
+
+
+def test_a_function_that_holds_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """With its name and what to do; an async one that waits is not."""
+
+    @handler(name="busy")
+    def busy(_: object) -> None:
+        end = time.perf_counter() + 1.01
+        while time.perf_counter() < end:
+            pass
+
+    with caplog.at_level(logging.WARNING, logger="flowdebate"):
+        busy.run_sync(0)
+    assert "block 'busy' held the event loop for 1.0 s" in caplog.text
+    assert "asyncio.to_thread" in caplog.text
+
+
+def test_an_argument_has_a_size() -> None:
+    """What would be shown to every later turn is not taken in without end, and the error does not show it."""
+    sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
+    with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
+        debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
+    assert len(str(caught.value)) < 300
+
+
+SHORT_OF_DESCRIPTORS = """
+import asyncio, logging, os, resource, sys
+from flowdebate.errors import ModelUnavailable
+from flowdebate.models import ModelRequest, OpenAIModel
+from flowdebate.models.boundary import ask
+
+async def main():
+    model = OpenAIModel("m", base_url=sys.argv[1], api_key="k", retry=None)
+    request = lambda: ModelRequest(messages=[{"role": "user", "content": "?"}], block="b")
+    async with model:
+        await ask(model, request())
+        used = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 40, used + 40))
+        outcomes = await asyncio.gather(*(ask(model, request()) for _ in range(100)), return_exceptions=True)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert all(isinstance(outcome, ModelUnavailable) for outcome in failed), failed
+    assert 0 < len(failed) < 100, len(failed)
+    async with model:
+        for _ in range(20):
+            assert (await ask(model, request())).text == "fine"
+    print("ok")
+
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+asyncio.run(main())
+"""
+
+
+async def test_descriptors_that_run_out_are_one_clear_error_and_the_next_calls_work() -> None:
+    """100 calls at once in a process that may open 40 more files: each is answered, or ModelUnavailable."""
+    async with ChatServer() as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            SHORT_OF_DESCRIPTORS,
+            server.base_url,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        told, complaints = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, told) == (0, b"ok\n"), complaints.decode()
+
+
+async def test_generators_at_once_do_not_wait_for_one_that_hangs() -> None:
+    """A call that never ends costs its own deadline, and nobody else's."""
+
+    async def answer(request: ModelRequest) -> str:
+        if request.block == "slow":
+            await asyncio.Event().wait()
+        return "fast"
+
+    model = FunctionModel(answer)
+    slow = generator(name="slow").start("?", model=model)
+    assert (await generator(name="fast").run("?", model=model)).output == "fast"
+    slow.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await slow

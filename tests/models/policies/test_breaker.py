@@ -1,0 +1,451 @@
+"""The circuit breaker against a reference of its own, against another library's, and around models."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+from pyresilience import CircuitBreakerConfig
+from pyresilience._circuit_breaker import CircuitBreaker as Oracle
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    CircuitOpen,
+    ConfigurationError,
+    ConnectionLost,
+    EmptyResponse,
+    LimitReached,
+    MalformedResponse,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+    RequestRejected,
+    ResponseTooLarge,
+    SchemaViolation,
+)
+from flowdebate.models import Breaker, Breakers, CircuitBreaker, ConcurrencyLimit, Fallback, Retry, Timeout
+from flowdebate.models.boundary import ask
+from flowdebate.models.notices import CircuitChanged
+
+from .helpers import Leaf, Naps, down, hang, question, warped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Clock:
+    """A clock that is put forward by hand."""
+
+    now: float = 500.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# The machine
+
+
+@dataclass
+class Period:
+    """A stretch of time in one state, as the reference keeps it: results, and who was let in during it."""
+
+    state: str
+    began: float
+    results: list[bool] = field(default_factory=list)
+    trials: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Reference:
+    """The breaker as the pages tell it: a history of periods, in which nothing is ever reset."""
+
+    failures: int
+    cooldown: int
+    successes: int
+    periods: list[Period] = field(default_factory=lambda: [Period("closed", 0)])
+
+    def look(self, now: float) -> Period:
+        """The present period."""
+        last = self.periods[-1]
+        if last.state == "open" and now >= last.began + self.cooldown:
+            self.periods.append(Period("half_open", now))
+        return self.periods[-1]
+
+    def admits(self, now: float) -> bool:
+        """Whether a call may be made."""
+        period = self.look(now)
+        return period.state == "closed" or (period.state == "half_open" and len(period.trials) < self.successes)
+
+    def result(self, period: Period, call: int, now: float, *, succeeded: bool | None) -> None:
+        """A call ended that was let in during `period`."""
+        period.trials.discard(call)
+        if period is not self.periods[-1] or succeeded is None or period.state == "open":
+            return
+        period.results.append(succeeded)
+        in_a_row = self.failures if period.state == "closed" else 1
+        if period.results[-in_a_row:] == [False] * in_a_row:
+            self.periods.append(Period("open", now))
+        elif period.state == "half_open" and len(period.results) == self.successes:
+            self.periods.append(Period("closed", now))
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """Any order of calls, results, losses and times gives the states of the reference."""
+
+    calls = Bundle("calls")
+
+    @initialize(failures=st.integers(1, 4), cooldown=st.integers(1, 60), successes=st.integers(1, 3))
+    def begin(self, failures: int, cooldown: int, successes: int) -> None:
+        """A breaker of any size."""
+        self.clock = Clock()
+        self.breaker = Breaker(failures=failures, cooldown=cooldown, successes=successes, clock=self.clock)
+        self.reference = Reference(failures, cooldown, successes)
+        self.number = 0
+
+    @rule(target=calls)
+    def admit(self) -> Any:
+        """Somebody wants to call."""
+        expected = self.reference.admits(self.clock.now)
+        assert self.breaker.available is expected
+        step = self.breaker.admit()
+        assert (step.ticket is not None) is expected
+        assert step.after == self.reference.periods[-1].state
+        if step.ticket is None:
+            return multiple()
+        self.number += 1
+        period = self.reference.periods[-1]
+        period.trials.add(self.number)
+        return (step.ticket, period, self.number)
+
+    @rule(call=consumes(calls), succeeded=st.sampled_from([True, False, False, None]))
+    def settle(self, call: Any, *, succeeded: bool | None) -> None:
+        """A call ends, maybe long after it was let in."""
+        ticket, period, number = call
+        before = self.reference.periods[-1].state
+        self.reference.result(period, number, self.clock.now, succeeded=succeeded)
+        step = self.breaker.settle(ticket, succeeded=succeeded)
+        assert step[:2] == (before, self.reference.periods[-1].state)
+
+    @rule(succeeded=st.booleans())
+    def record(self, *, succeeded: bool) -> None:
+        """A result of a call that nobody asked leave for."""
+        self.reference.result(self.reference.look(self.clock.now), 0, self.clock.now, succeeded=succeeded)
+        assert self.breaker.record(succeeded=succeeded).after == self.reference.periods[-1].state
+
+    @rule(seconds=st.integers(1, 70))
+    def wait(self, seconds: int) -> None:
+        """Time passes."""
+        self.clock.now += seconds
+
+    @precondition(lambda self: self.reference.periods[-1].state == "open")
+    @rule(early=st.booleans())
+    def wait_for_the_cooldown(self, *, early: bool) -> None:
+        """Up to its end, or to just before."""
+        last = self.reference.periods[-1]
+        self.clock.now = max(self.clock.now, last.began + self.reference.cooldown - early)
+
+    @invariant()
+    def states_agree(self) -> None:
+        """To look changes nothing, and says what a call would meet."""
+        if not hasattr(self, "reference"):
+            return
+        last = self.reference.periods[-1]
+        left = last.began + self.reference.cooldown - self.clock.now if last.state == "open" else 0
+        assert self.breaker.state == ("half_open" if last.state == "open" and left <= 0 else last.state)
+        assert self.breaker.seconds_left == max(0, left)
+
+
+BreakerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBreakerMachine = BreakerMachine.TestCase
+
+
+@given(
+    failures=st.integers(1, 4),
+    successes=st.integers(1, 3),
+    # no sum of these is the cooldown of 60 seconds: the other library looks at a clock that runs
+    steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
+)
+def test_one_call_after_the_other_is_as_another_library_has_it(
+    failures: int, successes: int, steps: list[bool | int]
+) -> None:
+    """The transitions are those of pyresilience, where calls come one at a time."""
+    clock = Clock()
+    ours = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
+    config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
+    theirs = Oracle(config)
+    for step in steps:
+        if not isinstance(step, bool):
+            clock.now += step
+            if theirs._last_failure_time is not None:
+                theirs._last_failure_time -= step
+            continue
+        ticket = ours.admit().ticket
+        assert (ticket is not None) == theirs.allow_request()
+        if ticket is not None:
+            ours.settle(ticket, succeeded=step)
+            _ = theirs.record_success() if step else theirs.record_failure()
+        assert ours.state == theirs.state.value
+
+
+def test_threads_get_no_more_trials_than_there_are() -> None:
+    """Sixteen at once, in half_open: two tickets."""
+    clock = Clock()
+    breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
+    for _ in range(50):
+        breaker.record(succeeded=False)
+        clock.now += 2
+        barrier = threading.Barrier(16)
+        tickets: list[int | None] = []
+
+        def ask_leave(barrier: threading.Barrier = barrier, tickets: list[int | None] = tickets) -> None:
+            barrier.wait()
+            tickets.append(breaker.admit().ticket)
+
+        threads = [threading.Thread(target=ask_leave) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        given = [ticket for ticket in tickets if ticket is not None]
+        assert (len(tickets), len(given)) == (16, 2)
+        for ticket in given:
+            breaker.settle(ticket, succeeded=True)
+        assert breaker.state == "closed"
+
+
+def test_agents_are_kept_apart_by_name() -> None:
+    """What one agent does changes nothing for another; unknown ones are available, and not remembered for a look."""
+    clock = Clock()
+    breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
+    everybody = ["ada", "ben", "cy"]
+    for _ in range(3):
+        assert breakers.available(everybody) == everybody
+        breakers.record_failure("ben")
+    assert breakers.available(everybody) == ["ada", "cy"]
+    assert [breakers.state(name) for name in everybody] == ["closed", "open", "closed"]
+    clock.now += 60
+    assert breakers.available(everybody) == everybody
+    assert breakers.state("ben") == "half_open"
+    breakers.record_success("ben")
+    assert breakers.state("ben") == "half_open"
+    breakers.record_success("ben")
+    assert breakers.state("ben") == "closed"
+    assert breakers.of("ben") is breakers.of("ben")
+    assert set(breakers._known) == {"ben"}
+
+
+@pytest.mark.parametrize("make", [Breaker, Breakers, lambda **options: CircuitBreaker(Leaf(), **options)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("failures", 0), ("failures", 2.0), ("successes", True), ("cooldown", 0), ("cooldown", float("nan"))],
+)
+def test_options_that_cannot_be_are_refused(make: Callable[..., Any], field: str, value: Any) -> None:
+    """At construction, by name."""
+    with pytest.raises(ConfigurationError) as caught:
+        make(**{field: value})
+    assert caught.value.field == field
+
+
+def test_a_shared_circuit_is_a_breaker() -> None:
+    """Nothing that looks like one."""
+    with pytest.raises(ConfigurationError, match="a Breaker, or None"):
+        CircuitBreaker(Leaf(), breaker=Breakers())  # type: ignore[arg-type]
+
+
+# Around models
+
+
+FAILURES: list[Callable[[], Exception]] = [
+    lambda: ProviderFailed("500", status=500),
+    lambda: ConnectionLost("reset"),
+    lambda: ModelUnavailable("refused", transient=True),
+    lambda: ModelTimeout(5),
+    lambda: MalformedResponse("html"),
+]
+NEUTRAL: list[Callable[[], Exception]] = [
+    lambda: RateLimited("busy"),
+    lambda: RateLimited("spent", quota_exhausted=True),
+    lambda: AuthenticationFailed("key"),
+    lambda: RequestRejected("no", status=400),
+    lambda: ModelUnavailable("not set up"),
+    lambda: ConnectionLost("bad certificate", transient=False),
+    lambda: Refused("no"),
+    lambda: EmptyResponse("nothing"),
+    lambda: OutputTruncated("cut"),
+    lambda: SchemaViolation([("a", "b")]),
+    lambda: ResponseTooLarge(5, "bytes"),
+    lambda: CircuitOpen(5),
+    lambda: LimitReached("calls", limit=1, used=1),
+    ZeroDivisionError,
+]
+
+
+async def failing(model: Any, error: type[BaseException], **options: Any) -> Any:
+    """The error that a call ends in."""
+    with pytest.raises(error) as caught:
+        await ask(model, question(**options))
+    return caught.value
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
+async def test_an_endpoint_that_fails_is_left_alone(error: Any) -> None:
+    """Three calls in a row, and the fourth is not made; a success in between begins the count anew."""
+    leaf = Leaf([error(), error(), "fine", error(), error(), error()])
+    model = CircuitBreaker(leaf)
+    for number in range(6):
+        if number == 2:
+            await ask(model, question())
+        else:
+            await failing(model, type(error()))
+    assert model.breaker.state == "open"
+    refused = await failing(model, CircuitOpen)
+    assert (len(leaf.seen), refused.model, refused.block) == (6, "leaf", "judge")
+    assert 59 < refused.seconds <= 60
+
+
+@pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
+async def test_what_says_nothing_about_the_endpoint_is_not_counted(error: Any) -> None:
+    """Neither as a failure nor as a success, in any state; a trial place is given back."""
+    clock = Clock()
+    leaf = Leaf([down, *[error()] * 5, down, error(), error(), "fine"])
+    model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
+    states: list[str] = []
+    expected: list[type[Exception]] = [ProviderFailed, *[type(error())] * 5, ProviderFailed]
+    for kind in expected:
+        await failing(model, kind)
+        states.append(model.breaker.state)
+    clock.now += 60
+    for _ in range(2):
+        await failing(model, type(error()))
+        states.append(model.breaker.state)
+    await ask(model, question())
+    assert [*states, model.breaker.state] == ["closed"] * 6 + ["open", "half_open", "half_open", "closed"]
+
+
+async def test_one_call_counts_once_however_often_it_is_repeated() -> None:
+    """The inner model's requests are one call."""
+    leaf = Leaf([down], retry=Retry(attempts=5, sleep=Naps()))
+    model = CircuitBreaker(leaf, failures=2)
+    states = []
+    for _ in range(2):
+        await failing(model, ProviderFailed)
+        states.append((len(leaf.seen), model.breaker.state))
+    assert states == [(5, "closed"), (10, "open")]
+
+
+async def test_changes_are_told_to_the_run_whose_call_made_them() -> None:
+    """A circuit that two models of two runs share: each is told what it did, and of the other's nothing."""
+    clock = Clock()
+    breaker = Breaker(failures=1, successes=2, clock=clock)
+    first, second = (
+        CircuitBreaker(Leaf([down, "fine"]), breaker=breaker),
+        CircuitBreaker(Leaf(name="b"), breaker=breaker),
+    )
+    one, two = list[Any](), list[Any]()
+    await failing(first, ProviderFailed, told=one)
+    await failing(second, CircuitOpen, told=two)
+    clock.now += 60
+    await ask(second, question(told=two))
+    await ask(first, question(told=one))
+    assert one == [
+        CircuitChanged(block="judge", model="leaf", before="closed", after="open"),
+        CircuitChanged(block="judge", model="leaf", before="half_open", after="closed"),
+    ]
+    assert two == [CircuitChanged(block="judge", model="b", before="open", after="half_open")]
+
+
+async def test_a_cancelled_trial_gives_its_place_back() -> None:
+    """With one place, the next call is a trial again; and a third one beside it is refused."""
+    clock = Clock()
+    model = CircuitBreaker(Leaf([down, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
+    await failing(model, ProviderFailed)
+    clock.now += 60
+    for _ in range(2):
+        trial = asyncio.create_task(ask(model, question()))
+        await asyncio.sleep(0)
+        refused = await failing(model, CircuitOpen)
+        assert refused.seconds == 0
+        trial.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await trial
+        assert model.breaker.state == "half_open"
+    await ask(model, question())
+    assert model.breaker.state == "closed"
+
+
+async def test_calls_that_were_let_in_before_the_circuit_opened_change_nothing_after() -> None:
+    """Their answers come late, and speak of another time."""
+    gate = asyncio.Event()
+
+    async def late(_: object) -> str:
+        await gate.wait()
+        return "fine"
+
+    clock = Clock()
+    model = CircuitBreaker(Leaf([late, late, down, hang]), failures=1, successes=2, clock=clock)
+    early = [asyncio.create_task(ask(model, question())) for _ in range(2)]
+    await asyncio.sleep(0)
+    await failing(model, ProviderFailed)
+    clock.now += 60
+    trial = asyncio.create_task(ask(model, question()))
+    await asyncio.sleep(0)
+    gate.set()
+    assert [answered.text for answered in await asyncio.gather(*early)] == ["fine", "fine"]
+    assert model.breaker.state == "half_open"
+    assert model.breaker.available
+    trial.cancel()
+    await asyncio.gather(trial, return_exceptions=True)
+
+
+def test_a_call_that_its_deadline_ended_is_a_failure_once_it_was_sent() -> None:
+    """The deadline arrives as a cancellation; who only stood in a queue until then has not met the endpoint."""
+
+    async def late() -> None:
+        hanging = CircuitBreaker(Leaf([hang]), failures=1)
+        await failing(hanging, ModelTimeout, timeout=5)
+        assert hanging.breaker.state == "open"
+        within = CircuitBreaker(Leaf([hang]), failures=1)
+        await failing(Timeout(within, 5), ModelTimeout)
+        assert within.breaker.state == "open"
+        queue = ConcurrencyLimit(Leaf([hang]), 1)
+        first = asyncio.create_task(ask(queue, question()))
+        await asyncio.sleep(0)
+        waiting = CircuitBreaker(queue, failures=1)
+        await failing(waiting, ModelTimeout, timeout=5)
+        assert waiting.breaker.state == "closed"
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+    warped(late())
+
+
+async def test_an_open_circuit_costs_no_time_on_the_way_to_the_next_model() -> None:
+    """Once open, only the second model is asked; and the refused call is no attempt."""
+    first = Leaf([down])
+    model = Fallback(CircuitBreaker(first, failures=1), Leaf(["better"]))
+    for _ in range(5):
+        request = question()
+        assert (await ask(model, request)).text == "better"
+    assert len(first.seen) == 1
+    assert [attempt.error for attempt in request.attempts.made] == [None]

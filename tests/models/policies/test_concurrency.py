@@ -1,0 +1,133 @@
+"""`ConcurrencyLimit`: never more at once, in the order of arrival, and no place is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.models import ConcurrencyLimit, OpenAIModel, Retry, Timeout
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer
+
+from .helpers import Leaf, arriving, down, lasting, now, order_of, question, since_start, warped
+
+pytestmark = pytest.mark.anyio
+
+
+@given(
+    at_once=st.integers(1, 5),
+    calls=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 20)), max_size=20),
+)
+def test_never_more_at_once_and_no_place_is_lost(at_once: int, calls: list[tuple[int, int, int | None]]) -> None:
+    """Whatever is cancelled when: the bound holds, all others are answered, and all places are free at the end."""
+    calls = sorted(calls, key=lambda call: call[0])
+    leaf = Leaf([lasting(seconds) for _, seconds, _ in calls] + [lasting(1)])
+
+    async def crowd() -> None:
+        model = ConcurrencyLimit(leaf, at_once)
+
+        async def one(when: int) -> str:
+            await asyncio.sleep(when)
+            return (await ask(model, question())).text
+
+        tasks = []
+        for when, _, until in calls:
+            tasks.append(asyncio.create_task(one(when)))
+            if until is not None:
+                asyncio.get_running_loop().call_later(until, tasks[-1].cancel)
+        for ended, (_, _, until) in zip(await asyncio.gather(*tasks, return_exceptions=True), calls, strict=True):
+            assert ended == "fine" or (until is not None and isinstance(ended, asyncio.CancelledError))
+        assert leaf.most <= at_once
+        leaf.outcomes, began = [lasting(1)], now()
+        await asyncio.gather(*(ask(model, question()) for _ in range(at_once)))
+        assert now() - began == pytest.approx(1)
+
+    warped(crowd())
+
+
+@given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), at_once=st.integers(1, 3))
+def test_who_came_first_goes_first(at: list[int], at_once: int) -> None:
+    """All places are used, and nobody overtakes: the times are those of a queue before so many counters."""
+    leaf = Leaf([lasting(5)])
+    warped(arriving(ConcurrencyLimit(leaf, at_once), at))
+    assert order_of(leaf) == list(range(len(at)))
+    free = [0.0] * at_once
+    for when, began in zip(at, since_start(leaf), strict=True):
+        begin = max(when, min(free))
+        free[free.index(min(free))] = begin + 5
+        assert began == pytest.approx(begin)
+
+
+def test_the_place_is_free_while_a_failed_call_waits() -> None:
+    """A retry's wait is no request."""
+    leaf = Leaf([down, lasting(1), "fine"], retry=Retry(attempts=2, first_wait=20))
+
+    async def crowd() -> None:
+        model = ConcurrencyLimit(Timeout(leaf, 5), 1)
+        await asyncio.gather(ask(model, question()), ask(model, question()))
+
+    warped(crowd())
+    assert since_start(leaf)[:2] == [0, 0]
+    assert 10 <= since_start(leaf)[2] <= 20
+
+
+async def test_a_request_that_fails_gives_its_place_back() -> None:
+    """However often."""
+    model = ConcurrencyLimit(Leaf([down]), 1)
+    for _ in range(3):
+        with pytest.raises(ProviderFailed):
+            await ask(model, question())
+
+
+async def test_what_is_waited_is_counted() -> None:
+    """As the attempt's, not as the model's work."""
+    gate = asyncio.Event()
+
+    async def until_open(_: object) -> str:
+        await gate.wait()
+        return "fine"
+
+    model = ConcurrencyLimit(Leaf([until_open]), 1)
+    requests = [question(), question()]
+    calls = [asyncio.create_task(ask(model, request)) for request in requests]
+    asyncio.get_running_loop().call_later(0.03, gate.set)
+    await asyncio.gather(*calls)
+    first, second = (request.attempts.made[0] for request in requests)
+    assert first.waited == 0
+    assert second.waited >= 0.02
+    assert second.seconds < 0.02
+
+
+def test_each_loop_has_its_own_places() -> None:
+    """One object serves one run after the other, also after a crowd in the last one."""
+    model = ConcurrencyLimit(Leaf([lasting(1)]), 2)
+
+    async def crowd() -> float:
+        began = now()
+        await asyncio.gather(*(ask(model, question()) for _ in range(6)))
+        return now() - began
+
+    assert [warped(crowd()) for _ in range(3)] == pytest.approx([3, 3, 3])
+
+
+@pytest.mark.parametrize("at_once", [0, -1, True, 2.0, None])
+def test_options_that_cannot_be_are_refused(at_once: Any) -> None:
+    """One place at least."""
+    with pytest.raises(ConfigurationError) as caught:
+        ConcurrencyLimit(Leaf(), at_once)
+    assert caught.value.field == "at_once"
+
+
+async def test_a_real_server_meets_no_more_at_once() -> None:
+    """Thirty calls through three places keep three connections."""
+    async with ChatServer() as server:
+        model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
+        async with model.hold():
+            await asyncio.gather(*(ask(model, question()) for _ in range(30)))
+            assert server.posts == 30
+            assert server.accepted <= 3

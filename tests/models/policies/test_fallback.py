@@ -1,0 +1,218 @@
+"""`Fallback`: who is asked next, after what, and what is told of those who failed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    CassetteMismatch,
+    CircuitOpen,
+    ConfigurationError,
+    ContextTooLong,
+    EmptyResponse,
+    FlowDebateError,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    ProviderFailed,
+    RateLimited,
+    RealModelForbidden,
+    Refused,
+    RequestRejected,
+    ScriptError,
+)
+from flowdebate.models import Fallback, OpenAIModel, Retry, Retrying, Timeout
+from flowdebate.models.boundary import ask
+from flowdebate.models.notices import CallFellBack
+from tests.models.server import ChatServer, Exchange
+
+from .helpers import Leaf, Naps, down, errors_of, hang, question, warped
+
+pytestmark = pytest.mark.anyio
+
+
+@given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_the_first_model_that_has_an_answer_gives_it(failing: list[bool]) -> None:
+    """Those before it were asked once each, in order, and those after it never; all failing is the last one's error."""
+    leaves = [Leaf([down if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
+    told: list[Any] = []
+    request = question(told=told)
+    answering = failing.index(False) if False in failing else None
+    call = ask(Fallback(*leaves), request)
+    if answering is None:
+        with pytest.raises(ProviderFailed) as caught:
+            asyncio.run(call)
+        assert caught.value.model == leaves[-1].name
+        before = [
+            f"before that, ProviderFailed: it is down (block 'judge', model '{n}')" for n in range(len(leaves) - 1)
+        ]
+        assert getattr(caught.value, "__notes__", []) == before
+    else:
+        assert asyncio.run(call).text == f"of {answering}"
+    asked = len(leaves) if answering is None else answering + 1
+    assert [len(leaf.seen) for leaf in leaves] == [1] * asked + [0] * (len(leaves) - asked)
+    assert [attempt.model for attempt in request.attempts.made] == [leaf.name for leaf in leaves[:asked]]
+    assert told == [
+        CallFellBack(block="judge", model=str(n), to=str(n + 1), error="ProviderFailed", message="it is down")
+        for n in range(asked - 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CircuitOpen(5),
+        ContextTooLong("long"),
+        EmptyResponse("nothing"),
+        ModelTimeout(5),
+        ModelUnavailable("no endpoint"),
+        RateLimited("spent", quota_exhausted=True),
+        Refused("no"),
+        RequestRejected("no", status=422),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_another_provider_may_do_better_is_asked_of_it(error: ModelError) -> None:
+    """Whether or not it would have been worth another try."""
+    assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), question())).text == "better"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AuthenticationFailed("key"),
+        CassetteMismatch("another"),
+        LimitReached("calls", limit=1, used=1),
+        RealModelForbidden(),
+        ScriptError("script"),
+        ZeroDivisionError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_the_application_has_to_mend_passes_at_once(error: Exception) -> None:
+    """A wrong key is not hidden by a model that works; what was before it is its note."""
+    last = Leaf()
+    with pytest.raises(type(error)) as caught:
+        await ask(Fallback(Leaf([down]), Leaf([error]), last), question())
+    assert caught.value is error
+    assert last.seen == []
+    assert len(error.__notes__) == 1
+    assert "it is down" in error.__notes__[0]
+
+
+async def test_the_application_may_say_after_what() -> None:
+    """`on` is asked instead."""
+    only_keys = Fallback(
+        Leaf([AuthenticationFailed("key")]), Leaf(["better"]), on=lambda e: isinstance(e, AuthenticationFailed)
+    )
+    assert (await ask(only_keys, question())).text == "better"
+    with pytest.raises(ProviderFailed):
+        await ask(Fallback(Leaf([down]), Leaf(), on=lambda _: False), question())
+
+
+async def test_each_model_repeats_as_it_does_by_itself() -> None:
+    """The next one is asked when one has failed for good."""
+    first, second = (
+        Leaf([down], retry=Retry(attempts=2, sleep=Naps())),
+        Leaf([down], retry=Retry(attempts=4, sleep=Naps())),
+    )
+    with pytest.raises(ProviderFailed):
+        await ask(Fallback(first, second), question())
+    assert (len(first.seen), len(second.seen)) == (2, 4)
+
+
+async def test_somebody_outside_repeats_the_whole() -> None:
+    """Then each model is asked once a round."""
+    first, second = Leaf([down], retry=Retry(attempts=2)), Leaf([down, down, "fine"], retry=Retry(attempts=4))
+    request = question()
+    assert (await ask(Retrying(Fallback(first, second), Retry(attempts=3, sleep=Naps())), request)).text == "fine"
+    assert (len(first.seen), len(second.seen)) == (3, 3)
+    assert errors_of(request.attempts.made) == ["ProviderFailed"] * 5 + [None]
+
+
+def test_a_call_whose_time_is_over_asks_nobody_else() -> None:
+    """The call's deadline is over all models; one model's own is not."""
+
+    async def late() -> None:
+        last = Leaf()
+        with pytest.raises(ModelTimeout):
+            await ask(Fallback(Leaf([hang]), last), question(timeout=5))
+        assert last.seen == []
+        assert (await ask(Fallback(Timeout(Leaf([hang]), 3), last), question(timeout=5))).text == "fine"
+
+    warped(late())
+
+
+def test_a_cancelled_call_asks_nobody_else() -> None:
+    """Cancellation is no failure."""
+
+    async def cancelled() -> None:
+        last = Leaf()
+        call = asyncio.create_task(ask(Fallback(Leaf([hang]), last), question()))
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert last.seen == []
+
+    warped(cancelled())
+
+
+def test_it_goes_by_the_first_name() -> None:
+    """And names may be given instead of models."""
+    assert Fallback("ollama/gemma3", Leaf()).name == "ollama/gemma3"
+    assert [model.name for model in Fallback("ollama/gemma3", Leaf()).models()] == ["ollama/gemma3", "leaf"]
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "field"),
+    [
+        ((), {}, "models"),
+        ((Leaf(),), {"on": 5}, "on"),
+        ((Leaf(), "intent/chat"), {}, "model"),
+        ((Leaf(), None), {}, "model"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(models: Any, options: Any, field: str) -> None:
+    """There has to be a model, and no intent among them."""
+    with pytest.raises(ConfigurationError) as caught:
+        Fallback(*models, **options)
+    assert caught.value.field == field
+
+
+async def test_a_second_server_answers_where_the_first_is_down() -> None:
+    """Real servers: one with a quota that is used up, one that nobody listens at, one that works."""
+
+    async def spent(exchange: Exchange) -> None:
+        await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)
+
+    told: list[Any] = []
+    request = question(timeout=30, told=told)
+    retry = Retry(attempts=2, first_wait=0)
+    async with ChatServer({"spent": spent}) as server, ChatServer() as gone:
+        nobody = gone.base_url
+        await gone.__aexit__()
+        first = OpenAIModel("spent", base_url=server.base_url, retry=retry)
+        second = OpenAIModel("away", base_url=nobody, retry=retry)
+        third = OpenAIModel("works", base_url=server.base_url, retry=retry)
+        assert (await ask(Fallback(first, second, third), request)).text == "fine"
+        assert server.posts == 2
+    assert [(event.model, event.to) for event in told if isinstance(event, CallFellBack)] == [
+        ("spent", "away"),
+        ("away", "works"),
+    ]
+    assert [(a.model, a.error is None) for a in request.attempts.made] == [
+        ("spent", False),
+        ("away", False),
+        ("away", False),
+        ("works", True),
+    ]
+    assert issubclass(LimitReached, FlowDebateError)

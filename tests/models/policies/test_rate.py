@@ -1,0 +1,331 @@
+"""`RateLimit`: how much goes when, in which order, and who does not wait at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError, ProviderFailed, RateLimited
+from flowdebate.models import Fallback, ModelResponse, OpenAIModel, RateLimit, Retry, Timeout
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer
+
+from .helpers import (
+    START,
+    Leaf,
+    Naps,
+    arriving,
+    down,
+    hang,
+    lasting,
+    now,
+    order_of,
+    question,
+    since_start,
+    used,
+    warped,
+)
+
+pytestmark = pytest.mark.anyio
+
+PER = 60.0
+
+
+def expected_times(at: list[float], requests: int) -> list[float]:
+    """When each may go: a bucket of `requests`, counted in exact steps from one request to the next."""
+    level, last, times = 0.0, 0.0, []
+    for when in at:
+        at_the_earliest = max(when, last)
+        level = max(0.0, level - (at_the_earliest - last) * requests / PER)
+        wait = max(0.0, level + 1 - requests) * PER / requests
+        last = at_the_earliest + wait
+        level = max(0.0, level - wait * requests / PER) + 1
+        times.append(last)
+    return times
+
+
+@given(
+    at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted),
+    requests=st.integers(1, 10),
+    seconds=st.integers(0, 30),
+)
+def test_requests_go_as_soon_as_they_may_in_the_order_in_which_they_came(
+    at: list[float], requests: int, seconds: int
+) -> None:
+    """No later than a bucket allows, no earlier, and nobody overtakes, however long each takes."""
+    leaf = Leaf([lasting(seconds)])
+    warped(arriving(RateLimit(leaf, requests=requests, per=PER), at))
+    assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)
+    assert order_of(leaf) == list(range(len(at)))
+    for begin, first in enumerate(leaf.at):
+        for count, later in enumerate(leaf.at[begin:], start=1):
+            assert count <= requests + (later - first) * requests / PER + 1e-3
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
+def test_a_request_waits_while_the_tokens_are_overdrawn(costs: list[int]) -> None:
+    """One after the other: each is charged when it has ended, and the next waits until what is charged fits again."""
+    leaf = Leaf([used(cost) for cost in costs])
+
+    async def in_turn() -> None:
+        model = RateLimit(leaf, tokens=200, per=PER)
+        for _ in costs:
+            await ask(model, question())
+
+    warped(in_turn())
+    level, clock = 0.0, 0.0
+    for cost, when in zip(costs, leaf.at, strict=True):
+        wait = max(0.0, level - 200) * PER / 200
+        clock += wait
+        assert when - 1000 == pytest.approx(clock, abs=1e-4)
+        level = max(0.0, level - wait * 200 / PER) + cost
+
+
+def test_both_limits_hold() -> None:
+    """The later of the two moments."""
+    leaf = Leaf([used(10), used(290), used(10)])
+    warped(arriving(RateLimit(leaf, requests=2, tokens=200, per=PER), [0.0, 1.0, 2.0]))
+    assert since_start(leaf) == pytest.approx([0, 1, 30 + 0], abs=1e-3)
+
+
+def test_requests_at_the_same_time_may_overdraw_the_tokens_and_those_after_them_pay() -> None:
+    """What is on its way is not charged yet."""
+    leaf = Leaf([lasting(1, used(200))])
+    warped(arriving(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
+    assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("first", "wait"),
+    [
+        (ModelResponse(text="x" * 4000), (4000 + 4000) / 4 - 1000),
+        (ProviderFailed("nobody was asked", status=500), 0),
+        (ProviderFailed("broke off"), 0),
+    ],
+    ids=["an answer", "never answered", "nobody knows"],
+)
+def test_tokens_that_nobody_told_of_are_estimated(first: Any, wait: float) -> None:
+    """Four characters of prompt and answer are one; a request that was refused cost none, another one its prompt."""
+    leaf = Leaf([first, "fine"])
+    prompt = [{"role": "user", "content": "y" * 4000}]
+
+    async def twice() -> float:
+        model = RateLimit(leaf, tokens=1000, per=1000.0)
+        await asyncio.gather(ask(model, question(messages=prompt)), return_exceptions=True)
+        await ask(model, question())
+        return leaf.at[1] - leaf.at[0]
+
+    assert warped(twice()) == pytest.approx(wait, abs=1e-3)
+
+
+def test_all_that_was_sent_is_charged_once() -> None:
+    """Of a model that asks two others, both; of a call that is made again, each request for itself."""
+    first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
+
+    async def twice() -> float:
+        model = RateLimit(Fallback(first, second), tokens=100, per=100.0)
+        await ask(model, question())
+        await ask(model, question())
+        return first.at[1] - first.at[0]
+
+    assert warped(twice()) == pytest.approx(100 + 300 - 100)
+    again = Leaf([used(150, ""), used(150)], retry=Retry(sleep=Naps()))
+
+    async def thrice() -> float:
+        model = RateLimit(again, tokens=100, per=100.0)
+        await ask(model, question())
+        await ask(model, question())
+        return again.at[2] - again.at[0]
+
+    assert warped(thrice()) == pytest.approx(150 - 100 + 150)
+
+
+def test_who_comes_in_the_moment_of_another_s_turn_waits_behind() -> None:
+    """There is room then, but somebody has waited for it."""
+    leaf = Leaf()
+
+    async def punctual() -> None:
+        model = RateLimit(leaf, requests=1, per=10.0)
+
+        async def at_ten() -> None:
+            await asyncio.sleep(10)
+            await ask(model, question(messages=[{"role": "user", "content": "2"}]))
+
+        late = asyncio.create_task(at_ten())
+        await asyncio.sleep(0)  # its timer is the first of those that end in this moment
+        await arriving(model, [0.0, 0.0])
+        await late
+
+    warped(punctual())
+    assert order_of(leaf) == [0, 1, 2]
+
+
+def test_who_has_gone_is_in_nobody_s_way() -> None:
+    """After a crowd, in which some went, some gave up and some were refused, the next one is on time."""
+
+    async def after() -> float:
+        model = RateLimit(Leaf(), requests=1, per=10.0)
+        calls = [asyncio.create_task(ask(model, question(timeout=25))) for _ in range(9)]
+        await asyncio.sleep(1)
+        calls[1].cancel()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end).__name__ for end in ended[:4]] == [
+            "ModelResponse",
+            "CancelledError",
+            "ModelResponse",
+            "RateLimited",
+        ]
+        began = now()
+        await ask(model, question(timeout=11))
+        return now() - began
+
+    assert warped(after()) == pytest.approx(10)
+
+
+def test_each_request_of_a_call_is_limited() -> None:
+    """What the model repeats waits for its turn again, whatever is between the two."""
+    leaf = Leaf([down, down, "fine"], retry=Retry(attempts=3, first_wait=0))
+    warped(arriving(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
+    assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
+
+
+def test_who_would_be_too_late_does_not_wait() -> None:
+    """RateLimited at once, with the seconds; the place goes to those who have the time."""
+    leaf = Leaf()
+
+    async def impatient() -> None:
+        model = RateLimit(leaf, requests=1, per=10.0)
+        await ask(model, question())
+        patient = asyncio.create_task(ask(model, question()))
+        await asyncio.sleep(0)
+        began = now()
+        with pytest.raises(RateLimited) as caught:
+            await ask(model, question(timeout=15))
+        assert now() == began
+        assert caught.value.retry_after == pytest.approx(20)
+        assert (caught.value.status, caught.value.model, caught.value.block) == (None, "leaf", "judge")
+        assert (await ask(model, question(timeout=25))).text == "fine"
+        await patient
+
+    warped(impatient())
+    assert since_start(leaf) == pytest.approx([0, 10, 20], abs=1e-3)
+
+
+def test_a_wait_that_became_too_long_ends_when_that_is_known() -> None:
+    """A request that was on its way when the wait began was charged in between."""
+    leaf = Leaf([used(100), lasting(1, used(1000)), "fine"])
+
+    async def overtaken() -> float:
+        model = RateLimit(leaf, requests=2, tokens=100, per=10.0)
+        await ask(model, question())
+        dear = asyncio.create_task(ask(model, question()))
+        await asyncio.sleep(0)
+        with pytest.raises(RateLimited):
+            await ask(model, question(timeout=20))
+        await dear
+        return now() - START
+
+    assert warped(overtaken()) == pytest.approx(5, abs=1e-3)
+
+
+def test_a_fallback_takes_over_at_once() -> None:
+    """The limit of one model is not waited for where another can answer in time."""
+    first, second = Leaf(), Leaf()
+    model = Fallback(RateLimit(first, requests=1, per=PER), second)
+    warped(arriving(model, [0.0, 0.0, 0.0], timeout=5))
+    assert (len(first.seen), len(second.seen)) == (1, 2)
+
+
+@given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
+def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.DataObject) -> None:
+    """The others go when they would have gone without it."""
+    leaf = Leaf()
+    lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
+    kept = [when for number, when in enumerate(at) if number not in lost]
+
+    async def with_losses() -> None:
+        model = RateLimit(leaf, requests=1, per=100.0)
+        await ask(model, question())
+        calls = []
+        for when in at:
+            await asyncio.sleep(START + when - now())
+            calls.append(asyncio.create_task(ask(model, question())))
+        await asyncio.sleep(20)
+        for number in lost:
+            calls[number].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    warped(with_losses())
+    assert since_start(leaf) == pytest.approx([100.0 * n for n in range(len(kept) + 1)], abs=1e-3)
+
+
+async def test_what_is_waited_is_counted() -> None:
+    """As the attempt's, not as the model's work."""
+    model = RateLimit(Leaf(), requests=1, per=0.05)
+    waited = []
+    for _ in range(3):
+        request = question()
+        await ask(model, request)
+        waited.append(request.attempts.made[0].waited)
+        assert request.attempts.made[0].seconds < 0.04
+    assert waited[0] < 0.02
+    assert min(waited[1:]) >= 0.03
+
+
+def test_each_loop_counts_for_itself_and_is_forgotten_when_it_is_closed() -> None:
+    """One object serves one run after the other, each on a loop of its own, also after a crowd in the last one."""
+    leaf = Leaf()
+    model = RateLimit(leaf, requests=1, per=10.0)
+    for _ in range(3):
+        warped(arriving(model, [0.0, 0.0]))
+    assert since_start(leaf) == pytest.approx([0, 10] * 3, abs=1e-3)
+    assert len(model._gates._made) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "requests"),
+        ({"requests": 0}, "requests"),
+        ({"requests": 1.5}, "requests"),
+        ({"tokens": True}, "tokens"),
+        ({"tokens": 10, "per": 0}, "per"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], field: str) -> None:
+    """There has to be one of the two."""
+    with pytest.raises(ConfigurationError) as caught:
+        RateLimit(Leaf(), **options)
+    assert caught.value.field == field
+
+
+async def test_a_real_server_is_asked_no_faster() -> None:
+    """Four requests, one at a time every 20 ms."""
+    async with ChatServer() as server:
+        model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
+        async with model.hold():
+            await ask(model, question())
+            began = now()
+            await asyncio.gather(*(ask(model, question()) for _ in range(3)))
+            assert now() - began >= 0.03
+        assert server.posts == 4
+
+
+def test_a_request_that_hangs_keeps_nobody_waiting() -> None:
+    """The limit is on how often, not on how many at once."""
+    leaf = Leaf([hang, "fine"])
+
+    async def beside() -> None:
+        model = RateLimit(leaf, requests=2, tokens=10)
+        hanging = asyncio.create_task(ask(model, question()))
+        await asyncio.sleep(0)
+        assert (await ask(model, question())).text == "fine"
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+
+    warped(beside())

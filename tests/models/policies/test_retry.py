@@ -1,0 +1,492 @@
+"""`Retry` and `Retrying`: what is made again, when, how often, and that nesting never multiplies it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    CircuitOpen,
+    ConfigurationError,
+    ConnectionLost,
+    ContentFiltered,
+    ContextTooLong,
+    EmptyResponse,
+    LimitReached,
+    MalformedResponse,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    RealModelForbidden,
+    Refused,
+    RequestRejected,
+    ResponseTooLarge,
+    SchemaViolation,
+    ScriptError,
+)
+from flowdebate.models import (
+    CircuitBreaker,
+    ConcurrencyLimit,
+    Fallback,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    OpenAIModel,
+    RateLimit,
+    Retry,
+    Retrying,
+    Timeout,
+    Wrapper,
+)
+from flowdebate.models.attempts import Attempts
+from flowdebate.models.boundary import ask
+from flowdebate.models.notices import CallRetried
+from tests.models.server import ChatServer, Exchange, completion, fine
+
+from .helpers import Leaf, Naps, down, errors_of, hang, now, question, warped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.anyio
+
+
+class Verdict(BaseModel):
+    """A small structured answer."""
+
+    winner: str
+
+
+# Waits
+
+
+@given(
+    attempts=st.integers(1, 12),
+    first=st.floats(0, 10),
+    longest=st.floats(0, 100),
+    seed=st.integers(0, 99),
+)
+def test_waits_grow_by_two_up_to_the_longest_and_are_drawn_from_their_upper_half(
+    attempts: int, first: float, longest: float, seed: int
+) -> None:
+    """The wait before request n is between half and all of min(longest, first * 2^(n-2)) s."""
+    naps, leaf = Naps(), Leaf([down])
+    retry = Retry(attempts=attempts, first_wait=first, longest_wait=longest, sleep=naps)
+    request = question(attempts=Attempts(seed=str(seed)))
+    with pytest.raises(ProviderFailed):
+        asyncio.run(ask(Retrying(leaf, retry), request))
+    assert len(leaf.seen) == attempts
+    whole = [min(longest, first * 2**number) for number in range(attempts - 1)]
+    assert all(grown / 2 <= wait <= grown for wait, grown in zip(naps.taken, [w for w in whole if w], strict=True))
+
+
+def test_a_seeded_run_waits_the_same_again() -> None:
+    """Jitter comes from the call's own source."""
+
+    def waits(seed: int) -> list[float]:
+        naps = Naps()
+        with pytest.raises(ProviderFailed):
+            asyncio.run(ask(Retrying(Leaf([down]), Retry(sleep=naps)), question(attempts=Attempts(seed=str(seed)))))
+        return naps.taken
+
+    assert waits(1) == waits(1) != waits(2)
+
+
+async def test_what_the_endpoint_asks_for_is_waited() -> None:
+    """Retry-After is a lower bound, and never below what would be waited anyway."""
+    naps = Naps()
+    leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
+    assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), question())).text == "fine"
+    assert naps.taken[0] == 7.0
+    assert naps.taken[1] >= 1.0
+
+
+async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
+    """The error says how long it would have been."""
+    naps, leaf = Naps(), Leaf([RateLimited("busy", retry_after=130)])
+    with pytest.raises(RateLimited) as caught:
+        await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), question())
+    assert caught.value.retry_after == 130
+    assert (len(leaf.seen), naps.taken) == (1, [])
+
+
+def test_a_wait_that_would_end_after_the_deadline_is_not_begun() -> None:
+    """The last error is raised at once, while there still is time."""
+
+    async def late() -> float:
+        began = now()
+        with pytest.raises(RateLimited):
+            await ask(Retrying(Leaf([RateLimited("busy", retry_after=10)])), question(timeout=9))
+        return now() - began
+
+    assert warped(late()) == 0
+
+
+def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
+    """A deadline that passes in the middle of a request is the call's."""
+
+    async def late() -> float:
+        began, leaf = now(), Leaf([down, hang])
+        with pytest.raises(ModelTimeout):
+            await ask(Retrying(leaf), question(timeout=9))
+        assert len(leaf.seen) == 2
+        return now() - began
+
+    assert warped(late()) == pytest.approx(9)
+
+
+def test_a_call_that_is_cancelled_while_it_waits_sends_nothing_more() -> None:
+    """Cancellation is never taken for a failure."""
+
+    async def cancelled() -> int:
+        leaf = Leaf([down])
+        call = asyncio.create_task(ask(Retrying(leaf, Retry(first_wait=10)), question()))
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(100)
+        return len(leaf.seen)
+
+    assert warped(cancelled()) == 1
+
+
+async def test_waits_are_counted_as_the_next_request_s() -> None:
+    """What was waited stands with the attempt that it was waited for."""
+    request = question()
+    await ask(Retrying(Leaf([down, "fine"]), Retry(first_wait=0.02)), request)
+    first, second = request.attempts.made
+    assert first.waited < 0.005
+    assert second.waited >= 0.01
+
+
+# What is made again
+
+
+@dataclass(frozen=True)
+class Case:
+    """An error, and how many of three requests are made where it comes each time."""
+
+    error: Callable[[], Exception]
+    requests: int
+
+    @property
+    def id(self) -> str:
+        """The error's class."""
+        return type(self.error()).__name__
+
+
+CASES = [
+    Case(lambda: ProviderFailed("500", status=500), 3),
+    Case(lambda: ConnectionLost("reset"), 3),
+    Case(lambda: ModelTimeout(1), 3),
+    Case(lambda: MalformedResponse("html"), 3),
+    Case(lambda: RateLimited("busy"), 3),
+    Case(lambda: SchemaViolation([("winner", "is missing")]), 3),
+    Case(lambda: EmptyResponse("nothing"), 2),
+    Case(lambda: OutputTruncated("cut"), 2),
+    Case(lambda: RateLimited("spent", quota_exhausted=True), 1),
+    Case(lambda: ModelUnavailable("not set up"), 1),
+    Case(lambda: RequestRejected("no", status=422), 1),
+    Case(lambda: AuthenticationFailed("key"), 1),
+    Case(lambda: ModelNotFound("which?"), 1),
+    Case(lambda: ContextTooLong("long"), 1),
+    Case(lambda: CircuitOpen(3), 1),
+    Case(lambda: ResponseTooLarge(9, "bytes"), 1),
+    Case(lambda: Refused("no"), 1),
+    Case(lambda: ContentFiltered("no"), 1),
+    Case(RealModelForbidden, 1),
+    Case(lambda: ScriptError("script"), 1),
+    Case(lambda: LimitReached("calls", limit=1, used=1), 1),
+    Case(ZeroDivisionError, 1),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_only_what_may_pass_is_made_again(case: Case) -> None:
+    """Failures of the moment are; refusals, settings and errors of the application are not."""
+    leaf = Leaf([lambda _: case.error()])
+    request = question()
+    with pytest.raises(type(case.error())):
+        await ask(Retrying(leaf, Retry(attempts=3, sleep=Naps())), request)
+    assert len(leaf.seen) == len(request.attempts.made) == case.requests
+
+
+async def test_the_application_may_say_what_is_made_again() -> None:
+    """`on` is asked instead of `transient`."""
+    leaf = Leaf([Refused("no"), "fine"])
+    retry = Retry(on=lambda error: isinstance(error, Refused), sleep=Naps())
+    assert (await ask(Retrying(leaf, retry), question())).text == "fine"
+    leaf = Leaf([down])
+    with pytest.raises(ProviderFailed):
+        await ask(Retrying(leaf, retry), question())
+    assert len(leaf.seen) == 1
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() -> None:
+    """The model is shown what it said and why that cannot be used; after two it is asked one rung lower."""
+    naps, told = Naps(), list[Any]()
+    leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
+    retry = Retry(attempts=4, sleep=naps)
+    answered = await ask(Retrying(leaf, retry), question(output=Verdict, told=told))
+    assert answered.data == Verdict(winner="a")
+    assert naps.taken == []
+    assert [request.rung for request in leaf.seen] == [0, 0, 1, 1]
+    last = leaf.seen[-1].messages
+    assert [message["role"] for message in last] == ["user"] + 3 * ["assistant", "user"]
+    assert last[1]["content"] == '{"loser": "a"}'
+    assert "winner" in last[2]["content"]
+    assert len(leaf.seen[0].messages) == 1, "the first request is as it was"
+    assert [(event.attempt, event.error, event.wait) for event in told] == [
+        (number, "SchemaViolation", 0) for number in (2, 3, 4)
+    ]
+
+
+async def test_a_structured_answer_that_was_cut_off_is_asked_for_once_more_with_more_room() -> None:
+    """Twice the room, once."""
+    leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
+    request = question(output=Verdict, settings=ModelSettings(max_tokens=50))
+    with pytest.raises(OutputTruncated):
+        await ask(Retrying(leaf, Retry(attempts=9)), request)
+    assert [seen.settings.max_tokens for seen in leaf.seen] == [50, 100]
+
+
+async def test_each_repetition_is_told() -> None:
+    """The run's readers learn who failed, why, and how long is waited."""
+    told: list[Any] = []
+    leaf = Leaf([down, "fine"])
+    await ask(Retrying(leaf, Retry(first_wait=0.002)), question(told=told))
+    (event,) = told
+    assert isinstance(event, CallRetried)
+    assert (event.block, event.model, event.attempt, event.error) == ("judge", "leaf", 2, "ProviderFailed")
+    assert 0.001 <= event.wait <= 0.002
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("attempts", 0), ("attempts", True), ("attempts", 1.5), ("first_wait", -1), ("longest_wait", float("nan"))],
+)
+def test_options_that_cannot_be_are_refused(field: str, value: Any) -> None:
+    """Field and value are named."""
+    with pytest.raises(ConfigurationError) as caught:
+        Retry(**{field: value})
+    assert (caught.value.field, caught.value.got) == (field, value) or value != value  # noqa: PLR0124 - nan
+
+
+# Nesting
+
+
+class Duck:
+    """A wrapper of somebody who has not read about `Wrapper`."""
+
+    def __init__(self, inner: Model) -> None:
+        self.inner = inner
+        self.name = f"duck of {inner.name}"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Just pass it on."""
+        return await self.inner.request(request)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Models around models, as a value: `attempts` are those of a leaf or a `Retrying`."""
+
+    kind: str
+    inner: tuple[Tree, ...] = ()
+    attempts: int | None = None
+    outcomes: tuple[Any, ...] = (down,)
+
+    def build(self, leaves: list[Leaf]) -> Any:
+        """The models; leaves are put into `leaves` too."""
+        models = [tree.build(leaves) for tree in self.inner]
+        retry = None if self.attempts is None else Retry(attempts=self.attempts, sleep=Naps())
+        if self.kind == "leaf":
+            leaves.append(Leaf(self.outcomes, retry=retry))
+            return leaves[-1]
+        if self.kind == "fallback":
+            return Fallback(*models)
+        make: dict[str, Callable[[Any], Any]] = {
+            "retrying": lambda inner: Retrying(inner, retry),
+            "timeout": lambda inner: Timeout(inner, 60),
+            "breaker": lambda inner: CircuitBreaker(inner, failures=10_000),
+            "rate": lambda inner: RateLimit(inner, requests=10_000, tokens=10**9),
+            "concurrency": lambda inner: ConcurrencyLimit(inner, 1),
+            "wrapper": Wrapper,
+            "duck": Duck,
+        }
+        return make[self.kind](*models)
+
+    @property
+    def retries(self) -> int | None:
+        """The attempts of the loop around this model, where it has one."""
+        return self.inner[0].retries if self.kind in EACH_REQUEST else self.attempts
+
+    @property
+    def all_attempts(self) -> list[int]:
+        """All that are set anywhere in it."""
+        return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
+
+    @property
+    def leaves(self) -> int:
+        """How many models are asked in the end."""
+        return sum(tree.leaves for tree in self.inner) if self.inner else 1
+
+    def requests(self, *, owned: bool = False) -> int:
+        """How many are made where each fails, by what the pages say."""
+        if owned or self.retries is None:
+            return self._body(owned=owned)
+        return self.retries * self._body(owned=True)
+
+    def _body(self, *, owned: bool) -> int:
+        if self.kind == "duck":
+            return self.inner[0]._body(owned=owned)
+        return sum(tree.requests(owned=owned) for tree in self.inner) if self.inner else 1
+
+
+EACH_REQUEST = ("timeout", "rate", "concurrency")
+AROUND_ONE = ("retrying", "breaker", "wrapper", "duck", *EACH_REQUEST)
+OUTCOMES = (
+    "fine",
+    "",
+    down,
+    lambda _: RateLimited("busy", retry_after=1),
+    lambda _: Refused("no"),
+    lambda _: AuthenticationFailed("key"),
+    lambda _: SchemaViolation([("a", "b")]),
+    lambda _: ZeroDivisionError(),
+)
+
+
+def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tree]:
+    """Any models around models."""
+    attempts = st.none() | st.integers(1, 4)
+    leaf = st.builds(Tree, kind=st.just("leaf"), attempts=attempts, outcomes=outcomes)
+
+    def around(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+        one = st.sampled_from(AROUND_ONE).flatmap(
+            lambda kind: st.builds(
+                Tree,
+                kind=st.just(kind),
+                inner=st.tuples(inner),
+                attempts=st.integers(1, 4) if kind == "retrying" else st.none(),
+            )
+        )
+        several = st.builds(Tree, kind=st.just("fallback"), inner=st.lists(inner, min_size=1, max_size=3).map(tuple))
+        return one | several
+
+    return st.recursive(leaf, around, max_leaves=6)
+
+
+@given(tree=trees(st.just((down,))))
+@settings(max_examples=200, deadline=None)
+def test_attempts_never_multiply(tree: Tree) -> None:
+    """However models are nested, one loop repeats: at most its attempts for each model that is asked in the end."""
+    leaves: list[Leaf] = []
+    request = question()
+    with pytest.raises(ProviderFailed):
+        asyncio.run(ask(tree.build(leaves), request))
+    made = sum(len(leaf.seen) for leaf in leaves)
+    assert made == tree.requests()
+    assert made <= max(tree.all_attempts) * tree.leaves
+    assert errors_of(request.attempts.made) == ["ProviderFailed"] * made
+
+
+@given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
+@settings(max_examples=200, deadline=None)
+def test_the_account_is_what_the_models_saw(tree: Tree) -> None:
+    """Whatever they answer, each request that a model saw is one attempt, and the other way round."""
+    leaves: list[Leaf] = []
+    request = question()
+
+    async def ended() -> Any:
+        (end,) = await asyncio.gather(ask(tree.build(leaves), request), return_exceptions=True)
+        return end
+
+    end = asyncio.run(ended())
+    *failed, last = errors_of(request.attempts.made)
+    assert all(failed)
+    assert last == (None if isinstance(end, ModelResponse) else type(end).__name__)
+    seen = sum(len(leaf.seen) for leaf in leaves)
+    assert len(request.attempts.made) == seen <= max(tree.all_attempts) * tree.leaves
+    assert all(leaf.running == 0 for leaf in leaves)
+
+
+# A real server
+
+
+def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], Any]:
+    """A scenario that fails so, one after the other, and is fine then."""
+    left = list(failures)
+
+    async def play(exchange: Exchange) -> None:
+        await (left.pop(0) if left else fine)(exchange)
+
+    return play
+
+
+async def busy(exchange: Exchange) -> None:
+    """429, with a short wait."""
+    await exchange.json({"error": {"message": "busy"}}, status=429, headers={"Retry-After": "0.01"})
+
+
+async def broken(exchange: Exchange) -> None:
+    """500."""
+    await exchange.json({"error": {"message": "down"}}, status=500)
+
+
+async def reset(exchange: Exchange) -> None:
+    """A reset in the middle of the answer."""
+    await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
+    exchange.reset()
+
+
+async def nonsense(exchange: Exchange) -> None:
+    """200, and no completion."""
+    await exchange.json({**completion(), "choices": []})
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
+async def test_a_real_model_s_requests_are_all_in_the_account(*, wrapped: bool) -> None:
+    """After a rate limit, a failure, a reset and nonsense the fifth request is answered; the server counts the same."""
+    request = question(timeout=30)
+    async with ChatServer({"m": failing_first(busy, broken, reset, nonsense)}) as server:
+        retry = Retry(attempts=5, first_wait=0.001)
+        model: Any = OpenAIModel("m", base_url=server.base_url, retry=retry)
+        if wrapped:
+            model = RateLimit(ConcurrencyLimit(Timeout(model, 20), 2), requests=100)
+            model = Retrying(Fallback(CircuitBreaker(model, failures=4)), retry)
+        assert (await ask(model, request)).text == "fine"
+        assert server.posts == len(request.attempts.made) == 5
+    assert errors_of(request.attempts.made) == [
+        "RateLimited",
+        "ProviderFailed",
+        "ConnectionLost",
+        "MalformedResponse",
+        None,
+    ]
+    assert request.attempts.made[1].waited >= 0.01
+    assert request.attempts.made[-1].usage.total_tokens == 13
+
+
+async def test_a_permanent_failure_costs_as_many_posts_as_are_set() -> None:
+    """Nothing below the one loop repeats by itself."""
+    async with ChatServer({"m": broken}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))
+        with pytest.raises(ProviderFailed):
+            await ask(Retrying(model, Retry(attempts=3, first_wait=0)), question(timeout=30))
+        assert server.posts == 3
+        with pytest.raises(ProviderFailed):
+            await ask(Fallback(model, model), question(timeout=30))
+        assert server.posts == 3 + 8

@@ -1,0 +1,271 @@
+"""`Timeout`: deadlines for a request, for its first text, and for the silence in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from flowdebate.errors import ConfigurationError, ConnectionLost, ModelTimeout
+from flowdebate.models import ModelRequest, OpenAIModel, Retry, Timeout, ToolSpec
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer, Exchange, chunk
+
+from .helpers import Leaf, errors_of, hang, lasting, now, question, warped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+pytestmark = pytest.mark.anyio
+
+
+class Verdict(BaseModel):
+    """A small structured answer."""
+
+    winner: str
+
+
+def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest], Any]:
+    """An outcome that streams a piece after each pause, where it may, and ends some time after the last."""
+
+    async def drip(request: ModelRequest) -> str:
+        for pause in pauses:
+            await asyncio.sleep(pause)
+            if request.on_text is not None:
+                request.on_text("x")
+        await asyncio.sleep(end)
+        return "x" * len(pauses)
+
+    return drip
+
+
+async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
+    """How long a call takes, and how it ends."""
+    began = now()
+    try:
+        answered = await ask(model, request)
+    except ModelTimeout as error:
+        return now() - began, error.message
+    return now() - began, answered.text
+
+
+def check_end(model: Any, took: float, said: str, request: ModelRequest | None = None) -> None:
+    """A call of `model` takes so long, and ends so."""
+    ended = warped(timed(model, request or question()))
+    assert ended[0] == pytest.approx(took)
+    assert ended[1] == said
+
+
+def test_a_request_ends_at_its_deadline() -> None:
+    """Not before, not after."""
+    check_end(Timeout(Leaf([lasting(4.9)]), 5), 4.9, "fine")
+    check_end(Timeout(Leaf([hang]), 5), 5, "no answer within 5 s")
+
+
+def test_each_request_of_a_call_has_the_deadline_for_itself() -> None:
+    """What the model repeats is repeated around the deadline; the call's own deadline is over all of it."""
+    leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
+    request = question()
+    check_end(Timeout(leaf, 5), 15, "no answer within 5 s", request)
+    assert errors_of(request.attempts.made) == ["ModelTimeout"] * 3
+    leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
+    check_end(Timeout(leaf, 5), 12, "no answer within 12 s", question(timeout=12))
+    assert len(leaf.seen) == 3
+
+
+def test_what_is_inside_knows_the_deadline() -> None:
+    """The sooner one of the call's and the request's."""
+    leaf = Leaf()
+
+    async def twice() -> list[float]:
+        began = now()
+        await ask(Timeout(leaf, 5), question(timeout=60))
+        await ask(Timeout(leaf, 5), question(timeout=3))
+        return [(seen.deadline or 0) - began for seen in leaf.seen]
+
+    assert warped(twice()) == pytest.approx([5, 3])
+
+
+@given(
+    pauses=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    end=st.integers(0, 9),
+    first=st.none() | st.integers(1, 9).map(lambda value: value + 0.5),
+    between=st.none() | st.integers(1, 9).map(lambda value: value + 0.5),
+    listening=st.booleans(),
+)
+def test_silence_is_bounded_before_the_first_piece_and_after_each(
+    pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
+) -> None:
+    """The call ends at the first silence that is too long, with the pieces until then told; else it is as it was."""
+    heard: list[str] = []
+    model = Timeout(Leaf([dripping(pauses, end)]), 1000, first_text=first, between=between)
+    request = question(on_text=heard.append if listening else None)
+    took, said = warped(timed(model, request))
+    limits = [first, *[between] * len(pauses)]
+    silences = [*pauses, end]
+    late = next((n for n, (limit, s) in enumerate(zip(limits, silences, strict=True)) if limit and s > limit), None)
+    if late is None:
+        assert took == pytest.approx(sum(silences))
+        assert said == "x" * len(pauses)
+    else:
+        assert took == pytest.approx(sum(silences[:late]) + (limits[late] or 0))
+        assert said == f"no text within {limits[late]:g} s"
+    assert len(heard) == (0 if not listening else len(pauses) if late is None else late)
+
+
+def test_a_model_that_does_not_stream_has_to_be_done_in_time_for_the_first_text() -> None:
+    """It cannot be told from one that is silent."""
+    check_end(Timeout(Leaf([lasting(3)]), first_text=5), 3, "fine")
+    check_end(Timeout(Leaf([lasting(3)]), first_text=2), 2, "no text within 2 s")
+
+
+@pytest.mark.parametrize(
+    "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
+)
+def test_what_is_not_streamed_has_the_whole_deadline_alone(options: dict[str, Any]) -> None:
+    """Structured answers and tool calls come all at once, however long that takes, and nobody listens in."""
+    leaf = Leaf([lasting(50, '{"winner": "a"}')])
+    took, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
+    assert took == pytest.approx(50)
+    assert leaf.seen[0].on_text is None
+
+
+def test_a_caller_s_cancellation_stays_one() -> None:
+    """At any time before the deadline, and with both deadlines entered."""
+
+    async def cancelled() -> None:
+        call = asyncio.create_task(ask(Timeout(Leaf([hang]), 5, first_text=4), question()))
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    warped(cancelled())
+
+
+@pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
+def test_a_timeout_error_of_the_model_s_own_does_not_pass_for_the_deadline(options: dict[str, float]) -> None:
+    """It is the application's, and reaches it as it is."""
+
+    async def early() -> None:
+        with pytest.raises(TimeoutError, match="mine"):
+            await ask(Timeout(Leaf([TimeoutError("mine")]), **options), question())
+
+    warped(early())
+
+
+@pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
+def test_a_model_that_makes_an_error_of_its_cancellation_is_still_late(options: dict[str, float]) -> None:
+    """The deadline is what happened; the model's error is its cause."""
+
+    async def stubborn(request: ModelRequest) -> None:
+        try:
+            await hang(request)
+        except asyncio.CancelledError:
+            raise ConnectionLost("cut off") from None
+
+    async def late() -> None:
+        with pytest.raises(ModelTimeout) as caught:
+            await ask(Timeout(Leaf([stubborn]), **options), question())
+        assert isinstance(caught.value.__cause__, ConnectionLost)
+
+    warped(late())
+
+
+def test_a_piece_that_comes_too_late_is_passed_on_and_does_no_harm() -> None:
+    """A model may go on talking when nobody waits any more."""
+    tellers: list[Any] = []
+    heard: list[str] = []
+
+    async def keep(request: ModelRequest) -> str:
+        tellers.append(request.on_text)
+        return "fine"
+
+    async def late() -> None:
+        await ask(Timeout(Leaf([keep]), between=1), question(on_text=heard.append))
+        tellers[0]("late")
+        await asyncio.sleep(10)
+
+    warped(late())
+    assert heard == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "seconds"),
+        ({"seconds": 0}, "seconds"),
+        ({"seconds": True}, "seconds"),
+        ({"first_text": float("inf")}, "first_text"),
+        ({"between": "5"}, "between"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], field: str) -> None:
+    """There has to be one, and each is a number of seconds."""
+    with pytest.raises(ConfigurationError) as caught:
+        Timeout(Leaf(), **options)
+    assert caught.value.field == field
+
+
+# A real server
+
+
+async def drip(exchange: Exchange) -> None:
+    """A stream of pieces that never ends."""
+    await exchange.begin_events()
+    while True:
+        await exchange.event(chunk("a"))
+        await asyncio.sleep(0.005)
+
+
+async def stall(exchange: Exchange) -> None:
+    """A stream that stops after two pieces, but for comments that keep the connection alive."""
+    await exchange.begin_events()
+    for text in ("a", "b"):
+        await exchange.event(chunk(text))
+    await keep_alive(exchange)
+
+
+async def silent(exchange: Exchange) -> None:
+    """A stream of comments."""
+    await exchange.begin_events()
+    await keep_alive(exchange)
+
+
+async def keep_alive(exchange: Exchange) -> None:
+    """Comments for ever."""
+    while True:
+        await exchange.raw(b": keep-alive\n\n")
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("drip", {"seconds": 0.3}, "no answer within 0.3 s"),
+        ("stall", {"seconds": 20, "first_text": 15, "between": 0.1}, "no text within 0.1 s"),
+        ("silent", {"seconds": 20, "first_text": 0.1, "between": 15}, "no text within 0.1 s"),
+    ],
+)
+async def test_a_server_that_drips_stalls_or_only_keeps_alive_is_left(
+    model: str, options: dict[str, float], message: str
+) -> None:
+    """None of them outlasts its deadline, and the connection is closed, although nobody listens."""
+    request = question()
+    async with ChatServer({"drip": drip, "stall": stall, "silent": silent}) as server:
+        inner = OpenAIModel(model, base_url=server.base_url, retry=Retry(attempts=2, first_wait=0))
+        await ask(OpenAIModel("fine", base_url=server.base_url), question())  # the first call of all imports openai
+        if model == "drip":
+            request.on_text = lambda _: None
+        async with Timeout(inner, **options).hold() as timeout:
+            with pytest.raises(ModelTimeout) as caught:
+                await ask(timeout, request)
+            await server.wait_until_left()
+        assert server.posts == 3
+    assert caught.value.message == message
+    assert errors_of(request.attempts.made) == ["ModelTimeout"] * 2

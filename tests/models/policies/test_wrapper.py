@@ -1,0 +1,250 @@
+"""`Wrapper`: what every model around models has, and all policies together."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import generator
+from flowdebate.errors import ConfigurationError, EmptyResponse, LimitReached
+from flowdebate.models import (
+    CircuitBreaker,
+    ConcurrencyLimit,
+    EachRequest,
+    Fallback,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    OpenAIModel,
+    RateLimit,
+    Retry,
+    Retrying,
+    Timeout,
+    Wrapper,
+)
+from flowdebate.models.attempts import Attempts
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer, Exchange, chunk, fine
+
+from .helpers import Leaf, Naps, down, errors_of, question
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from flowdebate.models import Attempt
+
+pytestmark = pytest.mark.anyio
+
+
+class Holdable(Leaf):
+    """A model with connections that can be held."""
+
+    held = 0
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Holdable]:
+        """Count those who hold."""
+        self.held += 1
+        try:
+            yield self
+        finally:
+            self.held -= 1
+
+
+POLICIES: dict[str, Callable[[Any], Any]] = {
+    "Wrapper": Wrapper,
+    "EachRequest": EachRequest,
+    "Retrying": Retrying,
+    "Timeout": lambda inner: Timeout(inner, 60),
+    "CircuitBreaker": CircuitBreaker,
+    "RateLimit": lambda inner: RateLimit(inner, requests=5),
+    "ConcurrencyLimit": lambda inner: ConcurrencyLimit(inner, 5),
+    "Fallback": Fallback,
+}
+
+
+def all_of(model: Any, *, at_once: int = 50, between: float | None = 40) -> Wrapper:
+    """Every policy, in the order in which the pages put them; text is streamed, unless `between` is None."""
+    model = Timeout(model, 60, between=between)
+    model = ConcurrencyLimit(RateLimit(model, requests=10_000, tokens=10**9), at_once)
+    return Fallback(CircuitBreaker(model), Leaf([EmptyResponse("nothing")], name="second"))
+
+
+@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
+async def test_each_policy_is_a_model_under_its_inner_model_s_name(make: Callable[[Any], Any]) -> None:
+    """It takes a model or a name, answers as the model does, and shows what it is around."""
+    model = make(Leaf(name="ada"))
+    assert isinstance(model, Model)
+    assert model.name == "ada"
+    assert make("ollama/gemma3").name == "ollama/gemma3"
+    assert repr(model).startswith(type(model).__name__ + "(Leaf(")
+    assert (await ask(model, question())).text == "fine"
+
+
+@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
+def test_what_no_model_can_be_meant_by_is_refused(make: Callable[[Any], Any], spec: Any) -> None:
+    """An intent is known to runs alone."""
+    with pytest.raises(ConfigurationError):
+        make(spec)
+
+
+@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
+async def test_a_block_can_be_given_each(make: Callable[[Any], Any]) -> None:
+    """Wherever a model is asked for."""
+    result = await generator(name="echo").run("for", model=make(Leaf(["against"])))
+    assert result.output == "against"
+
+
+async def test_all_models_below_are_held() -> None:
+    """Through every kind of wrapper, as long as the outermost is held, and those without connections are left out."""
+    models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
+    wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
+    async with Retrying(Fallback(*wrapped, Leaf())).hold():
+        assert [model.held for model in models] == [1] * len(models)
+    assert [model.held for model in models] == [0] * len(models)
+
+
+async def test_connections_are_kept_while_the_outermost_wrapper_is_held() -> None:
+    """Five calls, one connection; without, one each."""
+    async with ChatServer() as server:
+        model = all_of(OpenAIModel("m", base_url=server.base_url), between=None)
+        async with model.hold():
+            for _ in range(5):
+                await ask(model, question())
+        assert server.accepted == 1
+        await ask(model, question())
+        assert server.accepted == 2
+
+
+async def test_a_wrapper_of_the_application_s_own_does_what_it_likes_around_the_call() -> None:
+    """It changes the request and the answer; what it asks is repeated inside, and counted once."""
+
+    class Shouting(Wrapper):
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            request.messages = [*request.messages, {"role": "user", "content": "Loud!"}]
+            response = await self.ask(request)
+            return ModelResponse(text=response.text.upper())
+
+    leaf = Leaf([down, "fine"], retry=Retry(sleep=Naps()))
+    request = question()
+    assert (await ask(Shouting(leaf), request)).text == "FINE"
+    assert leaf.seen[-1].messages[-1]["content"] == "Loud!"
+    assert errors_of(request.attempts.made) == ["ProviderFailed", None]
+
+
+async def test_what_a_wrapper_makes_of_an_answer_is_checked() -> None:
+    """A wrapper is a model like any other: a blank answer is none."""
+
+    class Silent(Wrapper):
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            await self.ask(request)
+            return ModelResponse(text=" ")
+
+    request = question()
+    with pytest.raises(EmptyResponse):
+        await ask(Silent(Leaf()), request)
+    assert errors_of(request.attempts.made) == ["EmptyResponse"]
+
+
+class Counting:
+    """What counts the requests of a run against a limit."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.reserved = 0
+        self.settled: list[Attempt] = []
+
+    def reserve(self, model: str, request: ModelRequest) -> object:
+        """One more."""
+        if self.reserved >= self.most:
+            raise LimitReached("calls", limit=self.most, used=self.reserved)
+        self.reserved += 1
+        return self
+
+    def settle(self, reserved: object, attempt: Attempt) -> None:
+        """It was sent."""
+        self.settled.append(attempt)
+
+    def release(self, reserved: object) -> None:
+        """It never was."""
+        self.reserved -= 1
+
+
+class Duck:
+    """A wrapper that inherits nothing."""
+
+    name = "duck"
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Pass it on."""
+        response: ModelResponse = await self.inner.request(request)
+        return response
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
+async def test_a_wrapper_that_inherits_nothing_counts_nothing_twice(*, wrapped: bool) -> None:
+    """It does not say that it tells its attempts; those inside did, and its own is given back."""
+    counting = Counting(10)
+    request = question(attempts=Attempts(meter=counting))
+    async with ChatServer() as server:
+        model: Any = OpenAIModel("m", base_url=server.base_url)
+        model = Duck(all_of(model) if wrapped else model)
+        await ask(model, request)
+        assert server.posts == 1
+    assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [("m", None)]
+    assert (counting.reserved, counting.settled) == (1, request.attempts.made)
+
+
+async def test_a_limit_of_the_run_stops_the_loop_and_asks_nobody_else() -> None:
+    """LimitReached passes through every policy: it is no failure of the model."""
+    counting = Counting(2)
+    first, second = Leaf([down]), Leaf()
+    model = Fallback(all_of(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
+    with pytest.raises(LimitReached):
+        await ask(model, question(attempts=Attempts(meter=counting)))
+    assert (len(first.seen), len(second.seen), len(counting.settled)) == (2, 0, 2)
+
+
+async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
+    """300 calls through all policies, cancelled while asked, streaming or waiting: no task, no connection."""
+
+    async def hang(exchange: Exchange) -> None:
+        await exchange.until_gone()
+
+    async def stall(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        await exchange.event(chunk("a"))
+        await exchange.until_gone()
+
+    async def play(exchange: Exchange) -> None:
+        said = exchange.body["messages"][0]["content"]
+        await {"hang": hang, "stall": stall}.get(said, fine)(exchange)
+
+    def asking(content: str) -> ModelRequest:
+        return question(timeout=50, messages=[{"role": "user", "content": content}])
+
+    async with ChatServer({"m": play}) as server:
+        model = all_of(OpenAIModel("m", base_url=server.base_url), at_once=60)
+        async with model.hold():
+            before = asyncio.all_tasks()
+            calls = [asyncio.create_task(ask(model, asking(["hang", "stall"][n % 2]))) for n in range(300)]
+            await server.wait_for_posts(60)
+            for call in calls[::3]:
+                call.cancel()
+            await server.wait_for_posts(80)
+            for call in calls:
+                call.cancel()
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(end, asyncio.CancelledError) for end in ended)
+            await server.wait_until_left()
+            answers = await asyncio.gather(*(ask(model, asking("fine")) for _ in range(60)))
+            assert {answered.text for answered in answers} == {"fine"}
+            assert {task for task in asyncio.all_tasks() if task not in before and "_serve" not in repr(task)} == set()
+        await server.wait_until_left()
