@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowdebate.errors import ProviderFailed
 from flowdebate.models.resolve import resolve_model
 from flowdebate.testing import FunctionModel, ToolCall, forbid_real_models
 
@@ -24,6 +25,7 @@ TESTED_BELOW = {
     "feature_debate",
     "moderated_debate",
     "own_server",
+    "resilient_debate",
     "streaming",
     "three_sides",
 }
@@ -167,3 +169,37 @@ def test_the_own_server_is_asked_where_it_is(capsys: pytest.CaptureFixture[str])
     assert resolve_model(example.server()).name == "gemma3"
     assert example.main(answering("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
     assert "a hot dog is a sandwich" in capsys.readouterr().out
+
+
+def failing(request: ModelRequest) -> Reply:
+    """A provider that is down."""
+    raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
+
+
+def test_the_resilient_debate_falls_back_and_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a spare model nothing is lost; the circuit opens after three calls, so the first is soon left alone."""
+    calls: list[str] = []
+    down = FunctionModel(lambda request: calls.append(request.block) or failing(request), name="down")
+    raw = load("resilient_debate").main(down, spare=answering("no train should run at night"))
+    printed = capsys.readouterr().out
+    assert (raw.status, len(raw.transcript), raw.losses) == ("complete", 6, [])
+    assert len(calls) == 9
+    assert "down failed (ProviderFailed)" in printed
+    assert "down failed (CircuitOpen)" in printed
+    assert "Winner: no train should run at night" in printed
+
+
+def test_the_resilient_debate_says_what_it_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    """One side that cannot be heard is left out; a limit ends it with what there is."""
+    good = answering(None)
+
+    async def partly(request: ModelRequest) -> Any:
+        return failing(request) if request.block.endswith("-neighbour") else await good.request(request)
+
+    example = load("resilient_debate")
+    raw = example.main(FunctionModel(partly), spare=FunctionModel(partly))
+    assert (raw.status, {loss.name for loss in raw.losses}) == ("degraded", {"neighbour"})
+    assert "lost in round 2: debater neighbour (skipped)" in capsys.readouterr().out
+    cut = example.main(good, spare=good, calls=4)
+    assert (cut.status, len(cut.transcript), cut.verdict) == ("limit", 4, None)
+    assert "limit: 4 arguments in 2 rounds, 4 calls\nNo verdict." in capsys.readouterr().out

@@ -1,0 +1,51 @@
+"""A debate that comes through failing providers, within a budget, and says what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, Limits, Retry, debate
+from flowdebate.models import CircuitBreaker, Fallback, RateLimit, Retrying, Timeout
+from flowdebate.runs.events import CallFellBack
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model
+    from flowdebate.schemas import DebateRawOutput
+
+QUESTION = "Should the night train come back?"
+
+pattern = debate(
+    name="train",
+    debaters=[
+        Debater("rider", "the night train should come back"),
+        Debater("treasurer", "the money should go to regional lines"),
+        Debater("neighbour", "no train should run at night"),
+    ],
+    synthesizer=False,
+    on_failure="skip",  # a turn that is lost is left out
+    quorum=2,  # but two sides must be heard in every round
+    turn_timeout=120,
+)
+
+
+def guarded(model: Model | str) -> Model:
+    """A model of which no single failure is the end: what belongs to one request stands inside."""
+    limited = RateLimit(Timeout(model, 60), requests=300, per=60)
+    return CircuitBreaker(Retrying(limited, Retry(attempts=3, first_wait=0.2)))
+
+
+def main(model: Model | str = "openai/gpt-5-mini", *, spare: Model | str = "local", calls: int = 40) -> DebateRawOutput:
+    result = pattern.run_sync(QUESTION, model=Fallback(guarded(model), guarded(spare)), limits=Limits(calls=calls))
+    raw: DebateRawOutput = result.raw
+    print(f"{result.status}: {len(raw.transcript)} arguments in {raw.rounds} rounds, {result.usage.calls} calls")
+    for loss in raw.losses:
+        print(f"lost in round {loss.round}: {loss.seat} {loss.name} ({loss.instead})")
+    for event in result.events:
+        if isinstance(event, CallFellBack):
+            print(f"{event.model} failed ({event.error}), {event.to} answered for {event.block}")
+    print("No verdict." if raw.verdict is None else f"Winner: {raw.found.winner}")
+    return raw
+
+
+if __name__ == "__main__":
+    main()
