@@ -179,7 +179,12 @@ def failing(request: ModelRequest) -> Reply:
 def test_the_resilient_debate_falls_back_and_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """With a spare model nothing is lost; the circuit opens after three calls, so the first is soon left alone."""
     calls: list[str] = []
-    down = FunctionModel(lambda request: calls.append(request.block) or failing(request), name="down")
+
+    def count_and_fail(request: ModelRequest) -> Reply:
+        calls.append(request.block)
+        return failing(request)
+
+    down = FunctionModel(count_and_fail, name="down")
     raw = load("resilient_debate").main(down, spare=answering("no train should run at night"))
     printed = capsys.readouterr().out
     assert (raw.status, len(raw.transcript), raw.losses) == ("complete", 6, [])

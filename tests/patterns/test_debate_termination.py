@@ -36,7 +36,7 @@ async def _held(case: DebateCase) -> RunHandle[object]:
         except (FlowDebateError, Sabotage):
             assert handle.status == "failed"
         else:
-            assert handle.status in {"complete", "degraded"}
+            assert handle.status in {"complete", "degraded", "no_verdict"}
     return handle
 
 
@@ -62,7 +62,9 @@ def _check_trail(run: RunView) -> None:
     assert completed == [(e.round, e.agent_name, e.stance, e.text) for e in run.transcript.entries]
     assert run.tasks.count() == len(events(run, TurnStarted))
     unfinished = [task.status for task in run.tasks.list() if task.status != "completed"]
-    assert unfinished in ([], ["errored"])
+    skipped = 0 if run.raw is None else sum(loss.instead == "skipped" for loss in run.raw.losses)
+    assert set(unfinished) <= {"errored"}
+    assert skipped <= len(unfinished) <= skipped + (run.status == "failed")
 
 
 def _most_calls(case: DebateCase) -> int:
@@ -101,7 +103,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
     run = _run(case)
-    assert run.status in {"complete", "degraded", "failed"}
+    assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
     assert run.usage.calls <= TOOL_ROUNDS * _most_calls(case)
     assert isinstance(run.events[-1], RunFinished)
@@ -109,7 +111,7 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     _check_trail(run)
     if run.raw is not None:
         assert run.raw.transcript == run.transcript.entries
-        assert run.raw.verdict is not None or run.raw.status == run.status == "failed"
+        assert run.raw.verdict is not None or run.raw.status == run.status in {"failed", "no_verdict"}
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from flowdebate import DebateModeratorOutput, Debater, DebateVerdict, create_debate_transcript, create_judge, debate
+from flowdebate.errors import ModelError
 from flowdebate.models.text import clean_text
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.runs.events import RoundStarted
@@ -215,7 +216,7 @@ def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa:
 def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
     """What a block or model raises is drawn as an exception."""
     for strategy in (hostile_values(), hostile_replies()):
-        assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), Sabotage)
+        assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.schemas import DebateModeratorOutput
 from flowdebate.testing.hostile import Sabotage, Unprintable, Unreadable
@@ -58,6 +59,9 @@ def hostile_replies() -> SearchStrategy[Any]:
         ModelResponse(tool_calls="nonsense"),  # type: ignore[arg-type]
         ModelResponse(data=Unreadable()),
         ModelResponse(data=Unprintable(), usage=None),  # type: ignore[arg-type]
+        ProviderFailed("the endpoint answered 503", status=503),
+        ConnectionLost("the connection broke"),
+        Refused("not that again"),
     ]
     return st.sampled_from(broken) | hostile_values()
 

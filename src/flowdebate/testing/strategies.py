@@ -231,6 +231,9 @@ def debates(
         options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
         options["terminate_when"] = draw(termination_predicates(hostile=hostile)) if draw(st.booleans()) else None
+    if hostile and "on_failure" not in fixed:
+        options["on_failure"] = draw(st.sampled_from(["fail", "skip"]))
+        options.setdefault("quorum", draw(st.integers(1, 3)))
     deliverable = _deliverables(options, deliverables)
     answers = Answers(
         arguments=draw(_replies(hostile=hostile)),
