@@ -94,8 +94,9 @@ class Turn(Block[Any, str]):
 
     async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> str:
         question = DebateInput(question=debate_state(ctx).question)
-        call = debater(question, self._inside(debater, ctx))
-        said = await in_time(call, ctx, block=debater.name, timeout=self._timeout)
+        said = await in_time(
+            debater(question, self._inside(debater, ctx)), ctx, block=debater.name, timeout=self._timeout
+        )
         return await self._record(said, self._inside(self._record, ctx))
 
     def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:

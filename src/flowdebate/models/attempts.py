@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ("Attempt", "Attempts", "Meter")
 
 
+_UNKNOWN = Usage.unknown()
+
+
 @dataclass(slots=True, kw_only=True)
 class Attempt:
     """One request that was sent to a model, answered or not."""
@@ -32,7 +35,7 @@ class Attempt:
     """Seconds that went by before it was sent: for a retry, a rate limit, a place in a queue."""
     seconds: float = 0.0
     """How long it took itself."""
-    usage: Usage = field(default_factory=Usage.unknown)
+    usage: Usage = _UNKNOWN
     error: str | None = None
     """The class of the error that it ended in, "cancelled" where nobody waited for its end; None for an answer."""
 
@@ -56,18 +59,19 @@ class Attempts:
     __slots__ = ("_meter", "_random", "_seed", "_tell", "_waited", "made")
 
     def __init__(
-        self,
-        *,
-        meter: Meter | None = None,
-        tell: Callable[[object], None] | None = None,
-        seed: str | None = None,
+        self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
     ) -> None:
         self.made: list[Attempt] = []
         self._meter = meter
         self._tell = tell
-        self._waited = 0.0
         self._seed = seed
+        self._waited = 0.0
         self._random: Random | None = None
+
+    def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
+        """Count against a run's limits, tell its readers, and draw by its seed; gives itself."""
+        self._meter, self._tell, self._seed = meter, tell, seed
+        return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
         """`with attempts.sending(...) as attempt:` around each request; LimitReached instead of one too many."""
@@ -86,7 +90,7 @@ class Attempts:
     def random(self) -> Random:
         """Where jitter is drawn from: the call's place in the run, so that it repeats."""
         if self._random is None:
-            self._random = Random(self._seed)  # noqa: S311 - jitter
+            self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
 
     @property

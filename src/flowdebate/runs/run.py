@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import FlowDebateWarning, ModelError, told
 from flowdebate.models import boundary
-from flowdebate.models.attempts import Attempts
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
@@ -180,8 +179,7 @@ class Run:
         model = self.models.resolve(spec)
         if id(model) not in self._held:
             await self._hold(model)
-        attempts = Attempts(meter=self.budget, tell=self.emit, seed=f"{self.seed}:{path}")
-        request.attempts = attempts
+        attempts = request.attempts.belong_to(meter=self.budget, tell=self.emit, seed=(self.seed, path))
         started = time.perf_counter()
         response, error = None, None
         try:
