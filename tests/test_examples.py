@@ -25,6 +25,7 @@ TESTED_BELOW = {
     "feature_debate",
     "moderated_debate",
     "own_server",
+    "record_and_replay",
     "resilient_debate",
     "streaming",
     "three_sides",
@@ -208,3 +209,21 @@ def test_the_resilient_debate_says_what_it_lost(capsys: pytest.CaptureFixture[st
     cut = example.main(good, spare=good, calls=4)
     assert (cut.status, len(cut.transcript), cut.verdict) == ("limit", 4, None)
     assert "limit: 4 arguments in 2 rounds, 4 calls\nNo verdict." in capsys.readouterr().out
+
+
+def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The replay comes to the same, and the cassette is left where it was asked for."""
+    asked: list[str] = []
+    replies = answering("meetings should stay unrecorded")
+
+    async def answer(request: ModelRequest) -> Any:
+        asked.append(request.block)
+        return await replies.request(request)
+
+    raw = load("record_and_replay").main(FunctionModel(answer), folder=tmp_path)
+    assert raw.verdict.winner == "meetings should stay unrecorded"
+    assert len(asked) == 5
+    assert len((tmp_path / "meetings.jsonl").read_text("utf-8").splitlines()) == 6
+    printed = capsys.readouterr().out
+    assert "Recorded 5 calls" in printed
+    assert "the same: True" in printed

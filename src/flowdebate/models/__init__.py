@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from flowdebate.models.policies.each_request import EachRequest
     from flowdebate.models.policies.fallback import Fallback
     from flowdebate.models.policies.rate import RateLimit
+    from flowdebate.models.policies.recorded import Recorded
+    from flowdebate.models.policies.replayed import Replayed
     from flowdebate.models.policies.retrying import Retrying
     from flowdebate.models.policies.timeout import Timeout
     from flowdebate.models.retry import Retry
@@ -42,6 +44,8 @@ __all__ = (
     "OpenAIModel",
     "OutputSchema",
     "RateLimit",
+    "Recorded",
+    "Replayed",
     "Retry",
     "Retrying",
     "Timeout",
@@ -66,6 +70,8 @@ _ELSEWHERE = {
     "Fallback": "policies.fallback",
     "LocalModel": "local",
     "RateLimit": "policies.rate",
+    "Recorded": "policies.recorded",
+    "Replayed": "policies.replayed",
     "Retry": "retry",
     "Retrying": "policies.retrying",
     "Timeout": "policies.timeout",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
+from flowdebate.models.event_lines import event_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -27,23 +28,29 @@ def encoding_of(headers: Mapping[str, str]) -> str | None:
     return None if told in ("", "identity") else told
 
 
-def bounded_stream(stream: object, limit: int, *, encoding: str | None = None) -> httpx2.AsyncByteStream:
+def bounded_stream(
+    stream: object, limit: int, *, encoding: str | None = None, events: bool = False
+) -> httpx2.AsyncByteStream:
     """`stream`, unpacked, up to `limit` bytes; ResponseTooLarge then, MalformedResponse for a packing that is unknown.
 
-    A byte order mark at its beginning is left out: readers of event streams would lose the first line with it.
+    A byte order mark at its beginning is left out; what `events` are, comes in whole lines (see `event_lines`).
     """
     if not isinstance(stream, httpx2.AsyncByteStream):
         raise TypeError(stream)
-    return _Bounded(stream, limit, encoding)
+    return _Bounded(stream, limit, encoding, events=events)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None, *, events: bool) -> None:
         self._stream = stream
         self._limit = limit
         self._encoding = encoding
+        self._events = events
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return event_lines(self._bounded()) if self._events else self._bounded()
+
+    async def _bounded(self) -> AsyncIterator[bytes]:
         read = 0
         begin: bytes | None = b""
         async for part in self._parts():
@@ -69,11 +76,15 @@ class _Bounded(httpx2.AsyncByteStream):
         if window is None:
             raise MalformedResponse(f"the answer is packed as {self._encoding[:40]!a}, which nobody asked for")
         unpacking = zlib.decompressobj(window)
-        async for part in self._stream:
-            rest = part
+        async for packed in self._stream:
+            rest = packed
             while rest:
-                yield unpacking.decompress(rest, _SENT)
+                try:
+                    part = unpacking.decompress(rest, _SENT)
+                except zlib.error as error:
+                    raise MalformedResponse(f"the answer's {self._encoding} cannot be unpacked ({error})") from None
                 rest = unpacking.unconsumed_tail
+                yield part
         if not unpacking.eof:
             raise MalformedResponse(f"the answer's {self._encoding} ends too early")
 

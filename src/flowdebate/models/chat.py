@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.errors import MalformedResponse
+from flowdebate.errors import MalformedResponse, ResponseTooLarge
 from flowdebate.models.answers import read_completion, read_stream, usage_of
 from flowdebate.models.clients import load
 from flowdebate.models.foreign import classify
@@ -106,6 +106,7 @@ class Chat:
             messages=request.messages,
             tools=_as_tools(tools),
             parameters=self._parameters(request),
+            secrets=self._secrets,
         )
         return replace(response, asked_as=mode)
 
@@ -131,15 +132,19 @@ class Chat:
             try:
                 completion = await self.client.chat.completions.create(**self._amended(parameters))
                 attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
-                return completion, self._read(completion)
+                return completion, self._read(completion, request)
             except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
                 failure = self._classified(error, during)
             raise failure
 
-    def _read(self, completion: Any) -> ModelResponse:  # noqa: ANN401 - whatever openai made of it
-        return read_completion(
+    def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
+        response = read_completion(
             completion, asked=self.dialect.model, strict=self.dialect.strict_model, secrets=self._secrets
         )
+        longest = request.settings.longest  # looked at here too, before a schema is held against it
+        if len(response.text) > longest or any(len(call.arguments) > longest for call in response.tool_calls):
+            raise ResponseTooLarge(longest, "characters")
+        return response
 
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
@@ -162,8 +167,8 @@ class Chat:
         except _Whole as whole:
             completion = whole.completion
         attempt.usage = usage_of(completion)
-        response = self._read(completion)
-        if response.text and len(response.text) <= request.settings.longest:
+        response = self._read(completion, request)
+        if response.text:
             on_text(response.text)
         return response
 

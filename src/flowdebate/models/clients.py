@@ -174,7 +174,7 @@ def _no_cookies() -> CookieJar:
     from http.cookiejar import CookieJar
 
     class NoCookies(CookieJar):
-        def extract_cookies(self, *_: object) -> None:  # type: ignore[override]
+        def extract_cookies(self, *_: object) -> None:
             return
 
     return NoCookies()
@@ -192,7 +192,8 @@ async def _bounded(response: httpx2.Response) -> None:
     if encoding is not None:
         # httpx2 would unpack whatever a piece comes to before anybody can count it
         del response.headers["content-encoding"]
-    response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding)
+    events = "event-stream" in response.headers.get("content-type", "").lower()
+    response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:

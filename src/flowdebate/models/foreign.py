@@ -33,7 +33,7 @@ from flowdebate.errors import (
     problems_of,
     shown,
 )
-from flowdebate.models.text import one_line
+from flowdebate.models.text import one_line, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,9 @@ def classify(
         return own
     links = tuple(_chain(error, during))
     mapped = (
-        _openai(error, links, base_url, secrets) or _instructor(error, links) or _transport(links, base_url, secrets)
+        _openai(error, links, base_url, secrets)
+        or _instructor(error, links, secrets)
+        or _transport(links, base_url, secrets)
     )
     if mapped is None:
         if isinstance(error, UnicodeEncodeError):
@@ -119,6 +121,8 @@ def status_error(  # noqa: PLR0911 - a table
         return ModelNotFound(f"{text}. Check the model's name{_at(base_url)}", status=status)
     if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+    if status < 300:  # noqa: PLR2004 - 101 and the like
+        return MalformedResponse(f"{text}, which is no answer")
     if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=retry_after(headers or {}))
     return RequestRejected(text, status=status)
@@ -174,7 +178,7 @@ def _openai(  # noqa: PLR0911 - a table
     return None
 
 
-def _instructor(error: Exception, links: Sequence[BaseException]) -> ModelError | None:
+def _instructor(error: Exception, links: Sequence[BaseException], secrets: Sequence[str]) -> ModelError | None:
     import pydantic
     from instructor.core import exceptions as instructor
 
@@ -182,7 +186,8 @@ def _instructor(error: Exception, links: Sequence[BaseException]) -> ModelError 
         return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
     for link in links:
         if isinstance(link, pydantic.ValidationError):
-            return SchemaViolation(problems_of(link, got=False))
+            problems = problems_of(link, got=False)  # fields have names that the model gave them
+            return SchemaViolation([(redacted(field, secrets), redacted(what, secrets)) for field, what in problems])
     if isinstance(error, instructor.InstructorError):
         kind = type(error.__cause__ or error).__name__
         return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])
@@ -204,8 +209,9 @@ def _transport(  # noqa: PLR0911 - a table
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
     if _any(links, *connecting, ConnectionRefusedError) or _timed_out_connecting(links):
-        # TLS that one side does not speak will not be spoken later; one that broke off may
-        hopeless = _any(links, ssl.SSLError) and not _any(links, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+        # TLS that one side does not speak will not be spoken later; one that broke off may be
+        broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
+        hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
         return ModelUnavailable(message, transient=_is_address(base_url) and not hopeless)
     if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):

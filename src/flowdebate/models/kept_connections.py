@@ -58,9 +58,14 @@ class _Ending(ResponseHandler):
 class _Clean(aiohttp.TCPConnector):
     def __init__(self, *, limit: int, context: ssl.SSLContext) -> None:
         super().__init__(limit=limit, ssl=context)
-        self._factory = partial(_Ending, loop=asyncio.get_running_loop())
+        self._factory: Any = partial(_Ending, loop=asyncio.get_running_loop())
 
-    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+    async def connect(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> Connection:
         while True:
             connection = await super().connect(req, traces, timeout)
             try:

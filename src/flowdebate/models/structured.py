@@ -22,6 +22,7 @@ from flowdebate.errors import FlowDebateError, SchemaViolation
 from flowdebate.models.foreign import classify
 from flowdebate.models.one_object import one_object
 from flowdebate.models.output import OutputSchema
+from flowdebate.models.text import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -81,6 +82,7 @@ async def ask_structured(
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]],
     parameters: Mapping[str, Any],
+    secrets: Sequence[str] = (),
 ) -> ModelResponse:
     """Ask for `output`: a response whose text is JSON that fits, or calls of `tools`, or one cut off by `length`.
 
@@ -117,7 +119,7 @@ async def ask_structured(
     except FlowDebateError as error:
         outcome = error
     except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
-        outcome = classify(error, during=during)
+        outcome = classify(error, during=during, secrets=secrets)
     finally:
         _asking.reset(asking)
     if isinstance(outcome, SchemaViolation) and seen:
@@ -159,8 +161,8 @@ def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offer
         raise _Settled(response if offered else SchemaViolation([("", "a tool was called, and none was offered")]))
     if mode != "tools":
         return
-    if not calls:  # the JSON may stand in the text
-        raise _Settled(replace(response, flags=(*response.flags, "json_in_text")))
+    if not calls:
+        raise _Settled(_from_text(response))
     if len(answers) > 1:
         raise _Settled(SchemaViolation([("", f"{len(answers)} answers came at once")]))
     if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
@@ -171,11 +173,23 @@ def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
     """`response` with the JSON that instructor accepted as its text; instructor's own objects stay behind."""
     if mode == "tools":
         response = replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
-    if one_object(response.text) is None:  # instructor takes the first or the last of several, and repeated fields
-        raise SchemaViolation([("", "the answer is not exactly one JSON object that names each field once")])
-    if mode == "md_json":
-        return replace(response, text=one_object(response.text) or "")
-    return response
+    if mode != "md_json" and not response.text.lstrip().startswith("{"):
+        return response
+    found = one_object(response.text)
+    if found is None:  # instructor takes the first or the last of several, and of one field's values
+        raise SchemaViolation(_NOT_ONE)
+    return replace(response, text=found) if mode == "md_json" else response
+
+
+def _from_text(response: ModelResponse) -> ModelResponse | SchemaViolation:
+    """The JSON in the text of an answer that calls nothing, though that was asked for."""
+    found = one_object(response.text)
+    if found is None and not is_blank(response.text):
+        return SchemaViolation(_NOT_ONE, answer=response.text)
+    return replace(response, text=found or "", flags=(*response.flags, "json_in_text"))
+
+
+_NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its fields once"),)
 
 
 def _read_again(

@@ -17,7 +17,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.blocks.synthesizer import create_synthesizer
 from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript, create_record_argument
 from flowdebate.blocks.turn import Turn
-from flowdebate.errors import RosterError, SchemaViolation
+from flowdebate.errors import BadAnswer, RosterError
 from flowdebate.patterns.rounds import (
     accept_question,
     another_round,
@@ -126,7 +126,7 @@ class Assembly:
         ours = isinstance(moderator, Moderator)
 
         def losses(error: BaseException) -> bool:
-            return (ours and isinstance(error, (SchemaViolation, RosterError))) or (self._goes_on and is_loss(error))
+            return (ours and isinstance(error, (BadAnswer, RosterError))) or (self._goes_on and is_loss(error))
 
         def recover(error: Exception, _: object, ctx: Context) -> DebateModeratorDecision:
             return in_declared_order(error, ctx, moderator=moderator.name, roster_names=names)

@@ -1,0 +1,85 @@
+"""How exact a call's deadline is against servers that drip: 1,000 calls, 50 at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate.errors import ModelTimeout
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel
+from flowdebate.models.boundary import ask
+from report import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CALLS = 1_000
+AT_ONCE = 50
+DEADLINE = 0.5
+DRIPS = {"a byte every 20 ms": "bytes", "a comment every 20 ms in a stream": "comments"}
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """A server in a process of its own; gives its address."""
+    command = [sys.executable, str(Path(__file__).with_name("dripping_server.py"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None  # noqa: S101 - opened as a pipe
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
+
+
+async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
+    """By how many seconds each call missed its deadline."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one() -> float:
+        async with places:
+            request = ModelRequest(
+                messages=[{"role": "user", "content": "x"}],
+                block="b",
+                on_text=(lambda _: None) if streams else None,
+                settings=ModelSettings(timeout=DEADLINE),
+            )
+            began = time.perf_counter()
+            try:
+                await ask(model, request)
+            except ModelTimeout:
+                return time.perf_counter() - began - DEADLINE
+            raise AssertionError
+
+    async with model.hold():
+        await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up: imports, byte code
+        return sorted(await asyncio.gather(*(one() for _ in range(CALLS))))
+
+
+def main() -> None:
+    rows = []
+    load = os.getloadavg()[0]
+    with dripping() as url:
+        for transport in ("aiohttp", "httpx2"):
+            for name, drip in DRIPS.items():
+                model = OpenAIModel(drip, base_url=url, api_key="none", transport=transport, retry=None)
+                cpu = time.process_time()
+                late = asyncio.run(overshoots(model, streams=drip == "comments"))
+                cpu = time.process_time() - cpu
+                figures = [late[CALLS // 2], late[CALLS * 99 // 100], late[-1]]
+                rows.append([f"{transport}, {name}", *(f"{seconds * 1e3:.1f}" for seconds in figures), f"{cpu:.1f}"])
+    print_table(
+        f"{CALLS:,} calls with a deadline of {DEADLINE} s, {AT_ONCE} at once",
+        ["overshoot, ms", "median", "p99", "max", "CPU s"],
+        rows,
+        note=f"load average before: {load:.1f} on {os.cpu_count()} processors; the server has a process of its own.",
+    )
+
+
+if __name__ == "__main__":
+    main()

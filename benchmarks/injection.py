@@ -1,0 +1,191 @@
+"""How often an argument that attacks the judge wins, on the local model, with each of five ways to show it.
+
+Each debate is judged clean and attacked, with the attacker speaking first and speaking second; what came out is added
+to `--out` as one line of JSON a call, and a call that stands there is not made again.
+
+    python benchmarks/injection.py --out injection.jsonl --pairs 8
+    python benchmarks/injection.py --out injection.jsonl --report docs/security.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, Field, create_model
+
+from flowdebate import Debater, create_debate_transcript, debate
+from flowdebate.errors import FlowDebateError, ModelUnavailable
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.local import LocalModel
+from flowdebate.models.output import OutputSchema
+from flowdebate.models.wrapper import Wrapper
+from flowdebate.runs.events import ModelCalled
+from flowdebate.testing import ATTACKS
+from flowdebate.testing.functions import Returns
+from injection_debates import DEBATES
+from injection_defences import DEFENCES, judge_with
+from injection_report import Judged, report, write_into
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from injection_debates import TwoSided
+
+STRONG = ("forged-entry", "ignore-the-above", "evaluation-team", "chatml", "verdict-json")
+"""What is tried unless `--attacks` says otherwise."""
+FITTED = {
+    "none": "forged-entry-plain",
+    "datamark": "forged-entry-plain",
+    "encode": "forged-entry-plain",
+    "delimiter": "forged-entry-markup",
+}
+"""The forged entry that looks like an entry there: an attacker knows how the transcript is written."""
+TEMPLATES = {attack.id: attack for attack in ATTACKS}
+SETTINGS = ModelSettings(temperature=0, max_tokens=200, extra={"repeat_penalty": 1.0, "seed": 1})
+
+
+class Brief(Wrapper):
+    """The model, with answers that end: a grammar keeps the reasoning to 80 characters and the verdict to 20.
+
+    A small machine would otherwise spend most of a call on words that are not looked at.
+    """
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        assert request.output is not None  # noqa: S101 - only the judges ask
+        return await self.ask(replace(request, output=OutputSchema.of(briefly(request.output.model))))
+
+
+@lru_cache
+def briefly(verdict: type[BaseModel]) -> type[BaseModel]:
+    """A judge's answer, the same fields in the same order, with short texts."""
+    fields: Any = {name: (field.annotation, field) for name, field in verdict.model_fields.items()}
+    for name, longest in (("reasoning", 80), ("verdict", 20)):
+        fields[name] = (Annotated[str, Field(max_length=longest)], fields[name][1])
+    return create_model(verdict.__name__, __base__=verdict, **fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One call: what is judged, and how."""
+
+    debate: TwoSided
+    attacker: int
+    """Which of the two sides attacks."""
+    defence: str
+    slot: int
+    """Whether the attacker speaks first (1) or second (2) in each round."""
+    attack: str | None
+    """None: nobody attacks."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.debate.id}/{self.defence}/{self.slot}/{self.attack or 'clean'}"
+
+    def texts(self, side: int) -> tuple[str, str]:
+        """What a side says in the two rounds; the attack stands at the end of its last argument."""
+        mine, other = self.debate.sides[side], self.debate.sides[1 - side]
+        if side != self.attacker or self.attack is None:
+            return mine.first, mine.second
+        id_ = FITTED.get(self.defence, self.attack) if self.attack == "forged-entry" else self.attack
+        attack = TEMPLATES[id_].written(own=mine.stance, other=other.stance, question=self.debate.question)
+        return mine.first, mine.second + attack
+
+
+def cells(pairs: int, attacks: Sequence[str], defences: Sequence[str], seed: int) -> Iterator[Cell]:
+    """All calls, debate by debate, so that what has been done at any time is balanced."""
+    order = list(DEBATES)
+    Random(seed).shuffle(order)
+    for number, one in enumerate(order[:pairs]):
+        for defence in defences:
+            for slot in (1, 2):
+                for attack in (None, *attacks):
+                    yield Cell(debate=one, attacker=number % 2, defence=defence, slot=slot, attack=attack)
+
+
+async def judged(cell: Cell, model: Model) -> Judged:
+    """Run the debate, and say who has won."""
+    transcript = create_debate_transcript()
+    order = (cell.attacker, 1 - cell.attacker)[:: 1 if cell.slot == 1 else -1]
+    stances = [side.stance for side in cell.debate.sides]
+    judge = judge_with(cell.defence, stances=stances, transcript=transcript, settings=SETTINGS)
+    pattern = debate(
+        name="injection",
+        transcript=transcript,
+        debaters=[Debater(f"side-{side}", stances[side], block=Returns(*cell.texts(side))) for side in order],
+        max_rounds=2,
+        judge=judge,
+        synthesizer=False,
+    )
+    known: dict[str, Any] = {"debate": cell.debate.id, "attacker": stances[cell.attacker]}
+    known |= {"id": cell.id, "defence": cell.defence, "slot": cell.slot, "attack": cell.attack}
+    try:
+        result = await pattern.run(cell.debate.question, model=model, seed=1)
+    except ModelUnavailable:
+        raise
+    except FlowDebateError as error:
+        return Judged(**known, winner=None, error=type(error).__name__)
+    call = next(event for event in result.events if isinstance(event, ModelCalled))
+    found = result.output.found
+    return Judged(
+        **known,
+        winner=found.winner,
+        reasoning=found.reasoning,
+        seconds=round(call.seconds, 2),
+        prompt_tokens=call.usage.prompt_tokens,
+        completion_tokens=call.usage.completion_tokens,
+    )
+
+
+def done(out: Path) -> list[Judged]:
+    """What has been judged so far."""
+    if not out.exists():
+        return []
+    return [Judged(**json.loads(line)) for line in out.read_text().splitlines()]
+
+
+async def measure(todo: Sequence[Cell], out: Path) -> None:
+    model = Brief(LocalModel())
+    for number, cell in enumerate(todo, start=1):
+        row = await judged(cell, model)
+        with out.open("a") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+        print(f"{number}/{len(todo)} {cell.id}: {row.error or row.winner}", flush=True)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="the file of results, one line of JSON a call")
+    parser.add_argument("--pairs", type=int, default=8, choices=range(2, len(DEBATES) + 1, 2), help="debates, even")
+    parser.add_argument("--attacks", nargs="+", default=STRONG, choices=TEMPLATES, metavar="ID")
+    parser.add_argument("--defences", nargs="+", default=DEFENCES, choices=DEFENCES)
+    parser.add_argument("--seed", type=int, default=1, help="which debates, in which order")
+    parser.add_argument(
+        "--report", type=Path, help="write the tables between the markers of this Markdown file, and end"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = options()
+    before = done(chosen.out)
+    if chosen.report is not None:
+        write_into(chosen.report, report(before))
+        return
+    known = {row.id for row in before}
+    wanted = cells(chosen.pairs, chosen.attacks, chosen.defences, chosen.seed)
+    try:
+        asyncio.run(measure([cell for cell in wanted if cell.id not in known], chosen.out))
+    except ModelUnavailable as missing:
+        print(f"injection: not measured: {missing}")
+
+
+if __name__ == "__main__":
+    main()

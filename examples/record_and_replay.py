@@ -1,0 +1,45 @@
+"""Record a debate once, and replay it for nothing: the same answers, without a network, however often."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, debate
+from flowdebate.models import Recorded, Replayed
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model
+    from flowdebate.schemas import DebateRawOutput
+
+QUESTION = "Should meetings be recorded by default?"
+
+pattern = debate(
+    name="meetings",
+    debaters=[Debater("keeper", "meetings should be recorded"), Debater("guard", "meetings should stay unrecorded")],
+    max_rounds=2,
+    synthesizer=False,
+)
+
+
+def main(model: Model | str = "local", *, folder: Path | None = None) -> DebateRawOutput:
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            return main(model, folder=Path(temporary))
+    path = folder / "meetings.jsonl"
+    live = pattern.run_sync(QUESTION, model=Recorded(model, path))
+    print(f"Recorded {live.usage.calls} calls in {live.seconds:.1f} s; verdict: {live.raw.verdict.verdict}")
+
+    cassette = Replayed(path)
+    began = time.perf_counter()
+    again = pattern.run_sync(QUESTION, model=cassette, seed=live.seed)
+    cassette.assert_complete()  # all that was recorded was asked for again
+    print(f"Replayed in {time.perf_counter() - began:.3f} s; the same: {again.raw == live.raw}")
+    raw: DebateRawOutput = again.raw
+    return raw
+
+
+if __name__ == "__main__":
+    main()

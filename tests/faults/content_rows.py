@@ -1,0 +1,354 @@
+"""Faults 31 to 51: 200 OK, and the wrong content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ContentFiltered,
+    EmptyResponse,
+    MalformedResponse,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+    ResponseTooLarge,
+)
+from flowdebate.models import Usage
+from tests.models.server import completion, fine
+
+from .fault import Fault
+from .handlers import answer, reply, told
+
+if TYPE_CHECKING:
+    from .fault import Asked, Played
+
+__all__ = ("CONTENT",)
+
+
+def _malformed_once(row: str, title: str, body: bytes, kind: str = "application/json") -> Fault:
+    return Fault(
+        id=row,
+        title=title,
+        handlers=(answer(body, kind), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("MalformedResponse", None),
+    )
+
+
+def _malformed(row: str, title: str, value: Any, says: str = "") -> Fault:
+    return Fault(
+        id=row,
+        title=title,
+        handlers=(reply(value),),
+        what="`MalformedResponse` after all attempts",
+        attempts=("MalformedResponse",) * 3,
+        error=MalformedResponse,
+        says=says,
+    )
+
+
+def _accepted(row: str, title: str, value: Any, text: str, what: str, **more: Any) -> Fault:
+    return Fault(
+        id=row,
+        title=title,
+        handlers=(reply(value),),
+        what=what,
+        attempts=(None,),
+        facts={"text": text, **more.pop("facts", {})},
+        **more,
+    )
+
+
+def _usage(variant: str, title: str, usage: Any) -> Fault:
+    return _accepted(
+        f"41-{variant}",
+        f"Usage that is {title}",
+        {**completion(), "usage": usage},
+        "fine",
+        "The answer, marked `usage_unknown`: estimates count instead",
+        flags=frozenset({"usage_unknown"}),
+        check=_unknown_usage,
+    )
+
+
+def _unknown_usage(played: Played) -> None:
+    assert played.response is not None
+    assert played.response.usage.total_tokens is None
+    assert [attempt.usage.total_tokens for attempt in played.request.attempts.made] == [None]
+
+
+def _known_usage(played: Played) -> None:
+    """What an answer of no use has cost is in the account."""
+    known = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
+    assert [attempt.usage for attempt in played.request.attempts.made] == [known] * len(played.request.attempts.made)
+
+
+_ESCAPES = "\x1b[2J \x1b]52;c;eA==\x07 \x9b31m \u202egnal \U000e0041"
+_PAGE = b"<!doctype html><html><title>Sign in</title>"
+
+_PAGES: tuple[tuple[str, str, str, Asked], ...] = (
+    ("", "A page to log in at", "text/html", "text"),
+    ("-stream", "A page to log in at, where a stream was asked for", "text/html; charset=utf-8", "stream"),
+    ("-structured", "A page to log in at, where a structured answer was asked for", "text/html", "structured"),
+    ("-plain", "A page that says it is text", "text/plain", "text"),
+)
+
+CONTENT: tuple[Fault, ...] = (
+    *(
+        Fault(
+            id=f"31{variant}",
+            title=title,
+            handlers=(answer(_PAGE, kind),),
+            asked=asked,
+            what="`MalformedResponse` at once: “is base_url an API?”",
+            attempts=("MalformedResponse",),
+            error=MalformedResponse,
+            says="is base_url an API?",
+            facts={"transient": False},
+        )
+        for variant, title, kind, asked in _PAGES
+    ),
+    _malformed("32-null", "The body `null`", None, "no choices"),
+    _malformed("32-list", "The body `[]`", []),
+    _malformed("32-object", "The body `{}`", {}),
+    Fault(
+        id="32-text",
+        title='The body `"x"`',
+        handlers=(reply("x"),),
+        what="`MalformedResponse` at once",
+        attempts=("MalformedResponse",),
+        error=MalformedResponse,
+    ),
+    Fault(
+        id="33-429",
+        title='`{"error": …}` with code 429 inside a 200',
+        handlers=(reply(told("slow down", code=429)), fine),
+        what="As the status inside: once more after a wait",
+        attempts=("RateLimited", None),
+    ),
+    Fault(
+        id="33-401",
+        title='`{"error": …}` with code "401" inside a 200',
+        handlers=(reply(told("no such key", code="401")),),
+        what="As the status inside: `AuthenticationFailed` at once",
+        attempts=("AuthenticationFailed",),
+        error=AuthenticationFailed,
+        says="no such key",
+    ),
+    Fault(
+        id="33-none",
+        title='`{"error": "it broke"}` inside a 200',
+        handlers=(reply({"error": "it broke"}),),
+        what="`ProviderFailed` after all attempts",
+        attempts=("ProviderFailed",) * 3,
+        error=ProviderFailed,
+        says="it broke",
+    ),
+    Fault(
+        id="33-choice",
+        title="An error with code 429 inside of a choice",
+        handlers=(
+            reply(
+                {
+                    **completion(),
+                    "choices": [{"finish_reason": "error", "message": {"content": "ha"}, **told(code=429)}],
+                }
+            ),
+        ),
+        what="`RateLimited` after all attempts",
+        attempts=("RateLimited",) * 3,
+        error=RateLimited,
+    ),
+    _malformed("34-empty", "No choices", {**completion(), "choices": []}, "no choices"),
+    _malformed("34-text", "Choices that are text", {**completion(), "choices": "x"}),
+    _malformed("34-null", "A choice that is null", {**completion(), "choices": [None]}, "no message"),
+    _malformed("34-message", "A message that is null", {**completion(), "choices": [{"message": None}]}, "no message"),
+    *(
+        Fault(
+            id=f"35-{variant}",
+            title=f"Content that is {title}, every time",
+            handlers=(reply(completion(content)),),
+            what="`EmptyResponse` after one more request",
+            attempts=("EmptyResponse",) * 2,
+            error=EmptyResponse,
+            waits=(),
+            check=_known_usage,
+        )
+        for variant, title, content in (
+            ("null", "null", None),
+            ("empty", "empty", ""),
+            ("blank", "nothing but spaces and characters without width", " \u200b\n\u2060"),
+        )
+    ),
+    Fault(
+        id="35-once",
+        title="Empty content once",
+        handlers=(reply(completion("")), fine),
+        what="Once more at once, then the answer",
+        attempts=("EmptyResponse", None),
+        waits=(),
+    ),
+    _accepted(
+        "36-parts",
+        "Content in parts of text",
+        completion([{"type": "text", "text": "fi"}, {"type": "text", "text": "ne"}]),
+        "fine",
+        "The answer, its parts joined",
+    ),
+    _accepted(
+        "36-thinking",
+        "Content with parts that are no text",
+        completion([{"type": "thinking", "thinking": []}, {"type": "text", "text": "fine"}]),
+        "fine",
+        "The answer, which is its text",
+    ),
+    _malformed("36-image", "Content without a part that is text", completion([{"type": "image"}])),
+    _malformed("36-number", "Content that is a number", completion(5), "must be text, got 5"),
+    Fault(
+        id="37",
+        title="The model refuses",
+        handlers=(reply(completion(None, refusal="I would rather not")),),
+        what="`Refused` at once, with the model's words; its tokens count",
+        attempts=("Refused",),
+        error=Refused,
+        facts={"reason": "I would rather not"},
+        check=_known_usage,
+    ),
+    Fault(
+        id="38",
+        title="A content filter stopped the answer",
+        handlers=(reply(completion("", finish="content_filter")),),
+        what="`ContentFiltered` at once",
+        attempts=("ContentFiltered",),
+        error=ContentFiltered,
+        check=_known_usage,
+    ),
+    _accepted(
+        "39-text",
+        "Text that ran out of room",
+        completion("half a", finish="length"),
+        "half a",
+        'The text, with `finish` "length"',
+        facts={"finish": "length"},
+    ),
+    Fault(
+        id="39-structured",
+        title="A structured answer that ran out of room, every time",
+        handlers=(reply(completion('{"reasoning": "half', finish="length")),),
+        asked="structured",
+        max_tokens=50,
+        what="`OutputTruncated` after one more request with twice the room",
+        attempts=("OutputTruncated",) * 2,
+        error=OutputTruncated,
+        waits=(),
+        check=lambda played: _room(played, [50, 100]),
+    ),
+    _accepted(
+        "40-reason",
+        "An unknown reason for the end",
+        completion(finish="eos"),
+        "fine",
+        "The answer, marked `unknown_finish`",
+        flags=frozenset({"unknown_finish"}),
+    ),
+    _accepted(
+        "40-choices",
+        "Two answers, though one was asked for",
+        {**completion(), "choices": completion()["choices"] + completion("other")["choices"]},
+        "fine",
+        "The first one, marked `more_choices`",
+        flags=frozenset({"more_choices"}),
+    ),
+    _usage("missing", "missing", None),
+    _usage("null", "null throughout", {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}),
+    _usage("negative", "negative", {"prompt_tokens": -1, "completion_tokens": -3, "total_tokens": -4}),
+    _usage("strings", "text", {"prompt_tokens": "ten", "completion_tokens": "three", "total_tokens": "many"}),
+    _usage("shape", "a list", [10, 3]),
+    _usage("bools", "true and false", {"prompt_tokens": True, "completion_tokens": False}),
+    _usage("enormous", "beyond belief", {"prompt_tokens": 10**30, "completion_tokens": 10**30}),
+    _accepted(
+        "41-sum",
+        "Usage whose total is not the sum of its parts",
+        {**completion(), "usage": {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 99}},
+        "fine",
+        "The answer; the parts count, the total is not read",
+        facts={"usage": Usage(calls=1, prompt_tokens=10, completion_tokens=3)},
+    ),
+    _malformed_once("42", "A body that is no UTF-8", b'{"choices": "\xff\xfe"}'),
+    _malformed_once("43", "JSON 200,000 deep", b"[" * 200_000 + b"]" * 200_000),
+    _malformed_once("44", "A number of 5,000 digits", b'{"created": ' + b"1" * 5_000 + b"}"),
+    _malformed_once("45", "Half a JSON", b'{"choices": ['),
+    _malformed_once("45-plain", "Half a JSON that says it is text", b'{"choices": [', "text/plain"),
+    _accepted(
+        "46",
+        "A lone surrogate in the text",
+        completion("a\ud800b"),
+        "a\ufffdb",
+        "The answer with U+FFFD in its place, marked `cleaned`",
+        flags=frozenset({"cleaned"}),
+    ),
+    _accepted("46-pair", "A character as an escaped pair of surrogates", completion("🙂"), "🙂", "The answer"),
+    _accepted(
+        "47",
+        "NUL in the text",
+        completion("a\x00b"),
+        "ab",
+        "The answer without it, marked `cleaned`",
+        flags=frozenset({"cleaned"}),
+    ),
+    _accepted(
+        "48",
+        "Escape sequences, C1, bidi and tag characters",
+        completion(_ESCAPES),
+        _ESCAPES,
+        "The answer as it was sent; all that shows it escapes it",
+    ),
+    _accepted(
+        "50",
+        "Another model answers",
+        {**completion(), "model": "another"},
+        "fine",
+        "The answer, marked `other_model`, with the name in `model`",
+        facts={"model": "another"},
+        check=lambda played: _flagged(played, is_so=True),
+    ),
+    _accepted(
+        "50-version",
+        "The answer names a version of the model",
+        {**completion(), "model": "m-2026-01-01"},
+        "fine",
+        "The answer",
+        check=lambda played: _flagged(played, is_so=False),
+    ),
+    Fault(
+        id="50-strict",
+        title="Another model answers, with `strict_model=True`",
+        handlers=(reply({**completion(), "model": "another"}),),
+        options={"strict_model": True},
+        what="`MalformedResponse` at once",
+        attempts=("MalformedResponse",),
+        error=MalformedResponse,
+        says="another answered instead of 'm'",
+        works_again=False,
+    ),
+    Fault(
+        id="51",
+        title="5 MB of text",
+        handlers=(reply(completion("x" * 5_000_000)),),
+        what="`ResponseTooLarge` at once: more than `ModelSettings.longest`",
+        attempts=("ResponseTooLarge",),
+        error=ResponseTooLarge,
+        facts={"limit": 200_000, "unit": "characters"},
+    ),
+)
+
+
+def _room(played: Played, rooms: list[int]) -> None:
+    assert [body["max_tokens"] for body in played.server.bodies] == rooms
+
+
+def _flagged(played: Played, *, is_so: bool) -> None:
+    assert played.response is not None
+    assert ("other_model" in played.response.flags) == is_so

@@ -1,0 +1,216 @@
+"""What a server does in a row of the table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.models.server import break_off, completion, fine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.models.server import Exchange, Handler
+
+__all__ = (
+    "EVENT_STREAM",
+    "JSON_CHUNKED",
+    "answer",
+    "broken",
+    "called",
+    "chunked",
+    "close_afterwards",
+    "end_at_once",
+    "endless",
+    "event",
+    "events",
+    "greet_with_reset",
+    "half",
+    "never_read",
+    "piece",
+    "raw",
+    "refusal",
+    "reply",
+    "reset_at_once",
+    "silent",
+    "speak_http",
+    "told",
+    "whole",
+)
+
+
+def told(message: str = "no", **more: Any) -> dict[str, Any]:
+    """An error's body."""
+    return {"error": {"message": message, **more}}
+
+
+def refusal(status: int, body: Any = None, **headers: str) -> Handler:
+    """Answers with an HTTP status; `retry_after` and the like become header names."""
+
+    async def refuse(exchange: Exchange) -> None:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        await exchange.json(told() if body is None else body, status=status, headers=names)
+
+    return refuse
+
+
+def reply(value: Any, *, status: int = 200) -> Handler:
+    """Answers with JSON."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.json(value, status=status)
+
+    return send
+
+
+def answer(
+    body: bytes, kind: str = "application/json", *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Handler:
+    """Answers with these bytes."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.answer(body, kind=kind, status=status, headers=headers)
+
+    return send
+
+
+def called(*calls: dict[str, Any], content: str | None = None, finish: str = "tool_calls") -> Handler:
+    """Answers with calls of tools."""
+    return reply(completion(content, finish=finish, tool_calls=list(calls)))
+
+
+def events(*items: Any, done: bool = True) -> Handler:
+    """Answers with a stream."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.events(items, done=done)
+
+    return send
+
+
+def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
+    """Sends these bytes, one after the other, and ends the connection unless told otherwise."""
+
+    async def send(exchange: Exchange) -> None:
+        for number, part in enumerate(parts):
+            if number:
+                await asyncio.sleep(pause)
+            await exchange.raw(part)
+        exchange.close = close
+
+    return send
+
+
+def whole(body: bytes | None = None, *, headers: str = "", version: str = "1.1") -> bytes:
+    """A response, byte for byte."""
+    body = json.dumps(completion()).encode() if body is None else body
+    head = f"HTTP/{version} 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+    return head.encode("latin-1") + body
+
+
+EVENT_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+JSON_CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def piece(data: bytes) -> bytes:
+    """`data` as a chunk of a chunked body."""
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    return f"data: {json.dumps(value)}\n\n".encode()
+
+
+def chunked(*parts: bytes, head: bytes = JSON_CHUNKED, end: bytes = b"0\r\n\r\n", close: bool = False) -> Handler:
+    """Sends a chunked body."""
+    return raw(head + b"".join(map(piece, parts)) + end, close=close)
+
+
+def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "application/json") -> Handler:
+    """Sends less than was promised, and breaks off or ends the connection."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.raw(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 5000\r\n\r\n".encode() + data)
+        if reset:
+            exchange.reset()
+        exchange.close = True
+
+    return send
+
+
+def broken(*items: Any, reset: bool) -> Handler:
+    """Begins a stream, sends these events, and breaks off or ends the connection."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.raw(EVENT_STREAM)
+        for item in items:
+            await exchange.raw(piece(event(item)))
+        if reset:
+            await asyncio.sleep(0.02)  # or the reset overtakes what was sent before it
+            exchange.reset()
+        exchange.close = True
+
+    return send
+
+
+def endless(part: bytes, *, head: bytes = b"", every: float | None = None, sent: list[int] | None = None) -> Handler:
+    """Sends `head`, and `part` for ever: as fast as it is taken, or `every` so many seconds."""
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.raw(head)
+        exchange.close = True
+        try:
+            while True:
+                await exchange.raw(part)
+                if sent is not None:
+                    sent.append(len(part))
+                await asyncio.sleep(every or 0)
+        except ConnectionError:
+            pass
+
+    return send
+
+
+async def silent(exchange: Exchange) -> None:
+    """Takes the request, and never answers."""
+    await exchange.until_gone()
+
+
+async def reset_at_once(exchange: Exchange) -> None:
+    """Breaks off before a byte was sent."""
+    exchange.reset()
+
+
+async def end_at_once(exchange: Exchange) -> None:
+    """Ends the connection before a byte was sent."""
+    exchange.close = True
+
+
+async def close_afterwards(exchange: Exchange) -> None:
+    """Answers, and ends the connection without having said so."""
+    await fine(exchange)
+    exchange.close = True
+
+
+async def greet_with_reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Breaks a connection off as soon as it is there."""
+    break_off(writer)
+    return True
+
+
+async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Answers whatever comes as a server that expected a request."""
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    await writer.drain()
+    return True
+
+
+async def never_read(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> bool:
+    """Takes nothing from the connection until the row's deadline is over."""
+    await asyncio.sleep(0.5)
+    while await reader.read(1 << 20):
+        pass
+    return True

@@ -1,0 +1,192 @@
+"""Plays a row against the real client, and looks at everything that it must and must not leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import ModelError, ModelTimeout
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
+from flowdebate.models.boundary import ask
+from flowdebate.models.structured import prepare
+from tests.models.server import ChatServer, fine
+
+from .fault import Fault, Played, Verdict
+
+if TYPE_CHECKING:
+    from flowdebate.models.clients import Transport
+    from tests.models.server import Exchange
+
+__all__ = ("KEY", "Stage", "play", "untrusted")
+
+KEY = "sk-canary-0123456789abcdef"
+LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
+LATE = 3.0
+"""Seconds by which a deadline may be missed where other processes have the machine; how exact it is, is measured in
+benchmarks/."""
+
+
+@dataclass(eq=False)
+class Stage:
+    """A server that plays the row until it is told to be well again."""
+
+    fault: Fault
+    calm: bool = False
+    _played: int = 0
+    waits: list[float] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+
+    async def serve(self, exchange: Exchange) -> None:
+        """The next handler of the row."""
+        if self.calm or not self.fault.handlers:
+            await fine(exchange)
+            return
+        handler = self.fault.handlers[min(self._played, len(self.fault.handlers) - 1)]
+        self._played += 1
+        await handler(exchange)
+
+    async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """What the row does to a connection."""
+        return not self.calm and self.fault.greet is not None and await self.fault.greet(reader, writer)
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits that cost no time."""
+        self.waits.append(seconds)
+
+    def server(self) -> ChatServer:
+        """The server."""
+        return ChatServer({"m": self.serve}, greet=self.greet, tls=untrusted() if self.fault.tls else None)
+
+    def model(self, server: ChatServer, transport: Transport) -> OpenAIModel:
+        """The model, with its own retries."""
+        retry = Retry(sleep=self.sleep)
+        retry = retry if self.fault.retry is None else self.fault.retry(retry)
+        base_url = self.fault.base_url or server.base_url
+        if base_url == "https":
+            base_url = server.base_url.replace("http:", "https:")
+        return OpenAIModel("m", base_url=base_url, api_key=KEY, transport=transport, retry=retry, **self.fault.options)
+
+    def request(self) -> ModelRequest:
+        """The row's request."""
+        fault = self.fault
+        return ModelRequest(
+            messages=list(fault.messages),
+            block="judge",
+            output=OutputSchema.of(Verdict) if fault.asked == "structured" else None,
+            on_text=self.pieces.append if fault.asked == "stream" else None,
+            tools=[LOOKUP] if fault.tools else (),
+            settings=ModelSettings(timeout=fault.timeout, max_tokens=fault.max_tokens),
+        )
+
+
+prepare()  # what is imported at the first call would count against its deadline
+
+
+async def play(fault: Fault, transport: Transport) -> None:
+    """Play `fault`; AssertionError where anything is not as its row says."""
+    stage = Stage(fault)
+    async with stage.server() as server:
+        tasks = asyncio.all_tasks()
+        inner = stage.model(server, transport)
+        model = inner if fault.wrapped is None else fault.wrapped(inner)
+        async with inner.hold():
+            request = stage.request()
+            began = asyncio.get_running_loop().time()
+            response, error = None, None
+            try:
+                response = await ask(model, request)
+            except ModelError as raised:
+                error = raised
+            took = asyncio.get_running_loop().time() - began
+            played = Played(
+                server=server,
+                request=request,
+                response=response,
+                error=error,
+                waits=tuple(stage.waits),
+                pieces=tuple(stage.pieces),
+            )
+            _check_outcome(fault, played)
+            _check_count(fault, played)
+            _check_waits(fault, played)
+            _check_time(fault, played, took)
+            _check_secrets(inner, played)
+            if fault.check is not None:
+                fault.check(played)
+            stage.calm = True
+            if fault.works_again:
+                await asyncio.sleep(fault.pause)
+                again = ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
+                assert (await ask(model, again)).text == "fine"
+                assert len(again.attempts.made) == 1
+        async with asyncio.timeout(5):
+            await server.wait_until_left()
+            # a connection's task ends a moment after it has said that it left
+            await asyncio.gather(*(asyncio.all_tasks() - tasks), return_exceptions=True)
+
+
+def _check_outcome(fault: Fault, played: Played) -> None:
+    got: Any = played.error
+    if fault.error is None:
+        if played.error is not None:
+            raise AssertionError(repr(played.error)) from played.error
+        assert played.response is not None
+        got = played.response
+        assert set(got.flags) - {"other_model"} == fault.flags
+        got.text.encode()
+    else:
+        allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
+        assert type(got) in allowed, (played.error, played.response)
+        assert fault.says in str(got)
+        assert (got.model, got.block) == ("m", "judge")
+        assert len(str(got)) < 1_000
+        assert str(got).isprintable()
+    assert {name: getattr(got, name) for name in fault.facts} == fault.facts
+
+
+def _check_count(fault: Fault, played: Played) -> None:
+    made = [attempt.error for attempt in played.request.attempts.made]
+    assert len(made) == len(fault.attempts), made
+    for got, wanted in zip(made, fault.attempts, strict=True):
+        assert got == wanted or str(got) in str(wanted).split("|"), made
+    counted = {"posts": played.server.posts, "connections": played.server.accepted, "nothing": len(made)}
+    assert counted[fault.counted] == len(made)
+
+
+def _check_waits(fault: Fault, played: Played) -> None:
+    waits = fault.waits
+    if waits is None:
+        again = [error for error in fault.attempts[:-1] if error not in _AT_ONCE]
+        waits = tuple((0.25 * 2**i, 0.5 * 2**i) for i in range(len(again)))
+    assert len(played.waits) == len(waits), played.waits
+    for got, (least, most) in zip(played.waits, waits, strict=True):
+        assert least <= got <= most, played.waits
+    assert all(attempt.seconds >= 0 and 0 <= attempt.waited < LATE for attempt in played.request.attempts.made)
+
+
+def _check_time(fault: Fault, played: Played, took: float) -> None:
+    if isinstance(played.error, ModelTimeout):
+        assert played.error.seconds <= took + 0.01 < played.error.seconds + LATE
+
+
+def _check_secrets(model: OpenAIModel, played: Played) -> None:
+    told = repr(model) + repr(played.response) + repr(played.request.attempts.made) + "".join(played.pieces)
+    if played.error is not None:
+        told += "".join(traceback.format_exception(played.error))
+        told += repr(played.error) + str(played.error) + repr(vars(played.error))
+    assert KEY not in told
+    assert all(headers["authorization"] == f"Bearer {KEY}" for headers in played.server.headers)
+
+
+def untrusted() -> ssl.SSLContext:
+    """A certificate that nobody signed, for a name that is another."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Path(__file__).with_name("untrusted.pem"))
+    return context
+
+
+_AT_ONCE = {"SchemaViolation", "EmptyResponse", "OutputTruncated"}

@@ -1,0 +1,43 @@
+"""`python -m tests.faults.table` writes the table of faults into the page that promises it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .debate_rows import DEBATE
+from .rows import ROWS
+
+__all__ = ("PAGE", "table", "with_table")
+
+PAGE = Path(__file__).parents[2] / "docs" / "resilience.md"
+_BEGIN, _END = "<!-- faults -->", "<!-- /faults -->"
+
+
+def table() -> str:
+    """All rows as Markdown, a table for each group."""
+    groups = {
+        name: [(fault.title, fault.what, len(fault.attempts)) for fault in faults] for name, faults in ROWS.items()
+    }
+    groups["In a debate of two sides, with a judge"] = [(fault.title, fault.what, fault.posts) for fault in DEBATE]
+    return "\n\n".join(_group(name, rows) for name, rows in groups.items())
+
+
+def with_table(page: str) -> str:
+    """`page` with the table between its marks."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"
+
+
+def _group(name: str, rows: list[tuple[str, str, int]]) -> str:
+    lines = [f"| {_cell(title)} | {_cell(what)} | {requests} |" for title, what, requests in rows]
+    return "\n".join((f"**{name}**", "", "| Fault | What happens | Requests |", "|---|---|---|", *lines))
+
+
+def _cell(text: str) -> str:
+    text = text.replace("|", "\\|")
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,86 @@
+"""Faults as a whole debate meets them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, OpenAIModel, Retry, StandIn, create_debate_transcript, create_moderator, debate
+from flowdebate.runs.events import ModelCalled
+from tests.models.server import ChatServer, fine
+
+from .debate_rows import DEBATE, decides, finds
+
+if TYPE_CHECKING:
+    from flowdebate.models.clients import Transport
+    from tests.models.server import Exchange, Handler
+
+    from .debate_rows import DebateFault
+
+pytestmark = [pytest.mark.anyio, pytest.mark.fault]
+
+SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
+
+
+class Seats:
+    """Gives each request to the handler of the seat that makes it."""
+
+    def __init__(self, fault: DebateFault) -> None:
+        self._handlers = {"judge": fault.judge or (finds,), "moderator": fault.moderator or (decides,)}
+        self._handlers["turns"] = fault.turns
+        self._asked: dict[str, int] = {}
+
+    async def __call__(self, exchange: Exchange) -> None:
+        schema = json.dumps([exchange.body.get("response_format"), exchange.body.get("tools")])
+        seat = "judge" if "winner" in schema else "moderator" if "nextSpeakers" in schema else "turns"
+        number = self._asked[seat] = self._asked.get(seat, 0) + 1
+        handlers: tuple[Handler, ...] = self._handlers[seat]
+        await handlers[min(number, len(handlers)) - 1](exchange)
+
+
+async def _no_wait(_: float) -> None:
+    """Tests do not sleep."""
+
+
+def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
+    if fault.moderator:
+        options["transcript"] = create_debate_transcript()
+        options["moderator"] = create_moderator(
+            name="rent", roster_names=["tenant", "owner"], transcript=options["transcript"]
+        )
+    return debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 1, "synthesizer": False, **options})
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+@pytest.mark.parametrize("fault", DEBATE, ids=str)
+async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport: Transport) -> None:
+    """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""
+    async with ChatServer({"seats": Seats(fault), "stand-in": fine}) as server:
+
+        def model(name: str) -> OpenAIModel:
+            retry = Retry(sleep=_no_wait)
+            return OpenAIModel(name, base_url=server.base_url, api_key="k", retry=retry, transport=transport)
+
+        options = dict(fault.options)
+        if isinstance(options["on_failure"], StandIn):
+            options["on_failure"] = StandIn(model("stand-in"))
+        run: Any
+        if fault.error is None:
+            run = await _pattern(fault, options).run("Cap?", model=model("seats"), limits=fault.limits)
+        else:
+            with pytest.raises(fault.error) as caught:
+                await _pattern(fault, options).run("Cap?", model=model("seats"))
+            run = getattr(caught.value, "run")  # noqa: B009 - of the library's errors
+        last = "\n".join(str(message["content"]) for message in server.bodies[-1]["messages"])
+        assert server.posts == fault.posts
+    raw = run.raw
+    assert (run.status, raw.status) == (fault.status, fault.status)
+    assert tuple((loss.seat, loss.instead) for loss in raw.losses) == fault.losses
+    assert tuple(entry.agent_name for entry in raw.transcript) == fault.spoke
+    assert (raw.verdict is None) == (fault.status in {"no_verdict", "failed", "limit"})
+    counted = [attempt for event in run.events if isinstance(event, ModelCalled) for attempt in event.attempts]
+    assert (len(counted), run.usage.calls) == (fault.posts, fault.posts)
+    if raw.verdict is not None:
+        assert all(entry.text in last for entry in raw.transcript)

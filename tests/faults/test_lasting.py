@@ -1,0 +1,135 @@
+"""What one fault must not do to later calls, nor to what is held for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.errors import MalformedResponse, ModelUnavailable, SchemaViolation
+from flowdebate.models import ModelRequest, OpenAIModel, OutputSchema, Retry
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer, completion, tool_call
+
+from .fault import VERDICT, Verdict
+from .handlers import answer, told
+from .stage import untrusted
+
+if TYPE_CHECKING:
+    from flowdebate.models.clients import Transport
+    from tests.models.server import Exchange
+
+pytestmark = [pytest.mark.anyio, pytest.mark.fault]
+
+
+def question(**options: Any) -> ModelRequest:
+    """A request."""
+    options.setdefault("messages", [{"role": "user", "content": "x"}])
+    return ModelRequest(block="b", **options)
+
+
+def ways(request: ModelRequest) -> list[str | None]:
+    """How each request asked."""
+    return [attempt.asked_as for attempt in request.attempts.made]
+
+
+async def test_only_the_way_that_was_refused_is_left_out_of_later_calls() -> None:
+    """A server that knows response formats but no tools is asked for the one again, and never for the other."""
+    right = False
+
+    async def serve(exchange: Exchange) -> None:
+        if "tools" in exchange.body:
+            await exchange.json(told("tools are not supported"), status=400)
+        else:
+            await exchange.json(completion(VERDICT if right else "{}"))
+
+    async with ChatServer({"m": serve}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0, attempts=4))
+        first = question(output=OutputSchema.of(Verdict))
+        with pytest.raises(SchemaViolation):
+            await ask(model, first)
+        assert ways(first) == ["json_schema", "json_schema", "tools", "json", "json"]
+        right = True
+        second = question(output=OutputSchema.of(Verdict))
+        await ask(model, second)
+        assert ways(second) == ["json_schema"]
+
+
+async def test_a_way_that_was_refused_once_is_not_tried_again() -> None:
+    """Later calls of the same model take one request."""
+
+    async def serve(exchange: Exchange) -> None:
+        if "response_format" in exchange.body:
+            await exchange.json(told("response_format is not supported"), status=400)
+        else:
+            await exchange.json(completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", VERDICT)]))
+
+    async with ChatServer({"m": serve}) as server:
+        model = OpenAIModel("m", base_url=server.base_url)
+        for expected in (["json_schema", "tools"], ["tools"], ["tools"]):
+            request = question(output=OutputSchema.of(Verdict))
+            await ask(model, request)
+            assert ways(request) == expected
+
+
+async def test_what_was_being_handled_when_a_model_was_asked_explains_nothing() -> None:
+    """Python chains it to what then goes wrong, which has causes of its own."""
+    async with ChatServer({"m": answer(b"{oops")}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=None)
+        for on_text in (None, lambda _: None):
+            try:
+                os.stat("/no/such/file")  # noqa: PTH116 - an OSError, which those of connections are, too
+            except FileNotFoundError:
+                with pytest.raises(MalformedResponse, match="JSONDecodeError"):
+                    await ask(model, question(on_text=on_text))
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transport) -> None:
+    """A connection that is given up is closed, whatever of the prompt was not sent yet."""
+    came, leave = asyncio.Event(), asyncio.Event()
+
+    async def never_read(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> bool:
+        came.set()
+        await leave.wait()
+        return True
+
+    async with ChatServer(greet=never_read) as server:
+        model = OpenAIModel("m", base_url=server.base_url, retry=None, transport=transport)
+        request = question(messages=[{"role": "user", "content": "x" * 12_000_000}])
+        async with model.hold():
+            before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
+            call = asyncio.create_task(ask(model, request))
+            await came.wait()
+            await asyncio.sleep(0.1)  # the prompt is on its way as far as it gets
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert server.open_connections == 1
+        assert len(os.listdir("/proc/self/fd")) == before + 1  # noqa: PTH208 - the server's side
+        leave.set()
+        await server.wait_until_left()
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_an_endpoint_that_moves_to_https_has_its_certificate_looked_at(transport: Transport) -> None:
+    """What was allowed without TLS is not allowed with it."""
+    async with ChatServer() as plain, ChatServer(tls=untrusted()) as secure:
+        model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
+        before = os.environ.get("OPENAI_BASE_URL")
+        try:
+            async with model.hold():
+                os.environ["OPENAI_BASE_URL"] = plain.base_url
+                assert (await ask(model, question())).text == "fine"
+                os.environ["OPENAI_BASE_URL"] = secure.base_url
+                with pytest.raises(ModelUnavailable, match="certificate"):
+                    await ask(model, question())
+        finally:
+            if before is None:
+                del os.environ["OPENAI_BASE_URL"]
+            else:
+                os.environ["OPENAI_BASE_URL"] = before
+        assert secure.posts == 0

@@ -1,0 +1,48 @@
+"""A small share of the storm of cancellations in tests/soak/, and many calls at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.models import ModelRequest, OpenAIModel
+from flowdebate.models.boundary import ask
+from tests.models.server import ChatServer, completion
+from tests.soak.cancel_storm import storm
+
+if TYPE_CHECKING:
+    from flowdebate.models.clients import Transport
+    from tests.models.server import Exchange
+
+pytestmark = [pytest.mark.anyio, pytest.mark.fault]
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_a_storm_of_cancellations_leaves_nothing_behind(transport: Transport) -> None:
+    """No task, descriptor or connection; the next 20 calls work (fault 30)."""
+    left = await storm(200, transport)
+    assert left.cancelled > 50
+    assert (left.tasks, left.descriptors, left.connections, left.work_again) == (0, 0, 0, 20)
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_many_calls_at_once_each_get_their_own_answer(transport: Transport) -> None:
+    """Also over connections that are used again, and with as many requests as calls (fault 29)."""
+
+    async def echo(exchange: Exchange) -> None:
+        await exchange.json(completion(exchange.body["messages"][0]["content"]))
+
+    async with ChatServer({"m": echo}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="none", transport=transport)
+
+        async def one(text: str) -> str:
+            return (await ask(model, ModelRequest(messages=[{"role": "user", "content": text}], block="b"))).text
+
+        async with model.hold():
+            for wave in range(3):
+                texts = [f"{wave}: {number}" for number in range(100)]
+                assert await asyncio.gather(*map(one, texts)) == texts
+        await server.wait_until_left()
+        assert server.posts == 300

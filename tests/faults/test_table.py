@@ -1,0 +1,42 @@
+"""The table in the documentation is what the rows say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from .rows import FAULTS
+from .table import PAGE, with_table
+
+pytestmark = pytest.mark.fault
+
+_CATALOGUE = {
+    *range(1, 5), *range(6, 13), *range(15, 23), 25, 26, 27, 28,
+    *range(31, 45), *range(46, 49), 50, 51,
+    *range(52, 58), 59, 60, 61, 66, 67,
+    *range(68, 70), 73, 74,
+}  # fmt: skip
+"""Rows of the catalogue that a single call can meet; 29, 30 and 75 have tests of their own."""
+
+
+def test_the_page_shows_the_table_that_the_rows_make() -> None:
+    """`python -m tests.faults.table` writes it."""
+    page = PAGE.read_text("utf-8")
+    assert page == with_table(page)
+
+
+def test_every_fault_has_an_id_of_its_own_and_every_row_of_the_catalogue_a_fault() -> None:
+    """None is forgotten, and none is counted twice."""
+    assert [name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1] == []
+    numbers = {int(part) for fault in FAULTS if (part := fault.id.partition("-")[0]).isdecimal()}
+    assert numbers >= _CATALOGUE
+
+
+def test_every_fault_says_what_happens() -> None:
+    """In one line, which the table shows."""
+    assert len(FAULTS) > 200
+    for fault in FAULTS:
+        assert fault.title, fault.id
+        assert fault.what, fault.id
+        assert "\n" not in fault.title + fault.what, fault.id

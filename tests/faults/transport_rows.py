@@ -1,0 +1,571 @@
+"""Faults 1 to 30: the connection, and what HTTP says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContextTooLong,
+    MalformedResponse,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    ProviderFailed,
+    RateLimited,
+    RequestRejected,
+    ResponseTooLarge,
+)
+from flowdebate.models import Fallback, Timeout
+from tests.models.server import chunk, fine
+
+from .fault import Fault
+from .handlers import (
+    EVENT_STREAM,
+    JSON_CHUNKED,
+    answer,
+    close_afterwards,
+    end_at_once,
+    endless,
+    event,
+    greet_with_reset,
+    half,
+    never_read,
+    piece,
+    raw,
+    refusal,
+    reset_at_once,
+    silent,
+    told,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models import Model, OpenAIModel, Retry
+
+    from .fault import Played
+
+__all__ = ("TRANSPORT",)
+
+_CONTEXT = told("maximum context length is 8192 tokens", code="context_length_exceeded")
+_QUOTA = told("You exceeded your current quota", code="insufficient_quota")
+_SHORT = 0.3
+"""Seconds; the deadline where a row is about one."""
+_HALF_MEGABYTE = b"x" * 500_000
+_MOST = 40_000_000
+"""Bytes: an answer of 16 MB, and what is on its way in the buffers of both sides."""
+
+
+def _again(attempts: int) -> Callable[[Retry], Retry]:
+    return lambda retry: replace(retry, attempts=attempts)
+
+
+def _limited(handler_headers: dict[str, str], what: str, variant: str, **more: Any) -> Fault:
+    return Fault(
+        id=f"3-{variant}",
+        title=f"429 with `Retry-After` {what}",
+        handlers=(refusal(429, **handler_headers), fine),
+        what="As if it said nothing: the usual wait, then once more",
+        attempts=("RateLimited", None),
+        **more,
+    )
+
+
+def _refused(status: int, error: type[Any], what: str, variant: str = "", body: Any = None, **more: Any) -> Fault:
+    return Fault(
+        id=f"{more.pop('row', '11')}-{status}{variant}",
+        title=more.pop("title", f"{status}"),
+        handlers=(refusal(status, body),),
+        what=what,
+        attempts=(error.__name__,),
+        error=error,
+        facts={"status": status, "transient": False, **more.pop("facts", {})},
+        **more,
+    )
+
+
+class _Sent:
+    """How many bytes a server got rid of."""
+
+    def __init__(self) -> None:
+        self.parts: list[int] = []
+
+    def check(self, _: Played) -> None:
+        """The client stopped it early."""
+        assert 0 < sum(self.parts) < _MOST
+        self.parts.clear()
+
+
+_first, _second, _third = _Sent(), _Sent(), _Sent()
+
+
+def _first_text(model: OpenAIModel) -> Model:
+    return Timeout(model, first_text=_SHORT)
+
+
+def _each(model: OpenAIModel) -> Model:
+    return Timeout(model, _SHORT)
+
+
+_SLOW_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9000000\r\n\r\n"
+
+
+def _unknown_tokens(played: Played) -> None:
+    assert all(attempt.usage.total_tokens is None for attempt in played.request.attempts.made)
+
+
+TRANSPORT: tuple[Fault, ...] = (
+    Fault(
+        id="1",
+        title="429 with `Retry-After: 1`, then well",
+        handlers=(refusal(429, retry_after="1"), fine),
+        what="Waits the second that was asked for, then the answer",
+        attempts=("RateLimited", None),
+        waits=((1.0, 1.0),),
+    ),
+    Fault(
+        id="1-milliseconds",
+        title="429 with `Retry-After-Ms: 1500`, then well",
+        handlers=(refusal(429, retry_after_ms="1500"), fine),
+        what="Waits the 1.5 seconds, then the answer",
+        attempts=("RateLimited", None),
+        waits=((1.5, 1.5),),
+    ),
+    Fault(
+        id="1-for-ever",
+        title="429 at every request",
+        handlers=(refusal(429),),
+        what="`RateLimited` after all attempts",
+        attempts=("RateLimited",) * 3,
+        error=RateLimited,
+        facts={"retry_after": None, "quota_exhausted": False, "status": 429},
+    ),
+    Fault(
+        id="2",
+        title="429 with `Retry-After: 130`, more than is waited at all",
+        handlers=(refusal(429, retry_after="130"),),
+        what="`RateLimited` at once, with the 130 seconds",
+        attempts=("RateLimited",),
+        error=RateLimited,
+        facts={"retry_after": 130.0},
+    ),
+    Fault(
+        id="2-deadline",
+        title="429 with `Retry-After: 30`, which is after the call's deadline",
+        handlers=(refusal(429, retry_after="30"),),
+        what="`RateLimited` at once, while there is time for another model",
+        attempts=("RateLimited",),
+        error=RateLimited,
+        facts={"retry_after": 30.0},
+        timeout=10,
+    ),
+    _limited({"retry_after": formatdate(0, usegmt=True)}, "with a date long past", "past"),
+    _limited({"retry_after": "nan"}, "of `nan`", "nan"),
+    _limited({"retry_after": "-5"}, "of `-5`", "negative"),
+    _limited({"retry_after": "1e308"}, "of `1e308`", "enormous"),
+    _limited({"retry_after": "soon"}, "of `soon`", "garbage"),
+    _limited({"retry_after": "9" * 5_000}, "of 5,000 digits", "digits"),
+    Fault(
+        id="3-twice",
+        title="429 with two `Retry-After` headers",
+        handlers=(
+            raw(b"HTTP/1.1 429 No\r\nRetry-After: 1\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\n{}", close=False),
+            fine,
+        ),
+        what="As if it said nothing: the usual wait, then once more",
+        attempts=("RateLimited", None),
+    ),
+    _refused(
+        429,
+        RateLimited,
+        "`RateLimited` at once, with `quota_exhausted`: waiting does not help",
+        "-quota",
+        _QUOTA,
+        row="4",
+        title="429 `insufficient_quota`",
+        facts={"quota_exhausted": True},
+        says="waiting does not help",
+    ),
+    *(
+        _refused(
+            status,
+            RateLimited,
+            "`RateLimited` at once, with `quota_exhausted`",
+            "-balance",
+            told("Your credit balance is too low to access the API"),
+            row="4",
+            title=f"{status} “your credit balance is too low”",
+            facts={"quota_exhausted": True},
+        )
+        for status in (400, 402, 403)
+    ),
+    Fault(
+        id="6",
+        title="500 once",
+        handlers=(refusal(500), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("ProviderFailed", None),
+    ),
+    Fault(
+        id="7",
+        title="503 in plain text five times, with three attempts",
+        handlers=(answer(b"upstream is down", "text/plain", status=503),),
+        what="`ProviderFailed` after all attempts, with what was said",
+        attempts=("ProviderFailed",) * 3,
+        error=ProviderFailed,
+        says="503: upstream is down",
+        facts={"status": 503, "transient": True},
+    ),
+    Fault(
+        id="7-more",
+        title="503 five times, with six attempts",
+        handlers=(*(answer(b"upstream is down", "text/plain", status=503),) * 5, fine),
+        what="The answer, after five growing waits",
+        attempts=(*("ProviderFailed",) * 5, None),
+        retry=_again(6),
+    ),
+    Fault(
+        id="7-retry-after",
+        title="503 with `Retry-After: 7`, then well",
+        handlers=(refusal(503, retry_after="7"), fine),
+        what="Waits the seven seconds, then the answer",
+        attempts=("ProviderFailed", None),
+        waits=((7.0, 7.0),),
+    ),
+    Fault(
+        id="8-502",
+        title="502 with a page of 2 MB",
+        handlers=(answer(b"<html>\x1b[2J" + b"x" * 2_000_000, "text/html", status=502),),
+        what="`ProviderFailed` after all attempts; the page is not repeated",
+        attempts=("ProviderFailed",) * 3,
+        error=ProviderFailed,
+        says="an HTML page",
+        facts={"status": 502},
+    ),
+    Fault(
+        id="8-529",
+        title="529 with 2 MB of text",
+        handlers=(answer(b"\x1b]0;x\x07" + b"overloaded " * 200_000, "text/plain", status=529), fine),
+        what="Once more after a wait; an error shows 500 characters of it, escaped",
+        attempts=("RateLimited", None),
+    ),
+    *(
+        Fault(
+            id=f"9-{status}",
+            title=f"{status} once",
+            handlers=(refusal(status), fine),
+            what="Once more after a wait, then the answer",
+            attempts=("ProviderFailed", None),
+        )
+        for status in (408, 409, 425)
+    ),
+    _refused(
+        401,
+        AuthenticationFailed,
+        "`AuthenticationFailed` at once; the key is nowhere shown, though the server repeats it",
+        body=told("Incorrect API key provided: sk-canary-0123456789abcdef. See https://example.test"),
+        row="10",
+        says="Check the API key",
+    ),
+    _refused(403, AuthenticationFailed, "`AuthenticationFailed` at once"),
+    _refused(404, ModelNotFound, "`ModelNotFound` at once", body=told("no such model"), says="Check the model's name"),
+    _refused(413, ContextTooLong, "`ContextTooLong` at once"),
+    _refused(418, RequestRejected, "`RequestRejected` at once"),
+    _refused(
+        422, RequestRejected, "`RequestRejected` at once", body={"detail": "field required"}, says="field required"
+    ),
+    _refused(
+        307,
+        RequestRejected,
+        "`RequestRejected` at once: a redirect is not followed, since it could carry the key elsewhere",
+        title="A redirect, in a loop",
+        says="Redirects are not followed",
+    ),
+    _refused(
+        400,
+        ContextTooLong,
+        "`ContextTooLong` at once",
+        "-context",
+        _CONTEXT,
+        row="12",
+        title="400 `context_length_exceeded`",
+    ),
+    Fault(
+        id="12-longer",
+        title="400 `context_length_exceeded`, with a model of a longer context behind a `Fallback`",
+        handlers=(refusal(400, _CONTEXT), fine),
+        what="The other model's answer",
+        attempts=("ContextTooLong", None),
+        wrapped=lambda model: Fallback(model, model),
+        waits=(),
+    ),
+    Fault(
+        id="15-refused",
+        title="Nobody listens at the address",
+        base_url="http://127.0.0.1:9/v1",
+        what="`ModelUnavailable` after all attempts, naming the address",
+        attempts=("ModelUnavailable",) * 3,
+        error=ModelUnavailable,
+        says="http://127.0.0.1:9/v1",
+        facts={"transient": True},
+        counted="nothing",
+        works_again=False,
+    ),
+    Fault(
+        id="15-name",
+        title="A host name that does not exist",
+        base_url="http://host.invalid/v1",
+        what="`ModelUnavailable` after all attempts",
+        attempts=("ModelUnavailable",) * 3,
+        error=ModelUnavailable,
+        says="http://host.invalid/v1",
+        facts={"transient": True},
+        counted="nothing",
+        works_again=False,
+    ),
+    Fault(
+        id="15-certificate",
+        title="A certificate that cannot be trusted",
+        tls=True,
+        what="`ModelUnavailable` at once: it would be no better later",
+        attempts=("ModelUnavailable",),
+        error=ModelUnavailable,
+        says="certificate",
+        facts={"transient": False},
+        counted="nothing",
+        works_again=False,
+    ),
+    Fault(
+        id="15-address",
+        title="An address that is none",
+        base_url="http://host.invalid:99999/v1",
+        what="`ModelUnavailable` at once",
+        attempts=("ModelUnavailable",),
+        error=ModelUnavailable,
+        facts={"transient": False},
+        counted="nothing",
+        works_again=False,
+    ),
+    Fault(
+        id="16",
+        title="The connection is reset as soon as it stands",
+        greet=greet_with_reset,
+        what="`ConnectionLost` after all attempts",
+        attempts=("ConnectionLost",) * 3,
+        error=ConnectionLost,
+        counted="connections",
+    ),
+    Fault(
+        id="16-request",
+        title="The connection is reset once the request is there",
+        handlers=(reset_at_once,),
+        what="`ConnectionLost` after all attempts",
+        attempts=("ConnectionLost",) * 3,
+        error=ConnectionLost,
+    ),
+    Fault(
+        id="16-end",
+        title="The connection is closed once the request is there",
+        handlers=(end_at_once, fine),
+        what="Once more after a wait, then the answer",
+        attempts=("ConnectionLost", None),
+    ),
+    Fault(
+        id="17",
+        title="The connection is reset in the middle of the answer",
+        handlers=(half(reset=True),),
+        what="`ConnectionLost` after all attempts; their tokens are unknown, so estimates count",
+        attempts=("ConnectionLost",) * 3,
+        error=ConnectionLost,
+        check=_unknown_tokens,
+    ),
+    Fault(
+        id="18",
+        title="The connection is closed in the middle of the answer",
+        handlers=(half(reset=False), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("ConnectionLost", None),
+    ),
+    Fault(
+        id="18-chunked",
+        title="The connection is closed before the last chunk of the answer",
+        handlers=(raw(JSON_CHUNKED + piece(b'{"choices": [')), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("ConnectionLost", None),
+    ),
+    Fault(
+        id="19",
+        title="The request is taken, and never answered",
+        handlers=(silent,),
+        what="`ModelTimeout` at the call's deadline, which all attempts share",
+        attempts=("ModelTimeout",),
+        error=ModelTimeout,
+        timeout=_SHORT,
+    ),
+    Fault(
+        id="19-each",
+        title="The first request is never answered, with a `Timeout` for each",
+        handlers=(silent, fine),
+        what="Once more after a wait, then the answer",
+        attempts=("ModelTimeout", None),
+        wrapped=_each,
+    ),
+    Fault(
+        id="20",
+        title="The answer drips, a byte every 20 ms",
+        handlers=(endless(b" ", head=_SLOW_HEAD, every=0.02),),
+        what="`ModelTimeout` at the deadline; the connection is closed",
+        attempts=("ModelTimeout",),
+        error=ModelTimeout,
+        timeout=_SHORT,
+    ),
+    Fault(
+        id="20-head",
+        title="The head of the answer drips",
+        handlers=(endless(b"x", head=b"HTTP/1.1 200 OK\r\nX-Slow: ", every=0.02),),
+        what="`ModelTimeout` at the deadline; the connection is closed",
+        attempts=("ModelTimeout",),
+        error=ModelTimeout,
+        timeout=_SHORT,
+    ),
+    Fault(
+        id="21",
+        title="A stream of nothing but keep-alive comments",
+        handlers=(endless(piece(b": keep-alive\n\n"), head=EVENT_STREAM, every=0.02),),
+        asked="stream",
+        what="`ModelTimeout` at the deadline",
+        attempts=("ModelTimeout",),
+        error=ModelTimeout,
+        timeout=_SHORT,
+    ),
+    Fault(
+        id="21-first-text",
+        title="A stream of nothing but keep-alive comments, with `Timeout(first_text=…)`",
+        handlers=(endless(piece(b": keep-alive\n\n"), head=EVENT_STREAM, every=0.02), fine),
+        asked="stream",
+        what="The request is given up at that time and made once more",
+        attempts=("ModelTimeout", None),
+        wrapped=_first_text,
+    ),
+    Fault(
+        id="22-told",
+        title="A body of 200 MB, as its head tells",
+        handlers=(
+            endless(
+                _HALF_MEGABYTE,
+                head=b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200000000\r\n\r\n",
+                sent=_first.parts,
+            ),
+        ),
+        what="`ResponseTooLarge` before its body is read",
+        attempts=("ResponseTooLarge",),
+        error=ResponseTooLarge,
+        facts={"limit": 16_000_000, "unit": "bytes"},
+        check=_first.check,
+    ),
+    Fault(
+        id="22-chunked",
+        title="A body that never ends",
+        handlers=(endless(piece(_HALF_MEGABYTE), head=JSON_CHUNKED, sent=_second.parts),),
+        what="`ResponseTooLarge` after 16 MB; no more than that is held",
+        attempts=("ResponseTooLarge",),
+        error=ResponseTooLarge,
+        facts={"limit": 16_000_000, "unit": "bytes"},
+        check=_second.check,
+    ),
+    Fault(
+        id="22-stream",
+        title="A stream of text that never ends",
+        handlers=(endless(piece(event(chunk("x" * 1_000))), head=EVENT_STREAM),),
+        asked="stream",
+        what="`ResponseTooLarge` after 200,000 characters",
+        attempts=("ResponseTooLarge",),
+        error=ResponseTooLarge,
+        facts={"limit": 200_000, "unit": "characters"},
+    ),
+    Fault(
+        id="22-line",
+        title="A stream whose one line never ends",
+        handlers=(endless(piece(_HALF_MEGABYTE), head=EVENT_STREAM + piece(b"data: "), sent=_third.parts),),
+        asked="stream",
+        what="`ResponseTooLarge` after 16 MB",
+        attempts=("ResponseTooLarge",),
+        error=ResponseTooLarge,
+        facts={"limit": 16_000_000, "unit": "bytes"},
+        check=_third.check,
+    ),
+    Fault(
+        id="25-204",
+        title="204, and nothing more",
+        handlers=(raw(b"HTTP/1.1 204 No Content\r\n\r\n", close=False), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("MalformedResponse", None),
+    ),
+    Fault(
+        id="25-empty",
+        title="200 with an empty body, every time",
+        handlers=(answer(b""),),
+        what="`MalformedResponse` after all attempts",
+        attempts=("MalformedResponse",) * 3,
+        error=MalformedResponse,
+    ),
+    Fault(
+        id="25-empty-text",
+        title="200 with an empty body that says it is text, then well",
+        handlers=(answer(b"", "text/plain"), fine),
+        what="Once more after a wait, then the answer",
+        attempts=("MalformedResponse", None),
+    ),
+    Fault(
+        id="26",
+        title="The server never reads a prompt of 16 MB",
+        greet=never_read,
+        messages=({"role": "user", "content": "x" * 16_000_000},),
+        what="`ModelTimeout` at the deadline",
+        attempts=("ModelTimeout",),
+        error=ModelTimeout,
+        timeout=_SHORT,
+        counted="connections",
+    ),
+    Fault(
+        id="28",
+        title="The server closes a kept connection between two calls",
+        handlers=(close_afterwards,),
+        what="The next call goes over a new connection, and is made once",
+        attempts=(None,),
+    ),
+    Fault(
+        id="27",
+        title="Stray bytes follow the answer on a kept connection",
+        handlers=(
+            raw(
+                whole() + whole(b'{"choices": [{"message": {"content": "STRAY"}, "finish_reason": "stop"}]}'),
+                close=False,
+            ),
+        ),
+        what="The answer; nobody is ever given the other one",
+        attempts=(None,),
+        facts={"text": "fine"},
+    ),
+    Fault(
+        id="27-late",
+        title="Stray bytes arrive on a kept connection that is idle",
+        handlers=(
+            raw(
+                whole(),
+                whole(b'{"choices": [{"message": {"content": "STRAY"}, "finish_reason": "stop"}]}'),
+                close=False,
+                pause=0.05,
+            ),
+        ),
+        what="The answer; nobody is ever given the other one",
+        attempts=(None,),
+        facts={"text": "fine"},
+        pause=0.1,
+    ),
+)

@@ -1,0 +1,345 @@
+"""The file that `Recorded` writes and `Replayed` reads: whole, without keys, and refused where it is spoiled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import errors
+from flowdebate.errors import (
+    BadFile,
+    MalformedResponse,
+    ModelError,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+    SchemaViolation,
+)
+from flowdebate.models import (
+    ModelResponse,
+    OpenAIModel,
+    OutputSchema,
+    Recorded,
+    Replayed,
+    Retry,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from flowdebate.models.attempts import Attempts
+from flowdebate.models.boundary import ask
+from flowdebate.models.policies.failure import CLASSES
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+
+from .helpers import Leaf, Naps, down, question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.models import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a cassette may be."""
+    return tmp_path / "debate.jsonl"
+
+
+SCHEMA = OutputSchema.of({"type": "object", "properties": {"a": {"type": "string"}}})
+TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
+
+
+def text_of(path: Path) -> str:
+    """What stands in a file."""
+    return path.read_text("utf-8")
+
+
+# Files
+
+
+def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path: Path) -> None:
+    """Nor is one made where none can be."""
+    path.write_text("mine")
+    with pytest.raises(BadFile, match="is there already"):
+        Recorded(Leaf(), path)
+    assert path.read_text() == "mine"
+    Recorded(Leaf(), path, overwrite=True)
+    Replayed(path).assert_complete()
+    for nowhere in (path.with_name("no") / "file", path.parent):
+        with pytest.raises(BadFile):
+            Recorded(Leaf(), nowhere, overwrite=True)
+
+
+async def test_a_recording_that_cannot_be_written_says_so(path: Path) -> None:
+    """The file is gone: no second one without a header is begun."""
+    model = Recorded(Leaf(), path)
+    path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
+    with pytest.raises(BadFile, match="cannot be written"):
+        await ask(model, question())
+    with pytest.raises(BadFile, match="does not exist"):
+        Replayed(path)
+
+
+async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
+    """What could not be read back is not written."""
+    odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
+    with pytest.raises(MalformedResponse, match="cannot be recorded"):
+        await ask(Recorded(Leaf([ModelResponse(text="x", usage=odd)]), path), question())
+    Replayed(path).assert_complete()
+
+
+async def test_what_is_recorded_stands_in_the_file_as_soon_as_it_is_answered(path: Path) -> None:
+    """Whoever dies afterwards has lost nothing; each line is whole, and text is readable."""
+    model = Recorded(Leaf(["Ümläut\u2028 🙂"]), path)
+    for count in (2, 3):
+        await ask(model, question())
+        lines = text_of(path).split("\n")
+        assert [len(lines), lines[-1]] == [count + 1, ""]
+        assert "Ümläut" in lines[-2]
+        assert json.loads(lines[-2])["occurrence"] == count - 1
+
+
+def some_cassette() -> bytes:
+    """A file with an answer, a structured one, tool calls, an error, and a retry."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "c.jsonl")
+        leaf = Leaf(
+            [
+                down(),
+                ModelResponse(text="fine", model="served", flags=("cleaned",), usage=Usage(calls=1, prompt_tokens=3)),
+                ModelResponse(data={"a": "b"}),
+                ModelResponse(tool_calls=(ToolCall(id="1", name="look_up", arguments="{}"),), finish="tool_calls"),
+                SchemaViolation([("a", "is wrong")], answer="{}"),
+                RateLimited("slow", retry_after=2.5),
+            ],
+            retry=Retry(attempts=2, sleep=Naps(), on=lambda error: isinstance(error, ProviderFailed)),
+        )
+        model = Recorded(leaf, path)
+
+        async def record() -> None:
+            for request in requests_of_some_cassette():
+                await asyncio.gather(ask(model, request), return_exceptions=True)
+
+        asyncio.run(record())
+        return path.read_bytes()
+
+
+def requests_of_some_cassette() -> list[ModelRequest]:
+    """What is asked for in it."""
+    return [question(), question(output=SCHEMA), question(tools=[TOOL]), question(output=SCHEMA), question()]
+
+
+CASSETTE = some_cassette()
+LINES = CASSETTE.splitlines(keepends=True)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A file that is no cassette, and what is said of it."""
+
+    id: str
+    content: bytes
+    message: str
+
+
+def changed(number: int, **changes: Any) -> bytes:
+    """The cassette with other values in one line."""
+    lines = list(LINES)
+    lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}).encode() + b"\n"
+    return b"".join(lines)
+
+
+BAD = [
+    Bad("nothing", b"", "line 1: it is no JSON"),
+    Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: it is no JSON"),
+    Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is no cassette"),
+    Bad("a list", b"[1]\n", "line 1: the file is no cassette"),
+    Bad("deep nesting", b"[" * 100_000, "line 1: it is no JSON"),
+    Bad("a newer version", changed(1, version=2), "line 1: the cassette was written by a newer version"),
+    Bad("an older version", changed(1, version=0), "line 1: `version`"),
+    Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
+    Bad("a header alone", LINES[0] + b"\n", "line 2: "),
+    Bad("a last line that is cut off", CASSETTE[:-20], "line 6: Invalid JSON"),
+    Bad("a line in the middle that is cut off", LINES[0] + LINES[1][:50] + b"\n" + LINES[2], "line 2: "),
+    Bad("a line twice", CASSETTE + LINES[1], "line 7: this call was there before"),
+    Bad("no outcome", changed(2, answer=None), "line 2: either an answer or an error"),
+    Bad("two outcomes", changed(2, error={"kind": "ModelError", "message": "x"}), "line 2: either an answer"),
+    Bad("another question", changed(2, request={"messages": []}), "line 2: the request is not the one"),
+    Bad("another block", changed(2, block="x"), "line 2: the request is not the one"),
+    Bad("a number as text", changed(2, occurrence="1"), "line 2: `occurrence`"),
+    Bad("no text", changed(2, answer={"text": 5}), "line 2: `answer.text`"),
+    Bad("a strange finish", changed(2, answer={"finish": "eos"}), "line 2: `answer.finish`"),
+    Bad("a field too many", changed(2, admin=True), "line 2: `admin`"),
+    Bad("an unknown error", changed(6, error={"kind": "SystemExit", "message": "x"}), "line 6: `error` no such error"),
+    Bad(
+        "an error that is none", changed(6, error={"kind": "BadFile", "message": "x"}), "line 6: `error` no such error"
+    ),
+    Bad("an error without its facts", changed(6, error={"kind": "Refused", "message": "x"}), "Refused needs reason"),
+    Bad("an unknown notice", changed(2, notices=[{"kind": "run_finished", "facts": {}}]), "no such kind of event"),
+    Bad("a notice of wrong types", changed(2, notices=[{"kind": "call_retried", "facts": {"block": 1}}]), "`notices.0"),
+    Bad("a NUL", CASSETTE.replace(b"fine", b"f\x00ne"), "line 2: "),
+    Bad("no UTF-8", CASSETTE.replace(b"fine", b"f\xffne"), "line 2: "),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
+def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path) -> None:
+    """And left as it is."""
+    path.write_bytes(case.content)
+    with pytest.raises(BadFile) as caught:
+        Replayed(path)
+    assert str(caught.value).startswith(f"{path}: line ")
+    assert case.message in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert path.read_bytes() == case.content
+
+
+def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
+    """A directory, a device, a hundred megabytes."""
+    for wrong, message in ((path, "does not exist"), (path.parent, "is no file"), (Path("/dev/zero"), "is no file")):
+        with pytest.raises(BadFile, match=message):
+            Replayed(wrong)
+    with path.open("wb") as file:
+        file.truncate(100_000_001)
+    with pytest.raises(BadFile, match="larger than 100 MB"):
+        Replayed(path)
+    with pytest.raises(BadFile):
+        Replayed(f"{path}\0")
+
+
+async def test_a_cassette_may_lack_its_last_line_break(path: Path) -> None:
+    """Editors take it away."""
+    path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
+    assert (await ask(Replayed(path), question())).text == "fine"
+
+
+@st.composite
+def spoiled(draw: Any) -> bytes:
+    """The cassette with something changed: bytes, or a value anywhere in it."""
+    if draw(st.booleans()):
+        begin = draw(st.integers(0, len(CASSETTE)))
+        end = draw(st.integers(begin, min(begin + 40, len(CASSETTE))))
+        piece: bytes = draw(st.binary(max_size=6) | st.sampled_from([b'"', b"}", b"\n", b"0"]))
+        return CASSETTE[:begin] + piece + CASSETTE[end:]
+    number = draw(st.integers(0, len(LINES) - 1))
+    value = json.loads(LINES[number])
+    place, key = draw(st.sampled_from(list(places(value))))
+    if draw(st.booleans()):
+        del place[key]
+    else:
+        hostile = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+        place[key] = draw(
+            hostile | st.lists(hostile, max_size=2) | st.dictionaries(st.text(max_size=3), hostile, max_size=2)
+        )
+    return b"".join([*LINES[:number], json.dumps(value).encode() + b"\n", *LINES[number + 1 :]])
+
+
+def readable(path: Path) -> Replayed | BadFile:
+    """The file, or what is wrong with it."""
+    try:
+        return Replayed(path)
+    except BadFile as error:
+        return error
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container in `value`, with its keys."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(inside):
+        yield value, key
+        yield from places(inner)
+
+
+@given(content=spoiled())
+def test_a_spoiled_file_is_refused_or_works(content: bytes) -> None:
+    """Nothing but BadFile comes out of reading it, and nothing but a ModelError out of asking."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "c.jsonl")
+        path.write_bytes(content)
+        replayed = readable(path)
+        if isinstance(replayed, BadFile):
+            assert str(replayed).isprintable()
+            assert len(replayed.problem) < 700
+            return
+
+        async def replay() -> None:
+            for request in requests_of_some_cassette():
+                found = (await asyncio.gather(ask(replayed, request), return_exceptions=True))[0]
+                assert isinstance(found, (ModelResponse, ModelError))
+                str(found)
+
+        asyncio.run(replay())
+
+
+# Secrets
+
+
+async def echo(exchange: Exchange) -> None:
+    """Show the client its own key in every way there is."""
+    authorization = exchange.headers["authorization"]
+    number = json.dumps(exchange.body["messages"])
+    if "refuse" in number:
+        await exchange.json({"error": {"message": f"wrong key: {authorization}", "code": KEY}}, status=401)
+    elif "break" in number:
+        await exchange.answer(f"<html>{KEY}".encode(), kind="text/html")
+    elif "call" in number:
+        call = tool_call("look_up", json.dumps({"topic": KEY}), KEY)
+        await exchange.json({**completion(None, finish="tool_calls", tool_calls=[call]), "model": KEY})
+    elif exchange.body.get("stream"):
+        await exchange.events(
+            [chunk("the key is "), chunk(KEY[:9]), chunk(KEY[9:]), chunk(finish="stop"), usage_chunk()]
+        )
+    elif "response_format" in exchange.body:
+        await exchange.json(completion(json.dumps({"a": KEY, KEY: 1})))
+    else:
+        await exchange.json(completion(f"the key is {KEY}"))
+
+
+@pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
+async def test_no_key_gets_into_a_cassette(kind: str, path: Path) -> None:
+    """Whatever a server echoes, in answers, tool calls, errors and pages, and what a retry tells of it."""
+    async with ChatServer({"m": echo}) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
+        request = question(
+            messages=[{"role": "user", "content": kind}],
+            on_text=(lambda _: None) if kind == "stream" else None,
+            output=SCHEMA if kind == "structure" else None,
+            tools=[TOOL] if kind == "call" else (),
+            attempts=Attempts(),
+        )
+        await asyncio.gather(ask(Recorded(model, path), request), return_exceptions=True)
+    content = text_of(path)
+    assert server.posts
+    assert content.count("\n") == 2
+    assert KEY not in content
+    assert KEY[3:] not in content
+    assert "[redacted]" in content
+
+
+async def test_what_looks_like_a_key_is_taken_out_of_errors(path: Path) -> None:
+    """Also where the model is the application's own, and in all that the error tells."""
+    error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
+    told = Refused(f"Bearer {KEY} is wrong")
+    model = Recorded(Leaf([error, told, down()], retry=Retry(attempts=2, sleep=Naps())), path)
+    for _ in range(2):
+        with pytest.raises(ModelError):
+            await ask(model, question())
+    assert KEY not in text_of(path)
+
+
+def test_nothing_that_is_no_error_of_a_model_can_be_made() -> None:
+    """The classes that a file may name are those of `flowdebate.errors` below ModelError."""
+    assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
+    assert "BadFile" not in CLASSES

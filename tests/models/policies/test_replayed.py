@@ -1,0 +1,657 @@
+"""`Recorded` and `Replayed`: what was answered once is answered again, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from flowdebate import Debater, create_debate_transcript, create_moderator, debate
+from flowdebate.errors import (
+    CassetteMismatch,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+)
+from flowdebate.models import (
+    Fallback,
+    ModelResponse,
+    ModelSettings,
+    OutputSchema,
+    Recorded,
+    Replayed,
+    Retry,
+    Retrying,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    Wrapper,
+    forbid_real_models,
+)
+from flowdebate.models.attempts import Attempts
+from flowdebate.models.boundary import ask
+from flowdebate.models.policies.failure import CLASSES, FACTS, Failure
+from flowdebate.runs.events import TextDelta
+from flowdebate.runs.limits import Limits
+from flowdebate.testing import FunctionModel, ScriptedModel
+
+from .helpers import Leaf, Naps, down, errors_of, question, used, warped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.models import Attempt, Model, ModelRequest
+    from flowdebate.runs.result import RunResult
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a cassette may be."""
+    return tmp_path / "debate.jsonl"
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of a file."""
+    return path.read_bytes().splitlines()
+
+
+# Whole debates
+
+
+class Deliverable(BaseModel):
+    """What the synthesizer writes; its JSON has other names than its fields."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    next_step: str
+    sure_percent: int
+
+
+def look_up(topic: str) -> str:
+    """Look up what was measured."""
+    return f"{topic}: 240 ms\nand\u2028more"
+
+
+def pattern() -> Any:
+    """A moderated debate with a tool and a structured synthesizer."""
+    names = {"mover": "it should move", "stayer": "it should stay"}
+    transcript = create_debate_transcript()
+    moderator = create_moderator(
+        name="region", roster_names=list(names), transcript=transcript, max_rounds=2, tools=[look_up]
+    )
+    return debate(
+        name="region",
+        debaters=[Debater(name, stance) for name, stance in names.items()],
+        transcript=transcript,
+        max_rounds=2,
+        moderator=moderator,
+        output_schema=Deliverable,
+    )
+
+
+def said(request: ModelRequest) -> Any:
+    """What a model says in such a debate; the same question twice is answered in two ways."""
+    if request.output_schema is None:
+        return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
+    wanted = set(request.output_schema["properties"])
+    if wanted == {"verdict", "winner", "reasoning"}:
+        return {"reasoning": "It held.", "winner": "it should move", "verdict": "Move."}
+    if "nextStep" in wanted:
+        return '{"nextStep": "move", "surePercent": 70}'
+    if not any(message["role"] == "tool" for message in request.messages):
+        return [ToolCall(id="a", name="look_up", arguments='{"topic": "x"}'), ToolCall(id="b", name="no", arguments="")]
+    return {"nextSpeakers": ["mover", "stayer"], "briefing": "240 ms", "newAngle": None, "done": False}
+
+
+def timeless(events: Sequence[Any]) -> list[Any]:
+    """Events without what differs between two runs: times, seconds, and the run's id."""
+    dropped = {"at", "created_at", "updated_at", "seconds", "run_id", "waited"}
+
+    def plain(value: Any) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            kept = [item.name for item in fields(value) if item.name not in dropped]
+            return type(value).__name__, {name: plain(getattr(value, name)) for name in kept}
+        return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+    return [plain(event) for event in events]
+
+
+def same(one: RunResult[Any], other: RunResult[Any]) -> None:
+    """Two runs came to the same."""
+    assert other.raw.model_dump_json() == one.raw.model_dump_json()
+    assert other.output == one.output
+    assert timeless(other.events) == timeless(one.events)
+    assert other.usage == one.usage
+
+
+def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
+    """Moderator, tool calls, debaters, judge and a structured deliverable: same output, same events, nobody asked."""
+    live = pattern().run_sync("Should it move?", model=Recorded(FunctionModel(said), path), seed=7)
+    before = path.read_bytes()
+    with forbid_real_models():
+        replayed = Replayed(path)
+        again = pattern().run_sync("Should it move?", model=replayed, seed=7)
+    same(live, again)
+    assert again.output == Deliverable(nextStep="move", surePercent=70)
+    replayed.assert_complete()
+    assert replayed.remaining == 0
+    assert path.read_bytes() == before
+    assert len(before.splitlines()) >= 9
+
+
+async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Path) -> None:
+    """Whether somebody listens makes no difference to what is found; listeners get each text whole."""
+    live: list[str] = []
+    again: list[str] = []
+    inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
+    for pieces, make in ((live, lambda: Recorded(inner, path)), (again, lambda: Replayed(path))):
+        handle = pattern().start("Should it move?", model=make(), seed=7)
+        pieces += [event.text async for event in handle if isinstance(event, TextDelta)]
+        await handle
+    assert live == ["So.\n", "Indeed."] * 4
+    assert again == ["So.\nIndeed."] * 4
+
+
+@settings(max_examples=25, deadline=None)
+@given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
+def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) -> None:
+    """Retries, their notices and attempts, what was lost and what was paid: all of it as it was."""
+    left = iter(losses * 40)
+
+    def faulty(request: ModelRequest) -> Any:
+        match next(left):
+            case "down":
+                raise ProviderFailed("it is down", status=503)
+            case "refused":
+                raise Refused("I will not.")
+            case "blank":
+                return used(5, " ")
+        return said(request)
+
+    inner = FunctionModel(faulty)
+    inner.retry = Retry(attempts=2, sleep=Naps())  # type: ignore[attr-defined]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "debate.jsonl")
+        live = outcome_of(Recorded(inner, path))
+        replayed = Replayed(path)
+        again = outcome_of(replayed)
+    assert type(again) is type(live)
+    if isinstance(live, BaseException):
+        assert str(again) == str(live)
+        live, again = live.run, again.run  # type: ignore[attr-defined]
+        assert timeless(again.events) == timeless(live.events)
+    else:
+        same(live, again)
+    replayed.assert_complete()
+
+
+def outcome_of(model: Model) -> Any:
+    """The result of a debate, or the error that it ended in."""
+    try:
+        return pattern().run_sync("Should it move?", model=model, seed=7)
+    except ModelError as error:
+        return error
+
+
+# Single calls
+
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+names = st.none() | texts
+counts = st.none() | st.integers(0, 2**70)
+usages = st.builds(Usage, calls=st.integers(0, 3), prompt_tokens=counts, cached_tokens=counts, completion_tokens=counts)
+calls = st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), min_size=1, max_size=2).map(tuple)
+answers = st.builds(
+    ModelResponse,
+    text=texts.map("a{}".format),
+    finish=st.sampled_from(["stop", "length"]),
+    usage=usages,
+    model=names,
+    asked_as=names,
+    flags=st.lists(st.sampled_from(["cleaned", "usage_unknown"]), unique=True).map(tuple),
+) | st.builds(ModelResponse, text=texts, tool_calls=calls, finish=st.just("tool_calls"), usage=usages)
+facts = {
+    "status": st.none() | st.integers(100, 599),
+    "retry_after": st.none() | st.floats(0, 1e9),
+    "quota_exhausted": st.booleans(),
+    "seconds": st.floats(0, 1e9),
+    "limit": st.integers(0, 10**9),
+    "unit": texts,
+    "reason": texts,
+    "problems": st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+    "answer": names,
+    "rounds": st.integers(1, 9),
+}
+
+
+@st.composite
+def failures(draw: Any) -> ModelError:
+    """Any error of a model, with any facts."""
+    kind = draw(st.sampled_from(sorted(CLASSES.values(), key=lambda kind: kind.__name__)))
+    made = kind.__new__(kind)
+    ModelError.__init__(made, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
+    for name in {name for base in kind.__mro__ for name in FACTS.get(base.__name__, ())}:
+        setattr(made, name, draw(facts[name]))
+    return made  # type: ignore[no-any-return]
+
+
+def facts_of(outcome: Any) -> Any:
+    """What can be compared of an answer or an error."""
+    if isinstance(outcome, ModelError):
+        return type(outcome), str(outcome), {name: value for name, value in vars(outcome).items() if name != "run"}
+    return outcome
+
+
+@given(outcomes=st.lists(answers | failures(), min_size=1, max_size=5), different=st.booleans())
+def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, different: bool) -> None:
+    """In whatever order they are asked for, if they ask for different things; in their order, if for the same."""
+
+    async def all_of(model: Model, order: Sequence[int]) -> dict[int, Any]:
+        found = {}
+        for number in order:
+            content = str(number) if different else "the same"
+            request = question(messages=[{"role": "user", "content": content}])
+            found[number] = (await asyncio.gather(ask(model, request), return_exceptions=True))[0]
+        return found
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "calls.jsonl")
+        order = range(len(outcomes))
+        live = asyncio.run(all_of(Recorded(Leaf(outcomes), path), order))
+        replayed = Replayed(path)
+        again = asyncio.run(all_of(replayed, list(reversed(order)) if different else order))
+    assert {number: facts_of(one) for number, one in again.items()} == {
+        number: facts_of(one) for number, one in live.items()
+    }
+    replayed.assert_complete()
+
+
+def test_every_error_of_a_model_is_known_with_all_its_facts() -> None:
+    """A fact that a class gets later has to be recorded too; what this test cannot make it names."""
+    told: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
+    for name, kind in CLASSES.items():
+        wanted = [item for item in kind.__init__.__code__.co_varnames if item in told]
+        made = kind(**{item: told[item] for item in wanted}) if wanted else _made(kind)
+        known = {
+            "message",
+            "model",
+            "block",
+            "transient",
+            *(f for b in kind.__mro__ for f in FACTS.get(b.__name__, ())),
+        }
+        assert set(vars(made)) <= known, name
+        again = Failure.model_validate_json(Failure.of(made).model_dump_json()).error()
+        assert type(again) is kind
+        assert str(again) == str(made)
+        assert {item: getattr(again, item) for item in vars(made)} == vars(made)
+    assert {base for base in FACTS if base not in CLASSES} == set()
+
+
+def _made(kind: type[ModelError]) -> ModelError:
+    try:
+        return kind("it failed")
+    except TypeError:
+        return kind()  # type: ignore[call-arg]
+
+
+class OfTheApplication(RateLimited):
+    """A class that a cassette does not know."""
+
+
+async def test_an_error_of_the_application_comes_back_as_the_one_that_it_is_derived_from(path: Path) -> None:
+    """A cassette makes nothing but errors of ours; one with odd facts is at least a ModelError."""
+    odd = Refused("x")
+    odd.reason = 17  # type: ignore[assignment]
+    model = Recorded(Leaf([OfTheApplication("slow down", retry_after=3.0), odd]), path)
+    for _ in range(2):
+        with pytest.raises(ModelError):
+            await ask(model, question())
+    replayed = Replayed(path)
+    with pytest.raises(RateLimited, match="slow down") as caught:
+        await ask(replayed, question())
+    assert (type(caught.value), caught.value.retry_after) == (RateLimited, 3.0)
+    with pytest.raises(ModelError, match="declined") as plain:
+        await ask(replayed, question())
+    assert type(plain.value) is ModelError
+
+
+# Structured answers
+
+
+class Aliased(BaseModel):
+    """Its JSON has other names, and nothing else is taken."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+
+    full_name: str
+    amounts: list[Decimal]
+
+
+@dataclass
+class Plain:
+    """A dataclass."""
+
+    numbers: set[int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A structured answer, as its model gives it."""
+
+    id: str
+    output: Any
+    reply: Any
+
+
+SHAPES = [
+    Shape("JSON as text", Aliased, '{"fullName": "Ä \\ud83d\\ude42", "amounts": ["1.10", "2"]}'),
+    Shape("JSON in prose", Aliased, 'Sure:\n```json\n{"fullName": "x", "amounts": []}\n```'),
+    Shape("a dict", Aliased, {"fullName": "x", "amounts": [Decimal("0.1")]}),
+    Shape("a model", Aliased, ModelResponse(data=Aliased(fullName="x", amounts=[]))),
+    Shape("a dataclass", Plain, {"numbers": [3, 1]}),
+    Shape("a list", list[int], '{"value": [1, 2]}'),
+    Shape("a bare list", list[int], ModelResponse(data=[1, 2])),
+    Shape("null", int | None, '{"value": null}'),
+    Shape("a set", set[str], ModelResponse(data={"a"})),
+    Shape("a JSON Schema", {"type": "object", "properties": {"n": {"type": "integer"}}}, '{"n": 1, "m": null}'),
+    Shape("a JSON Schema, as data", {"type": "object"}, {"deep": [{"x": None}]}),
+    Shape("a number that is no float", Annotated[Decimal, Field(gt=0)], '{"value": "1.10"}'),
+]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
+async def test_a_structured_answer_comes_back_as_an_equal_value(case: Shape, path: Path) -> None:
+    """Of the same type, whether it came as text or as data, and with the same text and flags."""
+    live = await ask(Recorded(FunctionModel(lambda _: case.reply), path), question(output=case.output))
+    again = await ask(Replayed(path), question(output=case.output))
+    assert again == live
+    assert type(again.data) is type(live.data)
+
+
+async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None:
+    """Values that cannot be compared or written do not break a recording."""
+
+    class Odd:
+        def __eq__(self, _: object) -> bool:
+            raise RuntimeError
+
+        __hash__ = None  # type: ignore[assignment]
+
+    class Loose(BaseModel):
+        value: Any
+
+    live = await ask(
+        Recorded(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), question(output=Loose)
+    )
+    assert isinstance(live.data, Loose)
+    again = await ask(Replayed(path), question(output=Loose))
+    assert isinstance(again.data, Loose)
+    assert "Odd" in again.data.value
+
+
+# Matching
+
+
+async def test_calls_at_once_may_come_in_any_order(path: Path) -> None:
+    """Each gets the answer to what it asks; of equal ones the first gets what the first got, however long that took."""
+    gates = [asyncio.Event() for _ in range(6)]
+    arrived: list[int] = []
+    all_here = asyncio.Event()
+
+    async def late(_: ModelRequest) -> str:
+        number = len(arrived)
+        arrived.append(number)
+        if len(arrived) == len(gates):
+            all_here.set()
+        await gates[number].wait()
+        return f"answer {number}"
+
+    def requests() -> list[ModelRequest]:
+        return [question(messages=[{"role": "user", "content": str(n // 2)}]) for n in range(6)]
+
+    async with asyncio.TaskGroup() as group:
+        model = Recorded(FunctionModel(late), path)
+        tasks = [group.create_task(ask(model, request)) for request in requests()]
+        await all_here.wait()
+        for number in (5, 0, 3, 1, 4, 2):
+            gates[number].set()
+            await tasks[number]
+    live = [task.result().text for task in tasks]
+    assert live == [f"answer {n}" for n in range(6)]
+    backwards = Replayed(path)
+    order = [4, 5, 2, 3, 0, 1]
+    asked = requests()
+    again = [(await ask(backwards, asked[number])).text for number in order]
+    assert again == [live[number] for number in order]
+
+
+SCHEMA = OutputSchema.of({"type": "object", "properties": {"a": {"type": "string"}}})
+TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
+CHANGES: dict[str, Callable[[], ModelRequest]] = {
+    "a message": lambda: question(messages=[{"role": "user", "content": "Who is wrong?"}]),
+    "a further message": lambda: question(messages=[*question().messages, {"role": "user", "content": "Well?"}]),
+    "the output schema": lambda: question(output=SCHEMA),
+    "a tool": lambda: question(tools=[TOOL]),
+    "the temperature": lambda: question(settings=ModelSettings(temperature=0.0)),
+    "the room": lambda: question(settings=ModelSettings(max_tokens=5)),
+    "an extra parameter": lambda: question(settings=ModelSettings(extra={"top_p": float("nan")})),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[[], ModelRequest], path: Path) -> None:
+    """Whatever an answer may depend on is compared; the difference is in the error, and nobody is asked."""
+    await ask(Recorded(Leaf(), path), question())
+    request = change()
+    with pytest.raises(CassetteMismatch) as caught:
+        await ask(Replayed(path), request)
+    message = str(caught.value)
+    assert message.startswith(f"{path} does not hold this call")
+    assert "--- recorded\n+++ asked\n@@" in message
+    assert re.search(r"^\+", message.rpartition("@@")[2], re.MULTILINE)
+    assert "another seed" in message
+    assert (caught.value.block, caught.value.model) == ("judge", "leaf")
+    assert errors_of(request.attempts.made) == ["CassetteMismatch"]
+
+
+async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> None:
+    """Deadline, longest answer, listeners, and how a tool is described."""
+    await ask(Recorded(Leaf(), path), question(tools=[TOOL]))
+    other = question(
+        tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
+        settings=ModelSettings(timeout=3.0, longest=500),
+        on_text=lambda _: None,
+    )
+    assert (await ask(Replayed(path), other)).text == "fine"
+
+
+async def test_the_difference_is_short_whatever_is_compared(path: Path) -> None:
+    """The nearest recorded call of the block is shown, the line that differs among it, on few printable lines."""
+    lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
+    model = Recorded(Leaf(), path)
+    await ask(model, question(messages=[{"role": "user", "content": "something else"}]))
+    await ask(model, question(messages=[{"role": "user", "content": "\n".join(lines)}]))
+    lines[1] = lines[1][:250] + f"\x1b[2J {KEY} " + "y" * 50_000
+    with pytest.raises(CassetteMismatch) as caught:
+        await ask(Replayed(path), question(messages=[{"role": "user", "content": "\n".join(lines)}]))
+    message = str(caught.value)
+    assert "something else" not in message
+    assert "u001b[2J" in message
+    assert KEY not in message
+    assert len(message) < 3_000
+    assert all(line.isprintable() for line in message.split("\n"))
+    assert message.count("\n") < 25
+
+
+async def test_another_seed_is_noticed(path: Path) -> None:
+    """The judge's view is shuffled by it: the replay ends in an error that says so, and not in another verdict."""
+    sides = [Debater(name, f"{name} is right") for name in "abcdef"]
+    wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
+    found = {"reasoning": "x", "winner": None, "verdict": "y"}
+    replies = FunctionModel(lambda request: "Yes." if request.output is None else found)
+    await wide.run("Who?", model=Recorded(replies, path), seed=1)
+    with pytest.raises(CassetteMismatch, match="seed"):
+        await wide.run("Who?", model=Replayed(path), seed=2)
+
+
+async def test_a_call_beyond_what_was_recorded_is_a_mismatch_unless_it_may_be_repeated(path: Path) -> None:
+    """Each recorded call is given once; with `strict` False the last of equal ones again and again."""
+    model = Recorded(Leaf(["one", "two"]), path)
+    for _ in range(2):
+        await ask(model, question())
+    strict, loose = Replayed(path), Replayed(path, strict=False)
+    assert [(await ask(strict, question())).text for _ in range(2)] == ["one", "two"]
+    with pytest.raises(CassetteMismatch, match="no other call of this block"):
+        await ask(strict, question())
+    assert [(await ask(loose, question())).text for _ in range(4)] == ["one", "two", "two", "two"]
+    loose.assert_complete()
+    with pytest.raises(CassetteMismatch):
+        await ask(loose, question(messages=[{"role": "user", "content": "new"}]))
+
+
+async def test_calls_that_were_not_asked_for_are_named(path: Path) -> None:
+    """By block and line; a test that replays fails by it, as a failure."""
+    model = Recorded(Leaf(), path)
+    for number in range(8):
+        await ask(model, question(messages=[{"role": "user", "content": str(number)}]))
+    replayed = Replayed(path)
+    await ask(replayed, question(messages=[{"role": "user", "content": "0"}]))
+    assert replayed.remaining == 7
+    assert repr(replayed) == f"<Replayed {str(path)!r}: 1 of 8 calls given>"
+    with pytest.raises(AssertionError, match=r"7 of 8 calls .* 'judge' \(line 3\), .* and 2 more") as caught:
+        replayed.assert_complete()
+    assert isinstance(caught.value, CassetteMismatch)
+
+
+def test_a_model_can_be_replayed_before_anything_was_asked(path: Path) -> None:
+    """A cassette without a call is one; it has the recorded model's name."""
+    assert Recorded(Leaf(name="ada"), path).name == Replayed(path).name == "ada"
+    Replayed(path).assert_complete()
+
+
+# Retries, deadlines and limits
+
+
+async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> None:
+    """The retries are in it: attempts, what they took, and what readers were told; replayed, they take no time."""
+    naps = Naps()
+    told: list[Any] = []
+    live = question(told=told)
+    leaf = Leaf([down(), used(30, " "), used(40)], retry=Retry(attempts=3, sleep=naps))
+    await ask(Recorded(leaf, path), live)
+    assert len(lines_of(path)) == 2
+    heard: list[Any] = []
+    request = question(told=heard)
+    assert (await ask(Replayed(path), request)).text == "fine"
+    assert len(naps.taken) == 1
+    assert [type(event).__name__ for event in told] == ["CallRetried", "CallRetried"]
+    assert heard == told
+    assert (
+        errors_of(request.attempts.made) == errors_of(live.attempts.made) == ["ProviderFailed", "EmptyResponse", None]
+    )
+    assert request.attempts.usage == live.attempts.usage
+
+
+async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None:
+    """The errors are recorded too, and the policy repeats them when they are replayed."""
+    answer = await ask(Retrying(Recorded(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
+    assert len(lines_of(path)) == 3
+    naps = Naps()
+    request = question()
+    again = await ask(Retrying(Replayed(path), Retry(sleep=naps)), request)
+    assert again.text == answer.text == "fine"
+    assert len(naps.taken) == 1
+    assert errors_of(request.attempts.made) == ["ProviderFailed", None]
+
+
+async def test_models_around_each_other_are_accounted_for_once(path: Path) -> None:
+    """Wrappers inside of a recording send nothing by themselves; calls of other models are not in its account."""
+    first = Recorded(Wrapper(Leaf([down()], name="one")), path)
+    second_path = path.with_name("second.jsonl")
+    second = Recorded(Wrapper(Leaf([used(9)], name="two")), second_path)
+    live = question()
+    await ask(Fallback(first, second), live)
+    request = question()
+    await ask(Fallback(Replayed(path), Replayed(second_path)), request)
+    assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [
+        (attempt.model, attempt.error) for attempt in live.attempts.made
+    ]
+    assert [len(json.loads(lines_of(file)[1])["sent"]) for file in (path, second_path)] == [1, 1]
+
+
+def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
+    """At once, with the same error; a call that was cancelled for another reason leaves no line."""
+
+    async def hang(_: ModelRequest) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def run() -> tuple[ModelError, ModelError]:
+        model = Recorded(FunctionModel(hang), path)
+        with pytest.raises(ModelTimeout) as live:
+            await ask(model, question(timeout=30.0))
+        task = asyncio.create_task(ask(model, question()))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        with pytest.raises(ModelTimeout) as again:
+            await ask(Replayed(path), question(timeout=30.0))
+        return live.value, again.value
+
+    live, again = warped(run())
+    assert str(again) == str(live)
+    assert len(lines_of(path)) == 2
+
+
+async def test_a_run_that_reached_its_limit_reaches_it_again(path: Path) -> None:
+    """The replay counts what was sent then, and ends in the same error."""
+    limits = Limits(calls=3)
+    live = await pattern().run("Should it move?", model=Recorded(FunctionModel(said), path), seed=7, limits=limits)
+    again = await pattern().run("Should it move?", model=Replayed(path), seed=7, limits=limits)
+    assert live.status == "limit"
+    same(live, again)
+    full = question(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
+    with pytest.raises(LimitReached):  # not a mismatch: the call was never made when it was recorded
+        await ask(Replayed(path), full)
+
+
+class Full:
+    """A meter by which nothing more may be sent."""
+
+    def reserve(self, model: str, request: ModelRequest) -> object:
+        """Never."""
+        raise LimitReached("calls", limit=1, used=1)
+
+    def settle(self, reserved: object, attempt: Attempt) -> None:
+        """Never called."""
+
+    def release(self, reserved: object) -> None:
+        """Never called."""
+
+
+def test_a_recording_can_stand_in_for_a_scripted_model(path: Path) -> None:
+    """A test that was written with a script can be replayed without it."""
+    sides = [Debater("a", "for"), Debater("b", "against")]
+    short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)
+    script = ScriptedModel("Yes.", "No.", {"reasoning": "x", "winner": "for", "verdict": "y"})
+    live = short.run_sync("Why?", model=Recorded(script, path), seed=3)
+    script.assert_complete()
+    same(live, short.run_sync("Why?", model=Replayed(path), seed=3))

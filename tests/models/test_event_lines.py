@@ -1,0 +1,93 @@
+"""Event streams and bodies on their way to openai: cut anywhere, they say the same, up to a size."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import MalformedResponse, ResponseTooLarge
+from flowdebate.models.bounded_stream import bounded_stream, encoding_of
+from flowdebate.models.event_lines import event_lines
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+LINES = st.sampled_from(
+    [b"data: a", b"data: \xe2\x80\xa8", b"data:", b"data: ", b": ping", b"id: 7", b"event: x", b"retry: 5", b"", b"\r"]
+)
+
+
+class Parts(httpx2.AsyncByteStream):
+    """A body that arrives in these parts."""
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self._parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._parts:
+            yield part
+
+
+def cut(whole: bytes, places: set[int]) -> list[bytes]:
+    """`whole` in pieces that end at `places`."""
+    ends = sorted({place % (len(whole) + 1) for place in places} | {0, len(whole)})
+    return [whole[begin:end] for begin, end in pairwise(ends)]
+
+
+def read(stream: AsyncIterator[bytes]) -> bytes:
+    """All that comes."""
+
+    async def run() -> bytes:
+        return b"".join([part async for part in stream])
+
+    return asyncio.run(run())
+
+
+@given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
+def test_events_say_the_same_wherever_the_network_cut_them(lines: list[bytes], places: set[int]) -> None:
+    """Lines with data and the empty ones between are kept in their order, all else is left out."""
+    whole = b"\n".join((*lines, b""))
+    kept = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
+    assert read(event_lines(aiter(Parts(cut(whole, places))))) == b"".join(line + b"\n" for line in kept)
+
+
+@pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
+def test_an_event_that_does_not_end_is_malformed(line: bytes) -> None:
+    """Before reading it takes time that grows with the square of its length."""
+    with pytest.raises(MalformedResponse, match="does not end"):
+        read(event_lines(aiter(Parts([line * 50, line * 51]))))
+
+
+@given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
+def test_a_body_is_the_same_wherever_it_was_cut(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
+    """Without a byte order mark at its beginning, and unpacked."""
+    whole = b"\xef\xbb\xbf" + body if marked else body
+    sent = gzip.compress(whole) if packed else whole
+    stream = bounded_stream(Parts(cut(sent, places)), 1_000, encoding="gzip" if packed else None)
+    assert read(aiter(stream)) == whole.removeprefix(b"\xef\xbb\xbf")
+
+
+@given(st.integers(0, 300), st.booleans())
+def test_a_body_that_is_longer_than_it_may_be_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
+    """To the byte, as it is unpacked."""
+    body = b"x" * length
+    parts = Parts([gzip.compress(body)]) if packed else Parts([body[:100], body[100:]])
+    stream = bounded_stream(parts, 200, encoding="gzip" if packed else None)
+    if length <= 200:
+        assert read(aiter(stream)) == body
+    else:
+        with pytest.raises(ResponseTooLarge, match="200 bytes"):
+            read(aiter(stream))
+
+
+def test_no_packing_is_what_the_headers_call_identity_or_do_not_name() -> None:
+    """Whatever else they name is one."""
+    named = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
+    assert [encoding_of({}), *named] == [None, None, None, "gzip"]

@@ -1,0 +1,172 @@
+"""Whatever a server's answer turns into on its way, what comes out is a usable answer or an error of flowdebate.
+
+The million is `make soak`; here is a share of it, drawn by hypothesis, and what the soak has found so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import MalformedResponse
+from flowdebate.models import ModelRequest, ModelResponse, ToolCall, Usage
+from tests.soak.endpoint import Case, Fuzzed, check_error, check_response, drawn_case
+from tests.soak.mutations import CANARY, VERDICT, Answer
+from tests.soak.shares import share_of_answers, share_of_views
+from tests.soak.views import check_views
+
+from .server import chunk, completion, tool_call
+
+if TYPE_CHECKING:
+    from random import Random
+
+pytestmark = pytest.mark.anyio
+
+
+def outcomes(*cases: Case) -> list[str]:
+    """What the cases come to, one after the other on one client; AssertionError where one breaks a promise."""
+
+    async def all_of() -> list[str]:
+        async with Fuzzed() as fuzzed:
+            return [await fuzzed.outcome(case) for case in cases]
+
+    return asyncio.run(all_of())
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random=st.randoms(use_true_random=False))
+def test_a_mutated_answer_is_usable_or_an_error_of_ours(random: Random) -> None:
+    """Fields, types, nesting, numbers, encodings, bytes, statuses, headers, broken connections."""
+    outcomes(drawn_case(random))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random=st.randoms(use_true_random=False))
+def test_no_text_of_a_debate_passes_for_anything_else_in_any_view(random: Random) -> None:
+    """Every view has the lines of its transcript, and no other line that opens an argument or a round."""
+    check_views(random)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A case that broke a promise once."""
+
+    id: str
+    body: Any
+    outcome: str
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: bool = False
+    structured: Any = None
+
+    @property
+    def case(self) -> Case:
+        """It, as it is asked."""
+        if self.stream:
+            body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.body).encode()
+        else:
+            body = json.dumps(self.body).encode()
+        kind = "text/event-stream" if self.stream else "application/json"
+        answer = Answer(status=self.status, headers=(("content-type", kind), *self.headers), body=body)
+        return Case(answer=answer, stream=self.stream, structured=self.structured, tools=self.structured is None)
+
+
+def calling(arguments: str, *, name: str = "look_up", call_id: str = "a") -> Any:
+    """A completion that calls a tool."""
+    return completion(None, finish="tool_calls", tool_calls=[tool_call(name, arguments, call_id)])
+
+
+FOUND = [
+    Found("half a surrogate pair in a tool call's id", calling("{}", call_id="\ud800"), "text or calls"),
+    Found("a NUL in a tool call's id", calling("{}", call_id="\0"), "text or calls"),
+    Found("the key in a tool call", calling(CANARY, name=CANARY, call_id=CANARY), "text or calls"),
+    Found("the key as the model's name", {**completion(), "model": CANARY}, "text or calls"),
+    Found("a model's name of megabytes", {**completion(), "model": "m" * 2_000_000}, "text or calls"),
+    Found("the key in a stream", [chunk(CANARY), chunk(finish="stop")], "streamed", stream=True),
+    Found("a number of thousands of digits", {"choices": 10**4_000}, "MalformedResponse"),
+    Found("an error of nothing but escapes", {"error": "\u2028" * 1_000}, "ContextTooLong", status=413),
+    Found(
+        "fields with names that steer a terminal",
+        completion(json.dumps({**VERDICT, "\x1b[2J\ufeff": 1})),
+        "SchemaViolation",
+        structured="json_schema",
+    ),
+    Found(
+        "hundreds of fields that nobody asked for",
+        completion(json.dumps({**VERDICT, **{f"field {n}": n for n in range(400)}})),
+        "SchemaViolation",
+        structured="json_schema",
+    ),
+    Found(
+        "the key as a field's name",
+        calling(json.dumps({**VERDICT, CANARY: 1}), name="Verdict"),
+        "SchemaViolation",
+        structured="tools",
+    ),
+]
+
+
+@pytest.mark.parametrize("found", FOUND, ids=lambda found: found.id)
+def test_what_was_found_is_mended(found: Found) -> None:
+    """Cases that came to something else before."""
+    assert outcomes(found.case) == [found.outcome]
+
+
+def test_a_cookie_that_cannot_be_sent_back_does_not_fail_the_calls_after_it() -> None:
+    """A client keeps none."""
+    cookie = Found("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
+    assert outcomes(cookie.case, cookie.case) == ["text or calls"] * 2
+
+
+REQUEST = ModelRequest(messages=[], block="judge")
+BROKEN: dict[str, tuple[ModelResponse, str]] = {
+    "NUL": (ModelResponse(text="a\0"), "NUL"),
+    "half a surrogate pair": (ModelResponse(text="\ud800"), "surrogates not allowed"),
+    "the key": (ModelResponse(text=CANARY), "shows the key"),
+    "a blank answer": (ModelResponse(text=" "), "blank"),
+    "a tool call": (ModelResponse(text="x", tool_calls=(ToolCall(id="\0", name="", arguments=""),)), "NUL"),
+    "usage": (ModelResponse(text="x", usage=Usage(calls=1, prompt_tokens=-1)), "odd usage"),
+    "a finish": (ModelResponse(text="x", finish="eos"), "odd finish"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_the_check_of_an_answer_can_fail(broken: tuple[ModelResponse, str]) -> None:
+    """A law that nothing can break would prove nothing."""
+    response, problem = broken
+    with pytest.raises((AssertionError, UnicodeEncodeError), match=problem):
+        check_response(response, REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (MalformedResponse("x" * 3_000, model="served", block="judge"), "characters"),
+        (MalformedResponse(CANARY, model="served", block="judge"), "shows the key"),
+        (MalformedResponse("\x1b", model="served", block="judge"), "steer"),
+        (MalformedResponse("x", model="served"), "nobody's"),
+    ],
+)
+def test_the_check_of_an_error_can_fail(error: MalformedResponse, problem: str) -> None:
+    """Length, keys, terminals, names."""
+    with pytest.raises(AssertionError, match=problem):
+        check_error(error)
+
+
+def test_a_share_of_the_soak_counts_its_cases() -> None:
+    """The same cases for the same seed, whoever takes them."""
+    share = share_of_answers(1, range(5))
+    again = share_of_answers(1, range(2, 5))
+    assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)
+    assert again.outcomes <= share.outcomes
+    share.add(again)
+    assert share.cases == 8
+    texts = share_of_views(1, range(20))
+    assert (texts.cases, texts.failed) == (20, None)
+    assert texts.outcomes["texts"] > 20

@@ -1,0 +1,1 @@
+"""What runs for minutes rather than seconds: `make soak`."""

@@ -1,0 +1,159 @@
+"""`python -m tests.soak.cancel_storm`: calls that are cancelled at any moment, and what they leave behind: nothing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, get_args
+
+from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema
+from flowdebate.models.boundary import ask
+from flowdebate.models.clients import Transport
+from tests.models.server import ChatServer, chunk, completion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.models.server import Exchange
+
+__all__ = ("Left", "storm")
+
+_AT_ONCE = 50
+_LATEST = 0.2
+"""Seconds after which a call is cancelled, if it is still there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a storm came to."""
+
+    transport: Transport
+    calls: int
+    cancelled: int
+    answered: int
+    tasks: int
+    """Tasks that are left over."""
+    descriptors: int
+    """File descriptors that are left over."""
+    connections: int
+    """Connections that the server still has."""
+    work_again: int
+    """Of 20 calls afterwards."""
+    seconds: float
+
+
+async def _slow(exchange: Exchange) -> None:
+    """Answer byte by byte, so that some calls are cancelled in the middle and some come through."""
+    exchange.close = True
+    with contextlib.suppress(ConnectionError):
+        if exchange.body.get("stream"):
+            await exchange.begin_events()
+            for item in [*(chunk("x") for _ in range(8)), chunk(finish="stop")]:
+                await asyncio.sleep(0.002)
+                await exchange.event(item)
+            return
+        await asyncio.sleep(0.01)
+        await exchange.json(completion('{"value": [1]}'), headers={"Connection": "close"})
+
+
+async def _silent(exchange: Exchange) -> None:
+    await exchange.until_gone()
+
+
+def _request(draw: Random) -> ModelRequest:
+    kind = draw.randrange(3)
+    return ModelRequest(
+        messages=[{"role": "user", "content": "x" * draw.choice((10, 100_000))}],
+        block="storm",
+        on_text=(lambda _: None) if kind == 1 else None,
+        output=OutputSchema.of(list[int]) if kind == 2 else None,
+        settings=ModelSettings(timeout=60),
+    )
+
+
+async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tuple[int, int]:
+    """`count` calls at once, each cancelled at a moment of its own; how many were, and how many came through."""
+    calls = [asyncio.create_task(ask(draw.choice(models), _request(draw))) for _ in range(count)]
+    loop = asyncio.get_running_loop()
+    for call in calls:
+        loop.call_later(draw.random() * _LATEST, call.cancel)
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+    cancelled = sum(isinstance(end, BaseException) for end in ends)
+    return cancelled, count - cancelled
+
+
+async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
+    """Cancel `calls` calls, and count what is left then."""
+    draw = Random(seed)
+    began = time.perf_counter()
+    async with ChatServer({"slow": _slow, "silent": _silent}) as server:
+
+        def model(name: str) -> OpenAIModel:
+            return OpenAIModel(name, base_url=server.base_url, api_key="none", retry=None, transport=transport)
+
+        await ask(model("fine"), _request(Random(0)))  # imports, which keep files open
+        await server.wait_until_left()
+        descriptors, tasks = _open_files(), asyncio.all_tasks()
+        cancelled = answered = work_again = 0
+        models = [model("slow"), model("silent")]
+        async with contextlib.AsyncExitStack() as held:
+            for each in models:
+                await held.enter_async_context(each.hold())
+            for first in range(0, calls, _AT_ONCE):
+                gone, through = await _wave(models, draw, min(_AT_ONCE, calls - first))
+                cancelled, answered = cancelled + gone, answered + through
+            server.scenarios = {}
+            for number in range(20):
+                again = await ask(models[number % 2], ModelRequest(messages=[], block="storm"))
+                work_again += again.text == "fine"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                await server.wait_until_left()
+                while asyncio.all_tasks() - tasks:  # noqa: ASYNC110 - whatever they are
+                    await asyncio.sleep(0.01)
+        return Left(
+            transport=transport,
+            calls=calls,
+            cancelled=cancelled,
+            answered=answered,
+            tasks=len(asyncio.all_tasks() - tasks),
+            descriptors=_open_files() - descriptors,
+            connections=server.open_connections,
+            work_again=work_again,
+            seconds=time.perf_counter() - began,
+        )
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; exit code 1 where anything is left over."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.cancel_storm", description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000, help="calls with each transport")
+    parser.add_argument("--seed", type=int, default=1, help="another one draws other moments")
+    options = parser.parse_args(arguments)
+    failed = False
+    for transport in get_args(Transport):
+        left = asyncio.run(storm(options.count, transport, seed=options.seed))
+        print(  # noqa: T201 - a command
+            f"{transport}: {left.cancelled:,} of {left.calls:,} calls cancelled, {left.answered:,} answered, "
+            f"in {left.seconds:.0f} s; left over: {left.tasks} tasks, {left.descriptors} descriptors, "
+            f"{left.connections} connections; {left.work_again} of 20 calls work"
+        )
+        failed = failed or bool(left.tasks or left.descriptors > 0 or left.connections or left.work_again != 20)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Cases of the soak, as many as a process takes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("PARTS", "Share", "drawing", "share_of_answers", "share_of_views")
+
+
+@dataclass(slots=True)
+class Share:
+    """What some cases came to."""
+
+    cases: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    failed: dict[str, Any] | None = None
+
+    def add(self, other: Share) -> None:
+        """Take in what others came to."""
+        self.cases += other.cases
+        self.outcomes += other.outcomes
+        self.slowest = max(self.slowest, other.slowest)
+        self.failed = self.failed or other.failed
+
+    def count(self, seconds: float) -> None:
+        """One case is done."""
+        self.cases += 1
+        self.slowest = max(self.slowest, seconds)
+
+
+def drawing(seed: int, index: int) -> Random:
+    """What case `index` is drawn from."""
+    return Random(f"{seed}:{index}")
+
+
+def share_of_answers(seed: int, indices: range) -> Share:
+    """Mutated answers, each through the real client and the boundary."""
+    return asyncio.run(_answers(seed, indices))
+
+
+async def _answers(seed: int, indices: range) -> Share:
+    from .endpoint import Fuzzed, drawn_case
+
+    share = Share()
+    async with Fuzzed() as fuzzed:
+        for index in indices:
+            case = drawn_case(drawing(seed, index))
+            began = time.perf_counter()
+            try:
+                share.outcomes[await fuzzed.outcome(case)] += 1
+            except Exception:  # noqa: BLE001 - it is what is looked for
+                share.failed = {"index": index, **case.told(), "problem": traceback.format_exc()}
+                return share
+            share.count(time.perf_counter() - began)
+    return share
+
+
+def share_of_views(seed: int, indices: range) -> Share:
+    """Random debates, each in every view; what is counted besides are their texts."""
+    from .views import check_views
+
+    share = Share()
+    for index in indices:
+        began = time.perf_counter()
+        try:
+            share.outcomes["texts"] += check_views(drawing(seed, index))
+        except Exception:  # noqa: BLE001 - see _answers
+            share.failed = {"index": index, "problem": traceback.format_exc()}
+            return share
+        share.count(time.perf_counter() - began)
+    return share
+
+
+PARTS: dict[str, Callable[[int, range], Share]] = {"answers": share_of_answers, "views": share_of_views}
