@@ -151,3 +151,41 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
         wrong = run(stage, *SIDES, "--file", str(file))
     assert wrong.exit_code == 2
     assert f"{file}: `max_seconds` must be a number of seconds > 0, got True" in wrong.stderr
+
+
+def test_a_recorded_debate_is_held_again_without_a_server(tmp_path: Path) -> None:
+    """With the same options and seed it is the same debate, and nobody is asked."""
+    cassette = tmp_path / "debate.cassette"
+    options = (*SIDES, "--seed", "3", "--moderator", "--json")
+    with Stage() as stage:
+        first = run(stage, *options, "--record", str(cassette))
+        posts = len(stage.bodies)
+    again = CliRunner().invoke(app, ["run", "Cap rents?", *options, "--replay", str(cassette)])
+    assert (first.exit_code, again.exit_code, posts) == (0, 0, 4)
+    one, other = json.loads(first.stdout), json.loads(again.stdout)
+    assert one["raw"] == other["raw"]
+    assert one["usage"] == other["usage"]
+
+
+def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> None:
+    """The difference is shown; a recording never takes the place of a file."""
+    cassette = tmp_path / "debate.cassette"
+    with Stage() as stage:
+        assert run(stage, *SIDES, "--rounds", "1", "--record", str(cassette)).exit_code == 0
+        refused = run(stage, *SIDES, "--rounds", "1", "--record", str(cassette))
+    assert refused.exit_code == 2
+    assert "is there already" in refused.stderr
+    drifted = CliRunner().invoke(app, ["run", "Free rents?", *SIDES, "--rounds", "1", "--replay", str(cassette)])
+    assert drifted.exit_code == 1
+    assert "Free rents?" in drifted.stderr
+    missing = CliRunner().invoke(app, ["run", "Q?", "--replay", str(tmp_path / "none")])
+    assert missing.exit_code == 2
+
+
+def test_a_recording_holds_the_answers_of_every_seat_s_own_model(tmp_path: Path) -> None:
+    """One file for all of them."""
+    cassette = tmp_path / "debate.cassette"
+    with Stage() as stage:
+        held = run(stage, *SIDES, "--rounds", "1", "--judge-model", "staged", "--record", str(cassette))
+    assert held.exit_code == 0
+    assert len(cassette.read_text().splitlines()) == 1 + 3

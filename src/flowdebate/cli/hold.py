@@ -41,7 +41,7 @@ class Held:
 
 def hold(plan: Plan, view: LiveView | None) -> Held:
     """Hold the debate to its end; ConfigurationError, before it begins, for what cannot be debated."""
-    plan = with_policies(plan)
+    plan = with_policies(plan, name=NAME)
     return asyncio.run(_hold(plan, _debate(plan), view))
 
 

@@ -6,51 +6,66 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flowdebate.cli.plan import Plan, Policies
     from flowdebate.models.base import Model
 
 __all__ = ("with_policies",)
 
-_INTENTS = ("chat", "synthesize")
+_SYNTHESIZING = ("moderator", "judge", "synthesizer")
 
 
-def with_policies(plan: Plan) -> Plan:
-    """`plan` with its policies around every model of it; as it is where there are none."""
-    if plan.policies.are_none:
+def with_policies(plan: Plan, *, name: str) -> Plan:
+    """`plan`, of the debate `name`, with its policies around every model; as it is where there are none."""
+    policies = plan.policies
+    if policies.are_none:
         return plan
-    around = _Around(plan.policies)
+    if policies.replay is not None:
+        from flowdebate.models.policies.replayed import Replayed
+
+        return _with_one(plan, Replayed(policies.replay))
+    made = _Made(policies)
     given = plan.models or {}
-    return replace(
-        plan,
-        models={intent: around(given.get(intent, f"intent/{intent}")) for intent in _INTENTS},
-        debaters=tuple(
-            debater if debater.model is None else replace(debater, model=around(debater.model))
-            for debater in plan.debaters
-        ),
+    models = {intent: made(given.get(intent, f"intent/{intent}")) for intent in ("chat", "synthesize")}
+    debaters = tuple(
+        debater if debater.model is None else replace(debater, model=made(debater.model)) for debater in plan.debaters
     )
+    if policies.record is None:
+        return replace(plan, models=models, debaters=debaters)
+    seats = {f"{name}-{seat}": models["synthesize"] for seat in _SYNTHESIZING}
+    seats |= {
+        f"{name}-debater-{debater.name}": made(debater.model) for debater in debaters if debater.model is not None
+    }
+    return _with_one(plan, _recorded(seats, models["chat"], policies.record))
 
 
-class _Around:
-    """Puts the policies around a model; the same one for the same model."""
+def _with_one(plan: Plan, model: Model) -> Plan:
+    """`plan` with `model` in every seat."""
+    debaters = tuple(replace(debater, model=None) for debater in plan.debaters)
+    return replace(plan, models={"chat": model, "synthesize": model}, debaters=debaters)
+
+
+class _Made:
+    """Makes the models; the same one for the same name."""
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
         self._made: dict[Model | str, Model] = {}
-        self._replayed = None if policies.replay is None else _replayed(policies.replay)
 
     def __call__(self, spec: Model | str) -> Model:
-        if self._replayed is not None:
-            return self._replayed
         if spec not in self._made:
-            self._made[spec] = self._make(spec)
+            model = self._with_fallback(spec)
+            self._made[spec] = self._made[model] = model
         return self._made[spec]
 
-    def _make(self, spec: Model | str) -> Model:
+    def _with_fallback(self, spec: Model | str) -> Model:
+        models = [self._repeating(each) for each in (spec, *self._policies.fallback)]
+        if len(models) == 1:
+            return models[0]
         from flowdebate.models.policies.fallback import Fallback
 
-        models = [self._repeating(each) for each in (spec, *self._policies.fallback)]
-        model = Fallback(*models) if len(models) > 1 else models[0]
-        return model if self._policies.record is None else _recorded(model, self._policies.record)
+        return Fallback(*models)
 
     def _repeating(self, spec: Model | str) -> Model:
         from flowdebate.models.policies.retrying import Retrying
@@ -62,13 +77,22 @@ class _Around:
         return model if attempts is None else Retrying(model, Retry(attempts=attempts))
 
 
-def _recorded(model: Model, path: str) -> Model:
+def _recorded(seats: Mapping[str, Model], others: Model, path: str) -> Model:
+    """One model that asks each seat's own, and keeps all answers in one file."""
+    from flowdebate.models.boundary import answer
     from flowdebate.models.policies.recorded import Recorded
+    from flowdebate.models.wrapper import Wrapper
 
-    return Recorded(model, path)
+    if TYPE_CHECKING:
+        from flowdebate.models.base import ModelRequest, ModelResponse
 
+    class BySeat(Wrapper):
+        """Asks the model of the seat that asks."""
 
-def _replayed(path: str) -> Model:
-    from flowdebate.models.policies.replayed import Replayed
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            return await answer(seats.get(request.block, others), request)
 
-    return Replayed(path)
+        def models(self) -> tuple[Model, ...]:
+            return tuple(dict.fromkeys((others, *seats.values())))
+
+    return Recorded(BySeat(others), path)
