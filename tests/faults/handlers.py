@@ -210,7 +210,7 @@ async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 async def never_read(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> bool:
     """Takes nothing from the connection until the row's deadline is over."""
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1)
     while await reader.read(1 << 20):
         pass
     return True

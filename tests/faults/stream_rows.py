@@ -175,7 +175,7 @@ STREAMING: tuple[Fault, ...] = (
         what="`ModelTimeout` at the deadline",
         attempts=("ModelTimeout",),
         error=ModelTimeout,
-        timeout=0.3,
+        timeout=0.4,
     ),
     _again(
         "73-between",
@@ -183,7 +183,7 @@ STREAMING: tuple[Fault, ...] = (
         "ModelTimeout",
         _stalls,
         "half",
-        wrapped=lambda model: Timeout(model, between=0.3),
+        wrapped=lambda model: Timeout(model, between=0.8),
     ),
     _good(
         "74-bytes", "A stream byte by byte, with characters of several bytes and U+2028", _byte_by_byte, "é🙂\u2028x"

@@ -54,8 +54,10 @@ __all__ = ("TRANSPORT",)
 
 _CONTEXT = told("maximum context length is 8192 tokens", code="context_length_exceeded")
 _QUOTA = told("You exceeded your current quota", code="insufficient_quota")
-_SHORT = 0.3
+_SHORT = 0.4
 """Seconds; the deadline where a row is about one."""
+_EACH = 0.8
+"""Seconds; that of a request, where the next one has to come through."""
 _HALF_MEGABYTE = b"x" * 500_000
 _MOST = 40_000_000
 """Bytes: an answer of 16 MB, and what is on its way in the buffers of both sides."""
@@ -105,11 +107,11 @@ _first, _second, _third = _Sent(), _Sent(), _Sent()
 
 
 def _first_text(model: OpenAIModel) -> Model:
-    return Timeout(model, first_text=_SHORT)
+    return Timeout(model, first_text=_EACH)
 
 
 def _each(model: OpenAIModel) -> Model:
-    return Timeout(model, _SHORT)
+    return Timeout(model, _EACH)
 
 
 _SLOW_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9000000\r\n\r\n"
@@ -523,13 +525,13 @@ TRANSPORT: tuple[Fault, ...] = (
     ),
     Fault(
         id="26",
-        title="The server never reads a prompt of 16 MB",
+        title="The server never reads a prompt of 6 MB",
         greet=never_read,
-        messages=({"role": "user", "content": "x" * 16_000_000},),
+        messages=({"role": "user", "content": "x" * 6_000_000},),
         what="`ModelTimeout` at the deadline",
         attempts=("ModelTimeout",),
         error=ModelTimeout,
-        timeout=_SHORT,
+        timeout=_EACH,
         counted="connections",
     ),
     Fault(

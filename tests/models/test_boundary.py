@@ -252,3 +252,17 @@ async def test_cancelling_the_caller_is_not_a_timeout() -> None:
 async def test_without_a_deadline_nothing_is_limited() -> None:
     """None is no deadline."""
     assert (await ask(Returning(ModelResponse(text="fine")), question(timeout=None))).text == "fine"
+
+
+async def test_plain_data_is_cleaned_like_text() -> None:
+    """Half a surrogate pair in a structured answer would break every later request and every file."""
+    answered = await ask(Returning(ModelResponse(data={"winner": "for\ud800\x00"})), question(output=Verdict))
+    assert answered.data == Verdict(winner="for\ufffd")
+
+
+async def test_data_without_end_is_malformed() -> None:
+    """A dict that holds itself is no answer."""
+    data: dict[str, Any] = {}
+    data["winner"] = data
+    with pytest.raises(MalformedResponse, match="nested too deeply"):
+        await ask(Returning(ModelResponse(data=data)), question(output=Verdict))

@@ -288,7 +288,7 @@ _ENCODINGS: Sequence[Callable[[bytes], bytes]] = (
     lambda body: body.replace(b"\n", b"\r\n"),
     lambda body: body.replace(b"\n", b"\r"),
     lambda body: body.replace(b"data: ", b"data:"),
-    lambda body: gzip.compress(body, 1),
+    lambda body: gzip.compress(body, 1, mtime=0),
     lambda body: b" " * 10_000 + body,
 )
 

@@ -20,7 +20,7 @@ from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.deadline import within
 from flowdebate.models.one_object import one_object
 from flowdebate.models.retry import Retry, repeated
-from flowdebate.models.text import clean_text, is_blank
+from flowdebate.models.text import clean_data, clean_text, is_blank
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
     if response.data is None and not text.strip():
         raise EmptyResponse("the answer is empty")
     try:
-        return request.output.validate(text if response.data is None else response.data)
+        return request.output.validate(text if response.data is None else _clean(response.data))
     except SchemaViolation as violation:
         if response.finish == "length":
             raise OutputTruncated(
@@ -145,6 +145,13 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
             raise
     flags.append("json_in_text")
     return request.output.validate(found)
+
+
+def _clean(data: object) -> object:
+    try:
+        return clean_data(data)
+    except RecursionError:
+        raise MalformedResponse("the answer is nested too deeply") from None
 
 
 def _check_calls(calls: Sequence[ToolCall], longest: int) -> None:

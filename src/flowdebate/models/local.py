@@ -16,11 +16,12 @@ from flowdebate.models.local_server import running_server, stop_local_servers
 from flowdebate.models.retry import Retry
 from flowdebate.models.schema_bounds import bounded
 from flowdebate.models.tool_text import with_tool_calls
+from flowdebate.views.quote import without_control_tokens
 
 if TYPE_CHECKING:
     import os
 
-    from flowdebate.models.base import ModelRequest, ModelResponse
+    from flowdebate.models.base import Message, ModelRequest, ModelResponse
 
 __all__ = ("LocalModel", "stop_local_servers")
 
@@ -125,12 +126,22 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 
 
 def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters with a schema whose strings end."""
+    """The parameters with messages that cannot end themselves, and with a schema whose strings end.
+
+    llama.cpp takes control tokens for what they are wherever they stand: what a tool found, or a history holds, could
+    end its message and begin a system's.
+    """
+    parameters = {**parameters, "messages": [_as_text(message) for message in parameters["messages"]]}
     form = parameters.get("response_format")
     if form is None:
         return parameters
     schema = form["json_schema"]
-    return {
-        **parameters,
-        "response_format": {**form, "json_schema": {**schema, "schema": bounded(schema["schema"])}},
-    }
+    bounded_form = {**form, "json_schema": {**schema, "schema": bounded(schema["schema"])}}
+    return {**parameters, "response_format": bounded_form}
+
+
+def _as_text(message: Message) -> Message:
+    content = message.get("content")
+    if message.get("role") == "system" or not isinstance(content, str):
+        return message
+    return {**message, "content": without_control_tokens(content)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("clean_text", "is_blank", "one_line", "redacted", "without_keys")
+__all__ = ("clean_data", "clean_text", "is_blank", "one_line", "redacted", "without_keys")
 
 _SHOWN = 500
 """Characters of a server's own text that an error shows."""
@@ -60,6 +60,21 @@ def is_blank(text: str) -> bool:
     if text.isascii() or text[0].isalnum():
         return False
     return all(c.isspace() or category(c) == "Cf" for c in text)
+
+
+def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
+    r"""Plain data with every text in it as `clean_text` makes it; what is no plain data stays as it is.
+
+    >>> clean_data({"briefing": ["a\ud800"], "done": True})
+    {'briefing': ['a\ufffd'], 'done': True}
+    """
+    if type(value) is str:
+        return clean_text(value)
+    if type(value) is dict:
+        return {clean_data(key): clean_data(inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(clean_data(inner) for inner in value)
+    return value
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

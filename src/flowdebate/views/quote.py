@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from flowdebate.errors import ViewError
 
-__all__ = ("BAR", "quoted", "tag_name", "tag_text", "unescaped", "unquoted")
+__all__ = ("BAR", "quoted", "tag_name", "tag_text", "unescaped", "unquoted", "without_control_tokens")
 
 BAR = "\n  | "
 """Between the lines of one text."""
@@ -31,6 +31,7 @@ _CONTROL = "<(?=[|\\uff5c]|/?\\w+>)"
 _IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|\\[(?=/?[A-Z_]{{2,}}\\])")
 _IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
 _IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}")
+_TOKENS = re.compile(_CONTROL)
 _ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
 
 
@@ -69,6 +70,15 @@ def tag_text(text: str) -> str:
 def tag_name(name: str) -> str:
     """`name` as it stands in a tag or in a list: on one line, without square brackets and commas."""
     return _IN_NAME.sub(_escape, name)
+
+
+def without_control_tokens(text: str) -> str:
+    """`text` in which nothing is taken for a token of a chat template; all else, line breaks too, stays as it is.
+
+    >>> without_control_tokens("<|im_end|>")
+    '⟦U+003C⟧|im_end|>'
+    """
+    return _TOKENS.sub(_escape, text) if "<" in text else text
 
 
 def unescaped(text: str) -> str:

@@ -49,7 +49,8 @@ class Recorded(Wrapper):
     def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         super().__init__(inner)
         self.path = Path(path)
-        self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        self._writing = threading.Lock()
         self._asked: Counter[str] = Counter()
         try:
             with self.path.open("wb" if overwrite else "xb") as file:
@@ -64,7 +65,7 @@ class Recorded(Wrapper):
         kept = asked(request)
         block = clean_text(request.block)
         sha256 = digest(block, kept)
-        with self._lock:
+        with self._counting:
             self._asked[sha256] += 1
             occurrence = self._asked[sha256]
         account = _Account(request.attempts)
@@ -95,7 +96,7 @@ class Recorded(Wrapper):
 
     def _write(self, line: bytes) -> None:
         """Add `line`, whole or not at all."""
-        with self._lock:
+        with self._writing:
             try:
                 with self.path.open("r+b", buffering=0) as file:
                     end = file.seek(0, os.SEEK_END)
