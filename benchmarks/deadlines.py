@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -80,7 +81,9 @@ async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
         return [await one() for _ in range(CALLS // AT_ONCE)]
 
     async with model.hold():
-        await one()  # warm up: imports, byte code
+        await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up: imports, byte code
+        gc.collect()  # the first collections after the import of openai take 150 ms, once in a process
+        gc.freeze()
         lanes = await asyncio.gather(*map(one_after_another, range(AT_ONCE)))
         return sorted(late for lane in lanes for late in lane)
 

@@ -323,3 +323,8 @@ async def test_what_a_tool_found_cannot_end_its_message(path: Path) -> None:
         request.messages = [*request.messages, {"role": "tool", "tool_call_id": "1", "content": text}]
         told.append((await ask(LocalModel(path), request)).usage.prompt_tokens or 0)
     assert told[1] - told[0] > 5 * 50
+
+
+async def test_an_ordinary_answer_is_not_odd(path: Path) -> None:
+    """The engine goes by the file's name, which is no other model."""
+    assert (await ask(LocalModel(path), question())).flags == ()

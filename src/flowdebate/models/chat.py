@@ -41,6 +41,8 @@ class Dialect:
     model: str
     label: str
     """What attempts and errors call it."""
+    told: bool = True
+    """Whether the server answers under the name that it was asked by."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
     """How a structured answer is asked for: first the first, the next where that is refused or does not come to fit."""
@@ -139,7 +141,10 @@ class Chat:
 
     def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
         response = read_completion(
-            completion, asked=self.dialect.model, strict=self.dialect.strict_model, secrets=self._secrets
+            completion,
+            asked=self.dialect.model if self.dialect.told else None,
+            strict=self.dialect.strict_model,
+            secrets=self._secrets,
         )
         longest = request.settings.longest  # looked at here too, before a schema is held against it
         if len(response.text) > longest or any(len(call.arguments) > longest for call in response.tool_calls):
@@ -158,7 +163,7 @@ class Chat:
             return await read_stream(
                 self._chunks(parameters),
                 on_text,
-                asked=self.dialect.model,
+                asked=self.dialect.model if self.dialect.told else None,
                 strict=self.dialect.strict_model,
                 on_usage=on_usage,
                 longest=request.settings.longest,

@@ -117,6 +117,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     return Dialect(
         model="local",
         label="local",
+        told=False,  # the engine answers under the name of the file
         settings=preset,
         structured=("json_schema",),
         tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
