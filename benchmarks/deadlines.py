@@ -83,7 +83,6 @@ async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
     async with model.hold():
         await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up: imports, byte code
         gc.collect()  # the first collections after the import of openai take 150 ms, once in a process
-        gc.freeze()
         lanes = await asyncio.gather(*map(one_after_another, range(AT_ONCE)))
         return sorted(late for lane in lanes for late in lane)
 

@@ -115,6 +115,8 @@ class ModelResponse:
     """How a structured answer was asked for, where the model knows several ways."""
     flags: tuple[Flag, ...] = ()
     """What was odd about an answer that could be used all the same."""
+    validated: OutputSchema | None = field(default=None, repr=False, compare=False)
+    """The schema that `data` was validated by already; models leave it alone."""
 
 
 @runtime_checkable

@@ -111,12 +111,16 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
     if calls:
         _check_calls(calls, request.settings.longest)
     elif request.output is not None:
+        if response.validated is request.output:  # a wrapper hands on what its inner model answered
+            return response
         data = _data_of(response, text, request, flags)
     elif is_blank(text):
         raise EmptyResponse("the answer has no text")
-    if text is response.text and data is response.data:
+    if text is response.text and data is response.data and (calls or request.output is None):
         return response
-    return replace(response, text=text, data=data, flags=tuple(dict.fromkeys((*response.flags, *flags))))
+    validated = None if calls else request.output
+    odd = tuple(dict.fromkeys((*response.flags, *flags)))
+    return replace(response, text=text, data=data, flags=odd, validated=validated)
 
 
 def _text_of(response: ModelResponse, longest: int) -> str:

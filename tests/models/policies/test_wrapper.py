@@ -19,6 +19,7 @@ from flowdebate.models import (
     ModelRequest,
     ModelResponse,
     OpenAIModel,
+    OutputSchema,
     RateLimit,
     Retry,
     Retrying,
@@ -27,6 +28,7 @@ from flowdebate.models import (
 )
 from flowdebate.models.attempts import Attempts
 from flowdebate.models.boundary import ask
+from flowdebate.testing import FunctionModel
 from tests.models.server import ChatServer, Exchange, chunk, fine
 
 from .helpers import Leaf, Naps, down, errors_of, question
@@ -248,3 +250,11 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
             assert {answered.text for answered in answers} == {"fine"}
             assert {task for task in asyncio.all_tasks() if task not in before and "_serve" not in repr(task)} == set()
         await server.wait_until_left()
+
+
+async def test_a_structured_answer_that_is_none_is_one_inside_of_wrappers_too() -> None:
+    """It is validated once, where it was given."""
+    request = question(output=OutputSchema.of(int | None))
+    model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
+    response = await ask(model, request)
+    assert response.data is None
