@@ -226,7 +226,7 @@ async def test_an_engine_that_was_stopped_is_started_anew(path: Path) -> None:
 
 async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
     """The call under way fails with a typed error, the next one has a new engine."""
-    model = LocalModel(path)
+    model = LocalModel(path, retry=None)
     begun = asyncio.Event()
     await ask(model, question())
     request = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())
@@ -236,6 +236,19 @@ async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
     with pytest.raises(ModelError):
         await task
     assert (await ask(model, question())).text
+
+
+async def test_an_engine_that_dies_is_started_anew_for_the_same_call(path: Path) -> None:
+    """Unless it is told never to, the model makes the call again."""
+    model = LocalModel(path)
+    begun = asyncio.Event()
+    await ask(model, question())
+    request = question(max_tokens=300, extra=ENDLESS, on_text=lambda _: begun.set())
+    task = asyncio.create_task(ask(model, request))
+    await begun.wait()
+    os.kill(engine_pid(path), signal.SIGKILL)
+    assert (await task).text
+    assert [attempt.error is None for attempt in request.attempts.made] == [False, True]
 
 
 async def test_a_file_that_is_no_model_is_unavailable_and_may_be_tried_again(tmp_path: Path) -> None:

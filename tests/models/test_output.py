@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -195,7 +196,7 @@ class Unfit:
     "spec",
     [5, "str", object(), Unfit, Unfit(), lambda: 1, len, {"type": "array"}, {"type": "nonsense"}, {"properties": 5},
      {"type": ["object", "null"]}, {"required": "x"}, {"$ref": 5}, [], (), ...],
-    ids=repr,
+    ids=lambda spec: re.sub(r" at 0x[0-9a-f]+", "", repr(spec)),
 )  # fmt: skip
 def test_what_nothing_can_be_held_to_is_refused(spec: Any) -> None:
     """ConfigurationError with where, field, and what is allowed."""
