@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flowdebate import generator, handler, router, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.context import Context
+from tests.ids import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
     ("function", "value", "output"),
     [(str, 5, "5"), (len, "abc", 3), (int, "5", 5), (list, "ab", ["a", "b"]), (sum, [1, 2], 3), (max, [1, 3], 3),
      (sorted, "ba", ["a", "b"]), (round, 2.5, 2), (print, "", None), (dict, [(1, 2)], {1: 2}), (str.upper, "a", "A")],
-    ids=str,
+    ids=shown,
 )  # fmt: skip
 def test_builtins_and_classes_take_the_input_alone(function: Any, value: object, output: object) -> None:
     """Also those whose signature cannot be told."""
@@ -155,7 +156,7 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("function", WRONG, ids=str)
+@pytest.mark.parametrize("function", WRONG, ids=shown)
 def test_what_cannot_be_called_so_is_refused_when_it_is_built(function: Any) -> None:
     """ConfigurationError says where and what is allowed; nothing has to run for it. A block is no function."""
     empty = sequencer(name="all").then(str)
@@ -178,7 +179,7 @@ def test_what_cannot_be_called_so_is_refused_when_it_is_built(function: Any) -> 
             attempt()
 
 
-@pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=str)
+@pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=shown)
 def test_what_is_no_block_is_refused_when_it_is_built(function: Any) -> None:
     """Wherever a block is asked for."""
     empty = sequencer(name="all")

@@ -18,6 +18,7 @@ from flowdebate.models.base import ModelSettings
 from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
 from tests.blocks.pipelines import LAW
+from tests.ids import shown
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -171,7 +172,7 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
         generator(name="ask", output_schema=Point).run_sync("?", model=ScriptedModel(cut))
 
 
-@pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=str)
+@pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
 def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: Any) -> None:
     """When the block is built, with its name."""
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flowdebate import handler, router
 from flowdebate.errors import OutputError
 from tests.blocks.pipelines import LAW, SMALL, Journal, outcome_of, recipes
+from tests.ids import shown
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -59,7 +60,7 @@ def test_routes_may_be_functions() -> None:
 STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object()]
 
 
-@pytest.mark.parametrize("chosen", STRANGE, ids=repr)
+@pytest.mark.parametrize("chosen", STRANGE, ids=shown)
 def test_what_is_not_among_the_routes_goes_to_otherwise_or_is_an_error(chosen: object) -> None:
     """OutputError says what was chosen and lists what there is; an equally named block is not the route."""
     routes = {"yes": says("aye"), "no": says("nay")}

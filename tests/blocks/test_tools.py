@@ -21,6 +21,7 @@ from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.runs.events import ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW
+from tests.ids import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -226,7 +227,7 @@ RING.append(RING)
         ("a\ud800b\0", "a\ufffdb"),
         (RING, "[[...]]"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_results_are_told_as_text_or_json(result: object, text: str) -> None:
     """Valid Unicode, whatever the tool gives."""
@@ -318,7 +319,7 @@ def überall() -> None:  # noqa: PLC2401 - that is what it is for
     "offered",
     [lambda x: x, variadic, by_position, with_context, unknown, len, str, 5, None, "search", überall,
      handler(str, name="two words"), handler(str, name="x" * 65)],
-    ids=str,
+    ids=shown,
 )  # fmt: skip
 def test_what_no_model_can_call_is_refused_when_the_block_is_built(offered: Any) -> None:
     """ConfigurationError says which tool and why."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -17,6 +16,7 @@ from typing_extensions import TypedDict
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from flowdebate.schemas import DebateVerdict
+from tests.ids import shown
 
 INTS = st.integers(-(2**53), 2**53)
 
@@ -196,7 +196,7 @@ class Unfit:
     "spec",
     [5, "str", object(), Unfit, Unfit(), lambda: 1, len, {"type": "array"}, {"type": "nonsense"}, {"properties": 5},
      {"type": ["object", "null"]}, {"required": "x"}, {"$ref": 5}, [], (), ...],
-    ids=lambda spec: re.sub(r" at 0x[0-9a-f]+", "", repr(spec)),
+    ids=shown,
 )  # fmt: skip
 def test_what_nothing_can_be_held_to_is_refused(spec: Any) -> None:
     """ConfigurationError with where, field, and what is allowed."""
