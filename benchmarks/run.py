@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import deadlines
 import import_time
 import in_flight
 import memory
@@ -11,7 +12,7 @@ import prefix_reuse
 
 
 def main() -> None:
-    for benchmark in (import_time, overhead, policies, memory, in_flight, prefix_reuse):
+    for benchmark in (import_time, overhead, policies, deadlines, memory, in_flight, prefix_reuse):
         benchmark.main()
 
 
