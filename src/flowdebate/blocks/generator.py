@@ -14,6 +14,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
+from flowdebate.models.checks import check_count
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
@@ -167,8 +168,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     """
     where = f"generator {name!r}"
     check_uses(uses, where=where)
-    if not isinstance(max_tool_rounds, int) or isinstance(max_tool_rounds, bool) or max_tool_rounds < 1:
-        raise ConfigurationError(where, "max_tool_rounds", max_tool_rounds, "an int >= 1")
+    check_count(where, max_tool_rounds=max_tool_rounds)
     if transform is not None and not callable(transform):
         raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
     made = as_tools(tools, uses, where=where)

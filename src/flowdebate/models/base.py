@@ -94,6 +94,11 @@ class ModelRequest:
     """How many rungs below its first a model should ask for a structured answer: earlier ones did not fit."""
 
     @property
+    def characters(self) -> int:
+        """How long its messages are together."""
+        return sum(len(str(message.get("content") or "")) for message in self.messages)
+
+    @property
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of a structured answer; None for text."""
         return None if self.output is None else self.output.json_schema

@@ -20,6 +20,7 @@ from flowdebate.errors import (
     RateLimited,
     SchemaViolation,
 )
+from flowdebate.models.checks import check_count
 from flowdebate.models.notices import CallRetried
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Retry:
     """How it waits; tests put their own in."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
-            raise ConfigurationError("Retry", "attempts", self.attempts, "an int >= 1")
+        check_count("Retry", attempts=self.attempts)
         for name in ("first_wait", "longest_wait"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("Usage",)
+__all__ = ("Usage", "estimated_tokens")
+
+_CHARACTERS = 4
+"""Of a token, about."""
+
+
+def estimated_tokens(characters: int) -> int:
+    """How many tokens so many characters are, about: for servers that do not tell, and before they can.
+
+    >>> estimated_tokens(400)
+    100
+    """
+    return characters // _CHARACTERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.losses import StandIn
 from flowdebate.blocks.moderator import Moderator
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.checks import check_count, check_seconds
 from flowdebate.models.resolve import check_model
 from flowdebate.models.text import is_blank
 from flowdebate.resources.resource import StateResource
@@ -26,7 +27,6 @@ __all__ = (
     "check_predicate",
     "check_rounds",
     "check_seats",
-    "check_seconds",
     "check_transcript",
     "warn_of",
 )
@@ -43,8 +43,7 @@ def check_name(value: object, *, where: str, field: str) -> None:
 
 def check_rounds(value: object, *, where: str) -> None:
     """A number of rounds is an int of at least 1; a bool is not an int here."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(where, "max_rounds", value, "an int >= 1")
+    check_count(where, max_rounds=value)
 
 
 def check_seats(where: str, *, judge: object, moderator: object, synthesizer: object, output_schema: object) -> None:
@@ -76,22 +75,17 @@ def check_transcript(value: object, *, where: str) -> None:
         raise ConfigurationError(where, "transcript", value, "what create_debate_transcript() makes, or None")
 
 
-def check_failure_options(where: str, *, on_failure: object, quorum: object) -> None:
-    """A lost turn fails the debate, is left out, or has a stand-in; at least one stance must be heard."""
+def check_failure_options(
+    where: str, *, on_failure: object, quorum: object, turn_timeout: object, round_timeout: object
+) -> None:
+    """A lost turn fails the debate, is left out, or has a stand-in; a stance or more is heard; times are positive."""
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, where=where, field="on_failure")
     elif on_failure not in ("fail", "skip"):
         raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
-    if not isinstance(quorum, int) or isinstance(quorum, bool) or quorum < 1:
-        raise ConfigurationError(where, "quorum", quorum, "an int >= 1")
-
-
-def check_seconds(value: object, *, where: str, field: str) -> None:
-    """A time is a positive number of seconds, or None."""
-    if value is None:
-        return
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
-        raise ConfigurationError(where, field, value, "a number of seconds > 0, or None")
+    check_count(where, quorum=quorum)
+    given = {"turn_timeout": turn_timeout, "round_timeout": round_timeout}
+    check_seconds(where, **{name: value for name, value in given.items() if value is not None})
 
 
 def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401

@@ -100,9 +100,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_moderator_roster(moderator, roster, where=where)
     checks.check_transcript(transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(where, on_failure=on_failure, quorum=quorum)
-    checks.check_seconds(turn_timeout, where=where, field="turn_timeout")
-    checks.check_seconds(round_timeout, where=where, field="round_timeout")
+    checks.check_failure_options(
+        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
+    )
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     assembly = Assembly(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeAlias
 
 from flowdebate.errors import ConfigurationError, LimitReached
-from flowdebate.models.usage import Usage
+from flowdebate.models.usage import Usage, estimated_tokens
 
 if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 __all__ = ("Budget", "Limits", "Price", "Prices")
 
 _PER = 1_000_000
-_CHARACTERS = 4
-"""A token's, about: for what is reserved, and for servers that do not tell."""
 _ANSWER = 1_000
 """Tokens of an answer whose length nobody told and nothing bounds."""
 
@@ -188,7 +186,7 @@ class Budget:
     def _estimate(self, model: str, request: ModelRequest) -> _Reserved:
         if not self._counts_tokens:
             return _Reserved(0, Usage.unknown(), 0.0)
-        prompt = sum(len(str(message.get("content") or "")) for message in request.messages) // _CHARACTERS
+        prompt = estimated_tokens(request.characters)
         room = request.settings.max_tokens
         known = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or 0)
         unknown = Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)

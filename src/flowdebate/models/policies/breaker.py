@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from flowdebate.models.policies.checks import check_count, check_seconds
+from flowdebate.models.checks import check_count, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from flowdebate.models.policies.checks import check_count
+from flowdebate.models.checks import check_count
 from flowdebate.models.policies.each_request import EachRequest
 from flowdebate.models.policies.per_loop import PerLoop
 

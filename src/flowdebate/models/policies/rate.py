@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError, RateLimited
-from flowdebate.models.policies.checks import check_count, check_seconds
+from flowdebate.models.checks import check_count, check_seconds
 from flowdebate.models.policies.each_request import EachRequest
 from flowdebate.models.policies.per_loop import PerLoop
+from flowdebate.models.usage import estimated_tokens
 
 if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
@@ -117,15 +118,12 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
         )
 
 
-def _tokens(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> float:
+def _tokens(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> int:
     total = attempt.usage.total_tokens
     if total is not None:
         return total
-    prompt = sum(len(str(message.get("content") or "")) for message in request.messages)
-    return (prompt + (0 if response is None else len(response.text))) / _CHARACTERS
+    return estimated_tokens(request.characters + (0 if response is None else len(response.text)))
 
 
 _NOTHING = 1e-6
 """Seconds that are not worth a wait: what is left over of a float."""
-_CHARACTERS = 4
-"""Characters in a token, about."""

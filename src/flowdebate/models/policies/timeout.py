@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError, ModelTimeout
+from flowdebate.models.checks import check_seconds
 from flowdebate.models.deadline import within
-from flowdebate.models.policies.checks import check_seconds
 from flowdebate.models.policies.each_request import EachRequest
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the policies' options must be."""
+"""What counts and times must be, wherever one is an option."""
 
 from __future__ import annotations
 
