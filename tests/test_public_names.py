@@ -63,7 +63,8 @@ MODULES = {module.__name__: module for module in modules()}
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """What `module` itself defines and does not keep private."""
     for name, value in vars(module).items():
-        if isinstance(value, (FunctionType, type)) and value.__module__ == module.__name__ and not name.startswith("_"):
+        public_name = name.isidentifier() and not name.startswith("_")  # pydantic leaves "Generic[Argument]" there
+        if public_name and isinstance(value, (FunctionType, type)) and value.__module__ == module.__name__:
             yield name, value
 
 
@@ -89,7 +90,16 @@ def test_the_top_exports_what_it_imports() -> None:
         for name, value in vars(flowdebate).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
-    assert visible - {"annotations"} == set(flowdebate.__all__)
+    assert visible - {"annotations", "TYPE_CHECKING"} == set(flowdebate.__all__) - set(flowdebate._ELSEWHERE)
+
+
+def test_what_is_imported_late_is_what_it_says() -> None:
+    """Each name that the top imports when it is used is public, and is the one of its module."""
+    assert set(flowdebate._ELSEWHERE) <= set(flowdebate.__all__)
+    for name, module in flowdebate._ELSEWHERE.items():
+        assert getattr(flowdebate, name) is getattr(importlib.import_module(f"flowdebate.{module}"), name)
+    with pytest.raises(AttributeError, match="no attribute 'discussion'"):
+        _ = flowdebate.discussion
 
 
 def test_every_error_is_exported_and_stands_in_the_tree() -> None:
@@ -151,7 +161,7 @@ def test_everything_public_is_documented(name: str) -> None:
     assert undocumented == []
 
 
-POSITIONAL = {"Debater", "StandIn"}
+POSITIONAL = {"Debater", "Persona", "StandIn"}
 """Dataclasses that are written so often that their first fields may go without names."""
 
 

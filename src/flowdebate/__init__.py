@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.handler import handler
@@ -21,7 +23,8 @@ from flowdebate.blocks.transcript_blocks import create_init_transcript, create_r
 from flowdebate.errors import FlowDebateError, FlowDebateWarning
 from flowdebate.models.openai import OpenAIModel
 from flowdebate.models.retry import Retry
-from flowdebate.patterns.debate import Debater, debate
+from flowdebate.patterns.debate import debate
+from flowdebate.patterns.roster import Debater, Persona
 from flowdebate.resources.task import Task
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.resources.transcript import create_debate_transcript
@@ -40,8 +43,20 @@ from flowdebate.schemas import (
 )
 from flowdebate.views.judge import format_transcript_for_judge
 
+if TYPE_CHECKING:
+    from flowdebate.blocks.tools import function_schema
+    from flowdebate.patterns.consensus import consensus
+    from flowdebate.patterns.deliberation import deliberation
+    from flowdebate.patterns.handoff import handoff
+    from flowdebate.patterns.round_robin import round_robin
+    from flowdebate.schemas.consensus import ConsensusOutput
+    from flowdebate.schemas.deliberation import DeliberationOutput
+    from flowdebate.schemas.handoff import HandoffOutput
+    from flowdebate.schemas.panel import PanelOutput
+
 __all__ = (
     "Capability",
+    "ConsensusOutput",
     "DebateContributionEntry",
     "DebateInput",
     "DebateLoss",
@@ -52,10 +67,14 @@ __all__ = (
     "DebateTranscriptState",
     "DebateVerdict",
     "Debater",
+    "DeliberationOutput",
     "FlowDebateError",
     "FlowDebateWarning",
+    "HandoffOutput",
     "Limits",
     "OpenAIModel",
+    "PanelOutput",
+    "Persona",
     "Price",
     "Retry",
     "Session",
@@ -63,6 +82,7 @@ __all__ = (
     "Task",
     "TaskCollection",
     "Visibility",
+    "consensus",
     "create_debate_transcript",
     "create_debater",
     "create_init_transcript",
@@ -72,12 +92,38 @@ __all__ = (
     "create_synthesizer",
     "create_task_collection",
     "debate",
+    "deliberation",
     "format_transcript_for_judge",
+    "function_schema",
     "generator",
     "handler",
+    "handoff",
     "outline",
+    "round_robin",
     "router",
     "sequencer",
 )
 
 __version__ = "0.1.0"
+
+_ELSEWHERE = {
+    "ConsensusOutput": "schemas.consensus",
+    "DeliberationOutput": "schemas.deliberation",
+    "HandoffOutput": "schemas.handoff",
+    "PanelOutput": "schemas.panel",
+    "consensus": "patterns.consensus",
+    "deliberation": "patterns.deliberation",
+    "function_schema": "blocks.tools",
+    "handoff": "patterns.handoff",
+    "round_robin": "patterns.round_robin",
+}
+"""Imported when they are used: most programs use one pattern."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _ELSEWHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from flowdebate.blocks.debate_state import debate_state, entries_of, question_of
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
+from flowdebate.blocks.state import debate_state, entries_of, question_of
 from flowdebate.views.debater import DEBATER, DebaterTemplate, render_debater_system, render_debater_turn
 
 if TYPE_CHECKING:

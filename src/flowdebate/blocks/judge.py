@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pydantic import Field, create_model
 
-from flowdebate.blocks.debate_state import entries_of, question_of
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import JudgeViewMade
 from flowdebate.schemas import DebateVerdict, WireModel

@@ -1,4 +1,4 @@
-"""What a debate does when a provider fails for good: it fails as well, goes on without the answer, or asks another."""
+"""What a pattern does when a provider fails for good: it fails as well, goes on without the answer, or asks another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.debate_state import debate_state
+from flowdebate.blocks.state import pattern_state
 from flowdebate.errors import ModelError, ModelTimeout, told
 from flowdebate.models.deadline import within
 from flowdebate.models.text import one_line
@@ -57,8 +57,8 @@ def is_loss(error: BaseException) -> bool:
 def lose(
     error: Exception, ctx: Context, *, block: str, seat: Seat, name: str, instead: Instead, stance: str | None = None
 ) -> None:
-    """Put a loss into the debate's state and the run's status, and tell it."""
-    state = debate_state(ctx)
+    """Put a loss into the pattern's state and the run's status, and tell it."""
+    state = pattern_state(ctx)
     if ctx.scope.sequencer is not None:
         loss = DebateLoss(
             round=state.round, seat=seat, name=name, stance=stance, error=one_line(told(error)), instead=instead

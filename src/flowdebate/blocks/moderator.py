@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from pydantic import AfterValidator, Field, create_model
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.debate_state import as_model, debate_state, entries_of, question_of
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.losses import lose
+from flowdebate.blocks.state import as_model, debate_state, entries_of, question_of
 from flowdebate.errors import ConfigurationError, RosterError, shown
 from flowdebate.runs.events import ModeratorDecided
 from flowdebate.schemas import DebateModeratorDecision, DebateModeratorOutput

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.blocks.debate_state import as_model
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.state import as_model
 from flowdebate.schemas import DebateRawOutput
 from flowdebate.views.synthesizer import (
     SYNTHESIZER,

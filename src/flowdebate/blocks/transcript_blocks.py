@@ -1,43 +1,43 @@
-"""The two taps that keep a debate's transcript: one clears it, the other adds an argument."""
+"""The taps that keep a transcript: one clears it, the others add what was said."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.state import pattern_state
 from flowdebate.errors import OutputError, told
 from flowdebate.models.text import clean_text
 from flowdebate.resources.tasks import create_task_collection
-from flowdebate.schemas import DebateContributionEntry, DebateTranscriptState
+from flowdebate.schemas import DebateContributionEntry
 
 if TYPE_CHECKING:
-    from flowdebate.resources.resource import Resource
+    from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("AUDIT", "audit_resources", "create_init_transcript", "create_record_argument")
+__all__ = ("AUDIT", "audit_resources", "complete_turn", "create_init_transcript", "create_record_argument", "text_said")
 
 AUDIT = "audit"
-"""The key of a debate's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
+"""The key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
 
 
 LONGEST_ARGUMENT = 1_000_000
 """Characters: every later turn is shown every argument."""
 
 
-def audit_resources(transcript: Transcript, collection_id: str) -> dict[str, Resource]:
-    """What the blocks that keep a debate's records declare."""
+def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
+    """What the blocks that keep a pattern's records declare."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
-def create_init_transcript(*, name: str, transcript: Transcript, collection_id: str) -> Handler[Any, Any]:
+def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
     """A tap that clears the transcript and opens the audit trail `collection_id`."""
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
-        ctx.resources.transcript.set(DebateTranscriptState())
+        ctx.resources.transcript.set(transcript.initial())
         return value
 
     return init_transcript
@@ -48,28 +48,42 @@ def create_record_argument(
 ) -> Handler[Any, str]:
     """A block that adds what a debater returned to the transcript, and completes the turn's task with it.
 
-    It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
-    `FlowDebateWarning` per debater. Its output is the text that was added. OutputError if not even `str()` works, and
-    for more than `LONGEST_ARGUMENT` characters.
+    Its output is the text that was added: see `text_said`.
     """
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     def record_argument(value: object, ctx: Context) -> str:
-        text = _text_of(value, agent_name, ctx)
-        if len(text) > LONGEST_ARGUMENT:
-            problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
-            raise OutputError(ctx.block, "an argument", [("text", problem)])
-        text = clean_text(text)
+        text = text_said(value, agent_name, ctx)
         entry = DebateContributionEntry(
-            round=max(debate_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
+            round=max(pattern_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
         )
-        handles = ctx.scope.handles
-        handles["transcript"].set(handles["transcript"].state.with_entry(entry))
-        for task in handles[AUDIT].list(status="in_progress", assignee=agent_name):
-            handles[AUDIT].complete(task.id, output=text)
+        transcript = ctx.scope.handles["transcript"]
+        transcript.set(transcript.state.with_entry(entry))
+        complete_turn(agent_name, text, ctx)
         return text
 
     return record_argument
+
+
+def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
+    """Complete what `agent_name` has under way in the audit trail."""
+    audit = ctx.scope.handles[AUDIT]
+    for task in audit.list(status="in_progress", assignee=agent_name):
+        audit.complete(task.id, output=output)
+
+
+def text_said(value: object, agent_name: str, ctx: Context) -> str:
+    """What a debater's block returned as text.
+
+    It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
+    `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than `LONGEST_ARGUMENT`
+    characters.
+    """
+    text = _text_of(value, agent_name, ctx)
+    if len(text) > LONGEST_ARGUMENT:
+        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+        raise OutputError(ctx.block, "an argument", [("text", problem)])
+    return clean_text(text)
 
 
 def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 - whatever a block returned

@@ -1,40 +1,43 @@
-"""One turn: a debater argues, the argument is recorded, and the audit trail tells how it went."""
+"""One turn: somebody speaks, what was said is recorded, and the audit trail tells how it went."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.losses import in_time, is_loss, lose
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.state import pattern_state
 from flowdebate.blocks.transcript_blocks import AUDIT
 from flowdebate.errors import LimitReached, told
 from flowdebate.runs.events import TurnFinished, TurnStarted
-from flowdebate.schemas import DebateInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.runs.context import Context
-    from flowdebate.schemas import Instead
+    from flowdebate.schemas import Instead, PatternInput, PatternState
 
 __all__ = ("Turn",)
 
 
-class Turn(Block[Any, str]):
+class Turn(Block[Any, Any]):
     """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
 
-    A turn that the debater's provider lost is argued by `stand_in`, where there is one, and with `skips` left out.
+    A turn that the debater's provider lost is argued by `stand_in`, where there is one, and with `skips` left out: it
+    then gives None. `asks` makes of the pattern's state what the debater is given, whatever dispatched the turn.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a turn; patterns put them together
         self,
         name: str,
         *,
         agent_name: str,
-        stance: str,
+        stance: str | None = None,
+        asks: Callable[[PatternState], PatternInput],
         debater: Block[Any, Any],
-        record: Block[Any, str],
+        record: Block[Any, Any],
         stand_in: Block[Any, Any] | None = None,
         skips: bool = False,
         timeout: float | None = None,
@@ -44,26 +47,26 @@ class Turn(Block[Any, str]):
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
         self._stance = stance
+        self._asks = asks
         self._debater = debater
         self._record = record
         self._stand_in = stand_in
         self._skips = skips
         self._timeout = timeout
 
-    async def act(self, _: object, ctx: Context, /) -> str:
-        # a turn argues the debate's question, whatever dispatched it
-        state = debate_state(ctx)
-        about: dict[str, Any] = {"round": state.round, "agent_name": self._agent_name, "stance": self._stance}
+    async def act(self, _: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
+        number = pattern_state(ctx).round
+        about: dict[str, Any] = {"round": number, "agent_name": self._agent_name, "stance": self._stance}
         tasks = ctx.scope.handles[AUDIT]
         task = tasks.add_task(
-            f"Argue {self._stance!r} in round {state.round}",
+            f"Speak in round {number}" if self._stance is None else f"Argue {self._stance!r} in round {number}",
             assignee=self._agent_name,
-            metadata={"round": state.round, "stance": self._stance},
+            metadata={"round": number} if self._stance is None else {"round": number, "stance": self._stance},
         )
         tasks.claim(task_id=task.id, by=self._agent_name)
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
-            text = await self._argued(ctx)
+            said = await self._argued(ctx)
         except LimitReached as reached:  # nobody failed: the run has to end here
             if not tasks.get(task.id).finished:
                 tasks.cancel(task.id, reason=told(reached))
@@ -74,16 +77,16 @@ class Turn(Block[Any, str]):
             if not (self._skips and is_loss(error)):
                 raise
             self._lose(error, ctx, "skipped")
-            return ""
+            return None
         except BaseException as ending:  # cancelled, or the process is told to end
             if not tasks.get(task.id).finished:
                 tasks.cancel(task.id, reason=type(ending).__name__)
             raise
         ctx.emit(TurnFinished(block=self._debater.name, **about))
-        return text
+        return said
 
-    async def _argued(self, ctx: Context) -> str:
-        """The argument, recorded: the debater's, or where its model fails that of the stand-in."""
+    async def _argued(self, ctx: Context) -> Any:  # noqa: ANN401 - what is recorded
+        """What was said, recorded: the debater's, or where its model fails that of the stand-in."""
         try:
             return await self._argued_by(self._debater, ctx)
         except Exception as error:
@@ -92,11 +95,9 @@ class Turn(Block[Any, str]):
             self._lose(error, ctx, "stand_in")
             return await self._argued_by(self._stand_in, ctx)
 
-    async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> str:
-        question = DebateInput(question=debate_state(ctx).question)
-        said = await in_time(
-            debater(question, self._inside(debater, ctx)), ctx, block=debater.name, timeout=self._timeout
-        )
+    async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> Any:  # noqa: ANN401 - what is recorded
+        asked = self._asks(pattern_state(ctx))
+        said = await in_time(debater(asked, self._inside(debater, ctx)), ctx, block=debater.name, timeout=self._timeout)
         return await self._record(said, self._inside(self._record, ctx))
 
     def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:

@@ -76,7 +76,7 @@ class LiveView:
     def _show_turn(self, event: object) -> None:
         match event:
             case TurnStarted():
-                self.page.speaker(event.agent_name, event.stance)
+                self.page.speaker(event.agent_name, event.stance or "")
                 self.page.notice("…")
                 self._listen_to(event.block)
             case TextDelta():

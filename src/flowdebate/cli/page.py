@@ -43,8 +43,10 @@ INSTEAD: Mapping[Instead, str] = {
     "declared_order": "all speak in declared order",
     "no_verdict": "there is no verdict",
     "no_output": "there is no output",
+    "no_report": "the round has no report",
+    "drawn": "the next speaker is drawn by lot",
 }
-"""What a debate does without a seat's answer."""
+"""What is done without a seat's answer."""
 
 
 class Page:

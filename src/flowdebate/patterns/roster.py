@@ -1,10 +1,10 @@
-"""Who debates: the debaters as the application names them, checked."""
+"""Who speaks: the debaters or personas as the application names them, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
@@ -13,7 +13,7 @@ from flowdebate.models.text import clean_text, is_blank
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
 
-__all__ = ("Debater", "as_seen", "checked_roster")
+__all__ = ("Debater", "Persona", "as_seen", "checked_roster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,54 @@ class Debater:
     """Its own model; None for that of the debate. For the default block only."""
 
 
-_FIELDS = tuple(field.name for field in fields(Debater))
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """Somebody who speaks for itself, without an assigned position: in a deliberation, a panel, and so on.
+
+    >>> Persona("Bear", "cautious risk analyst", "You look for what can go wrong.").role
+    'cautious risk analyst'
+    """
+
+    name: str
+    """Stable identifier; the assignee of its tasks in the audit trail."""
+    role: str | None = None
+    """What it is, in a few words; others see it beside the name."""
+    system_prompt: str | None = None
+    """Who it is and what it cares for; its own model alone sees it. For the default block only."""
+    block: Any = None
+    """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
+    model: Model | str | None = None
+    """Its own model; None for that of the pattern. For the default block only."""
 
 
-def checked_roster(debaters: Sequence[Debater | Mapping[str, Any]], *, where: str) -> tuple[Debater, ...]:
-    """`debaters` as they were declared; ConfigurationError that names the entry and the field."""
-    if isinstance(debaters, (str, bytes, Mapping)) or not isinstance(debaters, Sequence):
-        raise ConfigurationError(where, "debaters", debaters, "a list of Debater or dicts")
-    roster = tuple(_debater(entry, where, f"debaters[{index}]") for index, entry in enumerate(debaters))
-    if len(roster) < 2:  # noqa: PLR2004 - it takes two
-        raise ConfigurationError(where, "debaters", list(debaters), "at least two debaters")
+MemberT = TypeVar("MemberT", Debater, Persona)
+
+
+def checked_roster(
+    members: Sequence[MemberT | Mapping[str, Any]],
+    *,
+    where: str,
+    kind: type[MemberT] = Debater,  # type: ignore[assignment]  # the default of a type variable
+    field: str = "debaters",
+    least: int = 2,
+) -> tuple[MemberT, ...]:
+    """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field."""
+    if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
+        raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
+    roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(members))
+    if len(roster) < least:
+        count = {1: "one", 2: "two"}.get(least, str(least))
+        raise ConfigurationError(where, field, list(members), f"at least {count} {field}")
     first: dict[str, int] = {}
-    for index, debater in enumerate(roster):
-        same = first.setdefault(as_seen(debater.name), index)
+    for index, member in enumerate(roster):
+        same = first.setdefault(as_seen(member.name), index)
         if same != index:
             raise ConfigurationError(
                 where,
-                f"debaters[{index}].name",
-                debater.name,
-                f"different from that of debaters[{same}]"
-                + ("" if debater.name == roster[same].name else ", and not by case or unseen characters alone"),
+                f"{field}[{index}].name",
+                member.name,
+                f"different from that of {field}[{same}]"
+                + ("" if member.name == roster[same].name else ", and not by case or unseen characters alone"),
             )
     return roster
 
@@ -73,25 +101,27 @@ def as_seen(name: str) -> str:
     return " ".join(normalize("NFKC", seen.casefold()).split())
 
 
-def _debater(entry: object, where: str, place: str) -> Debater:
+def _member(entry: object, kind: type[MemberT], where: str, place: str) -> MemberT:
+    known = [field.name for field in fields(kind)]
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
     if isinstance(entry, Mapping):
-        unknown = [key for key in entry if key not in _FIELDS]
-        missing = [key for key in ("name", "stance") if key not in entry]
-        if unknown or missing:
-            raise ConfigurationError(
-                where, place, dict(entry), f"a dict with name, stance, and optionally {', '.join(_FIELDS[2:])}"
-            )
-        entry = Debater(**entry)
-    if not isinstance(entry, Debater):
-        raise ConfigurationError(where, place, entry, "a Debater, or a dict with name and stance")
-    for field in ("name", "stance"):
-        value = getattr(entry, field)
+        if not set(needed) <= set(entry) <= set(known):
+            optional = ", ".join(name for name in known if name not in needed)
+            allowed = f"a dict with {', '.join(needed)}, and optionally {optional}"
+            raise ConfigurationError(where, place, dict(entry), allowed)
+        entry = kind(**entry)
+    if not isinstance(entry, kind):
+        raise ConfigurationError(where, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
+    for name in needed:
+        value = getattr(entry, name)
         if not isinstance(value, str) or is_blank(value):
-            raise ConfigurationError(where, f"{place}.{field}", value, "a string that is not blank")
+            raise ConfigurationError(where, f"{place}.{name}", value, "a string that is not blank")
         if clean_text(value) != value:
-            raise ConfigurationError(where, f"{place}.{field}", value, "valid Unicode without NUL")
-    if entry.role is not None and not isinstance(entry.role, str):
-        raise ConfigurationError(where, f"{place}.role", entry.role, "a string or None")
+            raise ConfigurationError(where, f"{place}.{name}", value, "valid Unicode without NUL")
+    for name in ("role", "system_prompt"):
+        value = getattr(entry, name, None)
+        if value is not None and not isinstance(value, str):
+            raise ConfigurationError(where, f"{place}.{name}", value, "a string or None")
     if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):
         raise ConfigurationError(where, f"{place}.block", entry.block, "a block or a function of (input, ctx)")
     return entry

@@ -1,19 +1,17 @@
-"""The small blocks between a debate's turns: the question, the count of rounds, their end, and what is handed on."""
+"""What the patterns' loops have in common: the input, the count of rounds, their end, and what is handed on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.blocks.debate_state import as_model, debate_state, entries_of
 from flowdebate.blocks.functions import Function, result_of
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.losses import LOST, lose
+from flowdebate.blocks.state import entries_of, pattern_state
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, SchemaViolation
 from flowdebate.models.text import clean_text
-from flowdebate.runs.events import DebateStopped, RoundStarted, VerdictReached
-from flowdebate.schemas import DebateInput, DebateRawOutput, DebateVerdict
+from flowdebate.runs.events import DebateStopped, RoundStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,53 +19,63 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas import DebateState, StopReason
+    from flowdebate.schemas import PatternInput, PatternState
 
 __all__ = (
-    "accept_question",
+    "accept",
     "another_round",
-    "build_raw_output",
+    "begin",
     "check_quorum",
+    "finish",
     "increment_round",
-    "stamp_question",
-    "stop_reason",
     "validate_output",
-    "without_output",
-    "without_verdict",
 )
 
+InputT = TypeVar("InputT", bound="PatternInput")
 
-def accept_question(where: str) -> Callable[[object], DebateInput]:
-    """What a debate takes as its input; ConfigurationError for anything else."""
 
-    def accept(value: object) -> DebateInput:
-        if isinstance(value, DebateInput):
+def accept(where: str, model: type[InputT]) -> Callable[[object], InputT]:
+    """What a pattern takes as its input: a str, a dict of its one field, or `model`; else ConfigurationError."""
+    (field,) = model.model_fields
+
+    def check(value: object) -> InputT:
+        if isinstance(value, model):
             return value
-        question = value.get("question") if isinstance(value, Mapping) and set(value) == {"question"} else value
-        if not isinstance(question, str):
-            raise ConfigurationError(where, "input", value, 'a question: a str, {"question": str} or a DebateInput')
-        return DebateInput(question=clean_text(question))
+        subject = value.get(field) if isinstance(value, Mapping) and set(value) == {field} else value
+        if not isinstance(subject, str):
+            article = "an" if field[0] in "aeiou" else "a"
+            allowed = f'{article} {field}: a str, {{"{field}": str}} or a {model.__name__}'
+            raise ConfigurationError(where, "input", value, allowed)
+        return model(**{field: clean_text(subject)})
 
-    return accept
+    return check
 
 
-def stamp_question(name: str) -> Handler[DebateInput, None]:
-    """A tap that puts the question into the debate's state; from then on the run knows what the debate came to."""
+def begin(name: str, raw: Callable[[Context, RunStatus], object]) -> Handler[Any, None]:
+    """A tap that puts what it is about into the pattern's state; from then on the run knows what it came to so far.
+
+    `raw(ctx, status)` makes the pattern's raw output, should the run end early.
+    """
 
     @handler(name=f"{name}-stamp-question")
-    def stamp(value: DebateInput, ctx: Context) -> None:
-        ctx.sequencer.update(question=value.question)
-        ctx.run.began(_debate_of(ctx), lambda status: _raw_output(ctx, None, status))
+    def stamp(value: PatternInput, ctx: Context) -> None:
+        ctx.sequencer.update(question=value.subject)
+        ctx.run.began(_pattern_of(ctx), lambda status: raw(ctx, "failed" if status == "running" else status))
 
     return stamp
 
 
-def increment_round(name: str, max_rounds: int, seconds: float | None = None) -> Handler[DebateInput, None]:
+def finish(ctx: Context, raw: object) -> None:
+    """Hand the pattern's raw output to the run: called by a step of the pattern."""
+    ctx.run.finished(_pattern_of(ctx), raw)
+
+
+def increment_round(name: str, max_rounds: int, seconds: float | None = None) -> Handler[Any, None]:
     """A tap that opens the next round, which may take `seconds`."""
 
     @handler(name=f"{name}-increment-round")
-    def increment(_: DebateInput, ctx: Context) -> None:
-        number = debate_state(ctx).round + 1
+    def increment(_: object, ctx: Context) -> None:
+        number = pattern_state(ctx).round + 1
         ctx.sequencer.update(round=number)
         if seconds is not None:
             ctx.sequencer.deadline = asyncio.get_running_loop().time() + seconds
@@ -76,99 +84,45 @@ def increment_round(name: str, max_rounds: int, seconds: float | None = None) ->
     return increment
 
 
-def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
-    """Why a debate ends after `round`, or None if it goes on; the first that holds wins.
+def another_round(
+    reason: Callable[[Any], str | None],
+    terminate_when: Function | None,
+    *,
+    quorum: int,
+    heard: Callable[[Any], str],
+) -> Function:
+    """Whether a pattern goes on; where it does not, the reason is left in its state and told.
 
-    >>> stop_reason(2, max_rounds=2, moderator_done=True, predicate=False)
-    'max_rounds'
+    `reason(state)` says why it ends by itself, or None; `heard(entry)` whose voice an entry is, for the quorum.
     """
-    if round >= max_rounds:
-        return "max_rounds"
-    if moderator_done:
-        return "moderator_done"
-    return "predicate" if predicate else None
-
-
-def check_quorum(state: DebateState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """QuorumLost where turns of this round were lost, and fewer stances than `quorum` were `heard` in it.
-
-    A round in which fewer were to speak needs all of them.
-    """
-    lost = {loss.stance for loss in state.losses if loss.round == state.round and loss.instead == "skipped"}
-    if len(set(heard)) < min(quorum, len(lost.union(heard))):
-        raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
-
-
-def another_round(max_rounds: int, terminate_when: Function | None, *, quorum: int = 2) -> Function:
-    """Whether a debate goes on; where it does not, the reason is left in its state and told."""
 
     async def goes_on(_: object, ctx: Context) -> bool:
         ctx.sequencer.deadline = None  # the round is over
-        state = debate_state(ctx)
+        state = pattern_state(ctx)
         if state.losses:
-            heard = [entry.stance for entry in entries_of(ctx) if entry.round == state.round]
-            check_quorum(state, heard, quorum=quorum, block=ctx.block)
-        done = state.decision is not None and state.decision.done
-        reason = stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=False)
-        if reason is None and terminate_when is not None and await result_of(terminate_when(ctx)):
-            reason = "predicate"
-        if reason is None:
+            voices = [heard(entry) for entry in entries_of(ctx) if entry.round == state.round]
+            check_quorum(state, voices, quorum=quorum, block=ctx.block)
+        why = reason(state)
+        if why is None and terminate_when is not None and await result_of(terminate_when(ctx)):
+            why = "predicate"
+        if why is None:
             return True
-        ctx.sequencer.update(stop_reason=reason)
-        ctx.emit(DebateStopped(rounds=state.round, reason=reason))
+        ctx.sequencer.update(stop_reason=why)
+        ctx.emit(DebateStopped(rounds=state.round, reason=why))
         return False
 
     return goes_on
 
 
-def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
-    """A block that takes the judge's verdict, or `LOST`, and gives all that the debate came to: the run's `raw`."""
+def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
+    """QuorumLost where turns of this round were lost, and fewer voices than `quorum` were `heard` in it.
 
-    @handler(name=f"{name}-build-raw-output")
-    def build(value: object, ctx: Context) -> DebateRawOutput:
-        if value is LOST:
-            raw = _raw_output(ctx, None, "no_verdict")
-        else:
-            verdict = as_model(value, DebateVerdict, block=judge)
-            ctx.emit(VerdictReached(block=judge, verdict=verdict))
-            raw = _raw_output(ctx, verdict, "degraded" if debate_state(ctx).losses else "complete")
-        ctx.run.finished(_debate_of(ctx), raw)
-        return raw
-
-    return build
-
-
-def without_output(error: Exception, raw: DebateRawOutput, ctx: Context) -> None:
-    """What a debate gives whose synthesizer was lost: nothing, and a raw output that says so."""
-    lose(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
-    losses = list(debate_state(ctx).losses)
-    ctx.run.finished(_debate_of(ctx), raw.model_copy(update={"losses": losses, "status": "degraded"}))
-
-
-def without_verdict(error: Exception, _: object, ctx: Context) -> object:
-    """What a debate goes on with whose judge was lost."""
-    lose(error, ctx, block=ctx.block, seat="judge", name=ctx.block, instead="no_verdict")
-    return LOST
-
-
-def _raw_output(ctx: Context, verdict: DebateVerdict | None, status: RunStatus) -> DebateRawOutput:
-    state = debate_state(ctx)
-    return DebateRawOutput(
-        rounds=state.round,
-        question=state.question,
-        transcript=list(entries_of(ctx)),
-        verdict=verdict,
-        moderator_decisions=list(state.moderator_decisions),
-        stop_reason=state.stop_reason,
-        status="failed" if status == "running" else status,
-        losses=list(state.losses),
-        seed=ctx.seed,
-    )
-
-
-def _debate_of(ctx: Context) -> str:
-    """The place of the debate whose step this is."""
-    return ctx.path.rpartition("/")[0]
+    Voices are stances, or names where nobody has one. A round in which fewer were to speak needs all of them.
+    """
+    skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
+    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}
+    if len(set(heard)) < min(quorum, len(lost.union(heard))):
+        raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
 
 
 def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
@@ -182,3 +136,8 @@ def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handle
             raise OutputError(synthesizer, schema.name, violation.problems) from None
 
     return validate
+
+
+def _pattern_of(ctx: Context) -> str:
+    """The place of the pattern whose step this is."""
+    return ctx.path.rpartition("/")[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Flag
     from flowdebate.models.usage import Usage
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, Instead, Seat, StopReason
+    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, Instead, Seat
 
 __all__ = (
     "BlockAnswered",
@@ -96,7 +96,8 @@ class TurnStarted:
     block: str
     round: int
     agent_name: str
-    stance: str
+    stance: str | None = None
+    """The position that the pattern assigned to it, where it assigns any."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +108,8 @@ class TurnFinished:
     block: str
     round: int
     agent_name: str
-    stance: str
+    stance: str | None = None
+    """The position that the pattern assigned to it, where it assigns any."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,11 +130,11 @@ class SeatLost:
 
 @dataclass(slots=True, kw_only=True)
 class DebateStopped:
-    """The last round is over; `reason` says why there is no other."""
+    """The last round is over; `reason` says why there is no other, in the words of the pattern."""
 
     kind: ClassVar[str] = "debate_stopped"
     rounds: int
-    reason: StopReason
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)

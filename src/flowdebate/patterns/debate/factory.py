@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
-from flowdebate.patterns.assembly import Assembly
+from flowdebate.patterns.debate.assembly import Assembly
 from flowdebate.patterns.roster import Debater, checked_roster
 from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
 
-__all__ = ("Debater", "debate")
+__all__ = ("debate",)
 
 DEBATER = Visibility(client=True, history=False)
 OTHERS = Visibility(client=True, history=True)

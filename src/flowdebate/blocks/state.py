@@ -1,20 +1,20 @@
-"""What the debate's blocks read of the run that they are part of."""
+"""What the patterns' blocks read of the run that they are part of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from flowdebate.errors import OutputError, problems_of, shown, told
-from flowdebate.schemas import DebateContributionEntry, DebateInput, DebateState
+from flowdebate.schemas import DebateState, PatternInput, PatternState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.runs.context import Context
 
-__all__ = ("as_model", "debate_state", "entries_of", "question_of")
+__all__ = ("as_model", "debate_state", "entries_of", "pattern_state", "question_of")
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -25,17 +25,23 @@ def debate_state(ctx: Context) -> DebateState:
     return handle.state if handle is not None and isinstance(handle.state, DebateState) else DebateState()
 
 
-def entries_of(ctx: Context) -> Sequence[DebateContributionEntry]:
-    """The arguments so far."""
-    entries: Sequence[DebateContributionEntry] = ctx.scope.handles["transcript"].state.entries
+def pattern_state(ctx: Context) -> PatternState:
+    """The state of the pattern around the block; a new one where a pattern's block is used by itself."""
+    handle = ctx.scope.sequencer
+    return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
+
+
+def entries_of(ctx: Context) -> Sequence[Any]:
+    """What was said so far, as the entries of the pattern's transcript."""
+    entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """The question that is argued: that of the debate, or of the input where there is no debate around."""
-    if question := debate_state(ctx).question:
+    """What it is about: the pattern's question, or the input where there is no pattern around."""
+    if question := pattern_state(ctx).question:
         return question
-    return value.question if isinstance(value, DebateInput) else str(value)
+    return value.subject if isinstance(value, PatternInput) else str(value)
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:

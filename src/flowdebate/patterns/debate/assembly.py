@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.debate_state import debate_state
 from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.judge import create_judge
@@ -14,21 +13,20 @@ from flowdebate.blocks.losses import GuardedSeat, OnFailure, StandIn, is_loss
 from flowdebate.blocks.moderator import Moderator, in_declared_order, stash_moderator_decision
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.blocks.state import debate_state
 from flowdebate.blocks.synthesizer import create_synthesizer
 from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript, create_record_argument
 from flowdebate.blocks.turn import Turn
 from flowdebate.errors import BadAnswer, RosterError
-from flowdebate.patterns.rounds import (
-    accept_question,
-    another_round,
+from flowdebate.patterns.debate.raw_output import (
     build_raw_output,
-    increment_round,
-    stamp_question,
-    validate_output,
+    raw_output,
+    stop_reason,
     without_output,
     without_verdict,
 )
-from flowdebate.schemas import DebateRawOutput, DebateState
+from flowdebate.patterns.rounds import accept, another_round, begin, increment_round, validate_output
+from flowdebate.schemas import DebateInput, DebateRawOutput, DebateState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roster import Debater
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
-    from flowdebate.schemas import DebateModeratorDecision
+    from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, PatternState
 
 __all__ = ("Assembly",)
 
@@ -83,7 +81,7 @@ class Assembly:
         pipeline = (
             pipeline.loop_back(
                 increment.name,
-                when=another_round(self.max_rounds, self.terminate_when, quorum=self.quorum),
+                when=another_round(self._ends, self.terminate_when, quorum=self.quorum, heard=_stance),
                 max_iterations=self.max_rounds,
                 label="round",
             )
@@ -91,6 +89,10 @@ class Assembly:
             .then(build_raw_output(self.name, judge.name))
         )
         return pipeline if self.synthesizer is False else self._output(pipeline, self.synthesizer)
+
+    def _ends(self, state: DebateState) -> str | None:
+        done = state.decision is not None and state.decision.done
+        return stop_reason(state.round, max_rounds=self.max_rounds, moderator_done=done, predicate=False)
 
     def _opening(self) -> Sequencer[Any, Any]:
         resources = audit_resources(self.transcript, self.collection_id)
@@ -101,10 +103,10 @@ class Assembly:
                 state=DebateState,
                 owns=owned,
                 isolates=() if self.owns_transcript else (self.transcript,),
-                accepts=accept_question(self.where),
+                accepts=accept(self.where, DebateInput),
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
-            .tap(stamp_question(self.name))
+            .tap(begin(self.name, raw_output))
         )
 
     def _speakers(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
@@ -156,6 +158,7 @@ class Assembly:
             f"{self.name}-turn-{debater.name}",
             agent_name=debater.name,
             stance=debater.stance,
+            asks=_question,
             debater=self._debater(debater),
             record=record,
             stand_in=self._stand_in(debater),
@@ -226,6 +229,14 @@ class Assembly:
 def _speakers_of_round(_: object, ctx: Context) -> list[str]:
     decision = debate_state(ctx).decision
     return [] if decision is None else decision.next_speakers
+
+
+def _question(state: PatternState) -> DebateInput:
+    return DebateInput(question=state.question)
+
+
+def _stance(entry: DebateContributionEntry) -> str:
+    return entry.stance
 
 
 def _never(_: BaseException) -> bool:

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field, model_validator
+
+from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.schemas.wire import WireModel, as_list
 
 __all__ = (
     "DebateContributionEntry",
     "DebateInput",
-    "DebateLoss",
     "DebateModeratorDecision",
     "DebateModeratorOutput",
     "DebateRawOutput",
     "DebateState",
-    "DebateStatus",
     "DebateTranscriptState",
     "DebateVerdict",
-    "Instead",
-    "Seat",
     "StopReason",
 )
 
@@ -32,32 +30,7 @@ StopReason = Literal["max_rounds", "moderator_done", "predicate"]
 """Why a debate ended: its cap, its moderator, or `terminate_when`."""
 
 
-Seat = Literal["debater", "moderator", "judge", "synthesizer"]
-"""Who acts in a debate."""
-
-Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output"]
-"""What a debate does without a seat's answer: the turn is left out, another model argues, all debaters speak in
-declared order, there is no verdict, there is no output."""
-
-DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed"]
-"""How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of
-its run; failed."""
-
-
-class WireModel(BaseModel):
-    """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        extra="forbid",
-        frozen=True,
-        defer_build=True,  # validators are made at first use, which keeps the import fast
-    )
-
-
-class DebateInput(WireModel):
+class DebateInput(PatternInput):
     """What a debate is asked."""
 
     question: str
@@ -77,25 +50,14 @@ class DebateContributionEntry(WireModel):
     """The argument, as it was made."""
 
 
-class DebateTranscriptState(WireModel):
+class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
     """The arguments so far, in the order in which they were made."""
-
-    entries: list[DebateContributionEntry] = Field(default_factory=list)
-
-    def with_entry(self, entry: DebateContributionEntry) -> DebateTranscriptState:
-        """This transcript, one argument longer."""
-        return DebateTranscriptState(entries=[*self.entries, entry])
-
-
-def _as_list(value: object) -> object:
-    # An iterator could go on for ever, so only what has an end is taken for a list.
-    return list(value) if isinstance(value, tuple) else value
 
 
 class DebateModeratorOutput(WireModel):
     """What a moderator decides when it opens a round."""
 
-    next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(_as_list)]
+    next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
     """Who speaks in this round, in this order; the same name twice has two turns."""
     briefing: str | None = None
     """What the debaters of this round should know."""
@@ -131,33 +93,13 @@ class DebateVerdict(WireModel):
     """Why."""
 
 
-class DebateLoss(WireModel):
-    """What a provider lost, and the debate went on without."""
-
-    round: int
-    """The round in which it happened; for judge and synthesizer the last."""
-    seat: Seat
-    name: str
-    """The debater's name; the block's for other seats."""
-    stance: str | None = None
-    """A debater's."""
-    error: str
-    """The error's class and message."""
-    instead: Instead
-
-
-class DebateState(WireModel):
+class DebateState(PatternState):
     """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
 
-    question: str = ""
-    round: int = 0
-    """The round in progress, from 1; 0 before the first."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
     """Why the loop ended; None while it goes on."""
-    losses: list[DebateLoss] = Field(default_factory=list)
-    """What providers lost so far, in order."""
 
     @property
     def decision(self) -> DebateModeratorDecision | None:

@@ -1,0 +1,1 @@
+"""Numbers about debates, as pure functions: who criticises whom, similarity, votes, agreement, ratings, positions."""

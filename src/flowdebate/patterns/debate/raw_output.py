@@ -1,0 +1,78 @@
+"""What a debate came to, whatever its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.losses import LOST, lose
+from flowdebate.blocks.state import as_model, debate_state, entries_of
+from flowdebate.patterns.rounds import finish
+from flowdebate.runs.events import VerdictReached
+from flowdebate.schemas import DebateRawOutput, DebateVerdict
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.schemas import StopReason
+
+__all__ = ("build_raw_output", "raw_output", "stop_reason", "without_output", "without_verdict")
+
+
+def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
+    """Why a debate ends after `round`, or None if it goes on; the first that holds wins.
+
+    >>> stop_reason(2, max_rounds=2, moderator_done=True, predicate=False)
+    'max_rounds'
+    """
+    if round >= max_rounds:
+        return "max_rounds"
+    if moderator_done:
+        return "moderator_done"
+    return "predicate" if predicate else None
+
+
+def raw_output(ctx: Context, status: RunStatus, verdict: DebateVerdict | None = None) -> DebateRawOutput:
+    """What the debate around a step came to so far."""
+    state = debate_state(ctx)
+    return DebateRawOutput(
+        rounds=state.round,
+        question=state.question,
+        transcript=list(entries_of(ctx)),
+        verdict=verdict,
+        moderator_decisions=list(state.moderator_decisions),
+        stop_reason=state.stop_reason,
+        status="failed" if status == "running" else status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )
+
+
+def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
+    """A block that takes the judge's verdict, or `LOST`, and gives all that the debate came to: the run's `raw`."""
+
+    @handler(name=f"{name}-build-raw-output")
+    def build(value: object, ctx: Context) -> DebateRawOutput:
+        if value is LOST:
+            raw = raw_output(ctx, "no_verdict")
+        else:
+            verdict = as_model(value, DebateVerdict, block=judge)
+            ctx.emit(VerdictReached(block=judge, verdict=verdict))
+            raw = raw_output(ctx, "degraded" if debate_state(ctx).losses else "complete", verdict)
+        finish(ctx, raw)
+        return raw
+
+    return build
+
+
+def without_output(error: Exception, raw: DebateRawOutput, ctx: Context) -> None:
+    """What a debate gives whose synthesizer was lost: nothing, and a raw output that says so."""
+    lose(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
+    losses = list(debate_state(ctx).losses)
+    finish(ctx, raw.model_copy(update={"losses": losses, "status": "degraded"}))
+
+
+def without_verdict(error: Exception, _: object, ctx: Context) -> object:
+    """What a debate goes on with whose judge was lost."""
+    lose(error, ctx, block=ctx.block, seat="judge", name=ctx.block, instead="no_verdict")
+    return LOST

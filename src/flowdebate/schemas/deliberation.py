@@ -1,0 +1,94 @@
+"""What travels through a deliberation: its topic, what was said, the moderator's reports, and what it came to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.schemas.wire import WireModel
+
+__all__ = (
+    "DeliberationEntry",
+    "DeliberationInput",
+    "DeliberationOutput",
+    "DeliberationState",
+    "DeliberationStopReason",
+    "DeliberationTranscriptState",
+    "ModeratorReport",
+)
+
+DeliberationStopReason = Literal["settled", "max_rounds", "predicate"]
+"""Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`."""
+
+
+class DeliberationInput(PatternInput):
+    """What a deliberation is asked."""
+
+    topic: str
+    """What is deliberated on."""
+
+
+class DeliberationEntry(WireModel):
+    """What one persona said in one round."""
+
+    round: Annotated[int, Field(ge=1)]
+    """The round in which it was said, from 1."""
+    name: str
+    """Who said it."""
+    role: str | None = None
+    """What the speaker is; None for one without a role."""
+    text: str
+    """What was said."""
+
+
+class DeliberationTranscriptState(TranscriptState[DeliberationEntry]):
+    """What was said so far: round by round, in declared order within each."""
+
+
+class ModeratorReport(WireModel):
+    """What a moderator reports when it closes a round."""
+
+    summary: str
+    """Where the deliberation stands."""
+    status: Literal["SETTLED", "CONTINUE"]
+    """Whether the matter is settled."""
+    decision: str | None = None
+    """What was decided; None where nothing was."""
+
+
+class DeliberationState(PatternState):
+    """The state of a deliberation's sequencer, as `ctx.sequencer.state` shows it."""
+
+    reports: list[ModeratorReport | None] = Field(default_factory=list)
+    """One for each closed round; None where the moderator's was lost."""
+    spoken: dict[str, str] = Field(default_factory=dict)
+    """What was said in the round in progress, by name, as soon as it was; empty between rounds."""
+
+
+class DeliberationOutput(WireModel):
+    """What a deliberation came to."""
+
+    topic: str
+    rounds: int
+    """How many rounds were held."""
+    history: list[DeliberationEntry]
+    """All that was said: round by round, in declared order within each."""
+    summaries: list[str]
+    """The moderator's, one for each closed round; empty text where it was lost."""
+    final_decision: str | None
+    """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
+    or None."""
+    is_settled: bool
+    """Whether the moderator found the matter settled."""
+    stop_reason: DeliberationStopReason | None = None
+    """Why there was no other round; None where the rounds did not come to their end."""
+    status: DebateStatus = "complete"
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost, and it went on without."""
+    seed: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)

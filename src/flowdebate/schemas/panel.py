@@ -1,0 +1,100 @@
+"""What travels through a panel: roles instead of stances, a referee's audits, and all that the panel came to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.schemas.wire import WireModel
+
+__all__ = (
+    "Assessment",
+    "PanelEntry",
+    "PanelInput",
+    "PanelOutput",
+    "PanelState",
+    "PanelStopReason",
+    "PanelTranscriptState",
+    "RefereeAudit",
+    "RefereeReport",
+)
+
+PanelStopReason = Literal["max_rounds", "predicate"]
+"""Why a panel ended: its cap, or `terminate_when`."""
+
+
+class PanelInput(PatternInput):
+    """What a panel is asked."""
+
+    question: str
+
+
+class PanelEntry(WireModel):
+    """What one panelist said in one round."""
+
+    round: Annotated[int, Field(ge=1)]
+    """The round in which it was said, from 1."""
+    agent_name: str
+    """Who said it."""
+    role: str | None = None
+    """What the speaker is; None for one without a role."""
+    text: str
+    """What was said."""
+
+
+class PanelTranscriptState(TranscriptState[PanelEntry]):
+    """What was said so far, in order."""
+
+
+class Assessment(WireModel):
+    """What a referee found of one panelist's argument."""
+
+    agent_name: str
+    score: Annotated[int, Field(ge=0, le=100)]
+    """How good the argument is, from 0 to 100."""
+    issues: list[str] = Field(default_factory=list)
+    """What is wrong with it: claims without evidence, fallacies, points passed over."""
+
+
+class RefereeReport(WireModel):
+    """What a referee found of a round. It controls neither the order nor the end."""
+
+    notes: str
+    """About the round as a whole."""
+    assessments: list[Assessment] = Field(default_factory=list)
+
+
+class RefereeAudit(RefereeReport):
+    """A referee's report, with the round that it audits."""
+
+    round: Annotated[int, Field(ge=1)]
+
+
+class PanelState(PatternState):
+    """The state of a panel's sequencer, as `ctx.sequencer.state` shows it."""
+
+    audits: list[RefereeAudit] = Field(default_factory=list)
+    """The referee's so far; empty without one."""
+
+
+class PanelOutput(WireModel):
+    """Everything a panel came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+
+    question: str
+    rounds: int
+    """How many rounds were held."""
+    transcript: list[PanelEntry]
+    audits: list[RefereeAudit] = Field(default_factory=list)
+    """One for each round with a referee, but for rounds whose audit was lost."""
+    stop_reason: PanelStopReason | None = None
+    """Why there was no other round; None where the rounds did not come to their end."""
+    status: DebateStatus = "complete"
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost, and it went on without."""
+    seed: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)
