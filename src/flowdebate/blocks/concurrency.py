@@ -24,11 +24,10 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
-    import anyio
-
+    caller = asyncio.current_task()
     results: dict[int, T] = {}
     failures: dict[int, Exception] = {}
-    slots = anyio.CapacityLimiter(limit) if limit is not None and limit < len(calls) else None
+    slots = asyncio.Semaphore(limit) if limit is not None and limit < len(calls) else None
 
     async def carry_out(index: int, call: Callable[[], Awaitable[T]]) -> None:
         try:
@@ -40,18 +39,27 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         except Exception as failure:
             failures[index] = failure
             raise
+        except asyncio.CancelledError:
+            if not failures and caller is not None and not caller.cancelling():
+                raise _Ended from None  # it has cancelled itself, which a task group would just pass over
+            raise
 
     try:
-        async with anyio.create_task_group() as group:
+        async with asyncio.TaskGroup() as group:
             for index, call in enumerate(calls):
-                group.start_soon(carry_out, index, call)
+                group.create_task(carry_out(index, call))
     except BaseExceptionGroup as group_failure:
-        if not failures or group_failure.split(Exception)[1] is not None:
-            raise  # something that is no Exception: it is not ours to choose from
+        others = group_failure.split(_Ended)[1]
+        if others is None:
+            raise asyncio.CancelledError from None
+        if others.split(Exception)[1] is not None:
+            raise others from None  # something that is no Exception: it is not ours to choose from
         raise _first(failures) from None
-    if len(results) < len(calls):  # a call has cancelled itself: a task group ends the others, and raises nothing
-        raise asyncio.CancelledError
     return [results[index] for index in range(len(calls))]
+
+
+class _Ended(BaseException):
+    """A call has cancelled itself."""
 
 
 def _first(failures: dict[int, Exception]) -> Exception:
