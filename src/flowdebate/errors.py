@@ -30,6 +30,7 @@
     │   └── RosterError                      a moderator named a speaker who is not in the debate
     ├── LimitReached                         a limit of the run is used up
     ├── QuorumLost                           too few sides were heard for the debate to go on
+    ├── NoProposals                          no agent has proposed anything that could be debated
     ├── LoopLimitExceeded                    a loop did not end within its bound
     ├── ViewError                            text that no view can have written was to be read back
     ├── BadFile                              a file that the user named cannot be used
@@ -48,7 +49,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = (
     "AuthenticationFailed",
@@ -71,6 +72,7 @@ __all__ = (
     "ModelNotFound",
     "ModelTimeout",
     "ModelUnavailable",
+    "NoProposals",
     "OutputError",
     "OutputTruncated",
     "ProviderFailed",
@@ -447,6 +449,16 @@ class QuorumLost(FlowDebateError):
         self.quorum = quorum
         told_of = ", ".join(map(repr, heard)) or "nobody"
         super().__init__(f"block {block!r}: in round {round} only {told_of} could be heard, the quorum is {quorum}")
+
+
+class NoProposals(FlowDebateError):
+    """No agent has proposed anything; `failures` has what went wrong, by agent."""
+
+    def __init__(self, pattern: str, failures: Mapping[str, str]) -> None:
+        self.pattern = pattern
+        self.failures = dict(failures)
+        listed = "; ".join(f"{agent}: {error}" for agent, error in self.failures.items())
+        super().__init__(f"{pattern}: no agent has proposed anything ({listed})")
 
 
 class LoopLimitExceeded(FlowDebateError):

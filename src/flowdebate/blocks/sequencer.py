@@ -250,7 +250,7 @@ class Sequencer(Block[InT, OutT]):
         if fresh:
             opened = {**opened, **{resource: self._opened(resource, ctx) for resource in fresh}}
         visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
-        state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state())
+        state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state(), ctx.path)
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state))
 
     def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has a handle of its own

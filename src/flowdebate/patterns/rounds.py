@@ -60,14 +60,14 @@ def begin(name: str, raw: Callable[[Context, RunStatus], object]) -> Handler[Any
     @handler(name=f"{name}-stamp-question")
     def stamp(value: PatternInput, ctx: Context) -> None:
         ctx.sequencer.update(question=value.subject)
-        ctx.run.began(_pattern_of(ctx), lambda status: raw(ctx, "failed" if status == "running" else status))
+        ctx.run.began(ctx.sequencer.path, lambda status: raw(ctx, "failed" if status == "running" else status))
 
     return stamp
 
 
 def finish(ctx: Context, raw: object) -> None:
-    """Hand the pattern's raw output to the run: called by a step of the pattern."""
-    ctx.run.finished(_pattern_of(ctx), raw)
+    """Hand the pattern's raw output to the run."""
+    ctx.run.finished(ctx.sequencer.path, raw)
 
 
 def increment_round(name: str, max_rounds: int, seconds: float | None = None) -> Handler[Any, None]:
@@ -136,8 +136,3 @@ def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handle
             raise OutputError(synthesizer, schema.name, violation.problems) from None
 
     return validate
-
-
-def _pattern_of(ctx: Context) -> str:
-    """The place of the pattern whose step this is."""
-    return ctx.path.rpartition("/")[0]

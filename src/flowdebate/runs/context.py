@@ -35,10 +35,12 @@ def place_of(name: str) -> str:
 class SequencerHandle:
     """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
 
-    __slots__ = ("deadline", "name", "state")
+    __slots__ = ("deadline", "name", "path", "state")
 
-    def __init__(self, name: str, state: Any) -> None:  # noqa: ANN401 - each sequencer has a state of its own type
+    def __init__(self, name: str, state: Any, path: str = "") -> None:  # noqa: ANN401 - each has a state of its own type
         self.name = name
+        self.path = path
+        """Its place in the run."""
         self.deadline: float | None = None
         """When what it is at must be over, by the event loop's clock: the round of a debate. None for never."""
         self.state = state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
 from flowdebate.schemas.wire import WireModel
@@ -17,10 +17,31 @@ __all__ = (
     "DeliberationStopReason",
     "DeliberationTranscriptState",
     "ModeratorReport",
+    "ReportStatus",
 )
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"]
 """Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`."""
+
+ReportStatus = Literal["SETTLED", "CONTINUE"]
+"""What a moderator finds: the matter is settled, or it needs another round."""
+
+_NOTHING = frozenset(
+    {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
+    | {"not yet", "null", "tbd", "undecided"}
+)
+"""What models write where nothing was decided."""
+_LONGEST = max(map(len, _NOTHING))
+_MARKS = " \t\r\n.*_`-–—()[]\"'"
+"""What may stand around it."""
+
+
+def _something(decision: str | None) -> str | None:
+    """`decision`, or None for what says that there is none: blank, dashes, "none", "N/A", and the like."""
+    if decision is None:
+        return None
+    bare = decision.strip(_MARKS)
+    return None if not bare.strip() or (len(bare) <= _LONGEST and bare.casefold() in _NOTHING) else decision
 
 
 class DeliberationInput(PatternInput):
@@ -52,10 +73,15 @@ class ModeratorReport(WireModel):
 
     summary: str
     """Where the deliberation stands."""
-    status: Literal["SETTLED", "CONTINUE"]
+    status: ReportStatus
     """Whether the matter is settled."""
-    decision: str | None = None
-    """What was decided; None where nothing was."""
+    decision: Annotated[str | None, AfterValidator(_something)] = None
+    """What was decided; None where nothing was. A text that says so ("none", "N/A", blank) is None too."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether its status is SETTLED."""
+        return self.status == "SETTLED"
 
 
 class DeliberationState(PatternState):
@@ -65,6 +91,17 @@ class DeliberationState(PatternState):
     """One for each closed round; None where the moderator's was lost."""
     spoken: dict[str, str] = Field(default_factory=dict)
     """What was said in the round in progress, by name, as soon as it was; empty between rounds."""
+
+    @property
+    def report(self) -> ModeratorReport | None:
+        """The last report that there is: that of the last closed round, or an earlier one where it was lost."""
+        return next((report for report in reversed(self.reports) if report is not None), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last closed round was found to settle the matter."""
+        last = self.reports[-1] if self.reports else None
+        return last is not None and last.settled
 
 
 class DeliberationOutput(WireModel):
@@ -82,12 +119,16 @@ class DeliberationOutput(WireModel):
     or None."""
     is_settled: bool
     """Whether the moderator found the matter settled."""
+    reports: list[ModeratorReport | None] = Field(default_factory=list)
+    """The moderator's, one for each closed round; None where it was lost."""
     stop_reason: DeliberationStopReason | None = None
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
+    """How it ended."""
     losses: list[DebateLoss] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
+    """The seed of the run."""
 
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""

@@ -1,0 +1,240 @@
+"""The default agent of a consensus debate: a model that proposes, criticises, revises and votes; and its judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from pydantic import BeforeValidator, Field, create_model
+
+from flowdebate.blocks.debater import filled
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.state import question_of
+from flowdebate.measures.votes import match_choice
+from flowdebate.schemas.consensus import (
+    ConsensusState,
+    CriticAnswer,
+    CritiqueAsked,
+    JudgeAnswer,
+    RevisionAnswer,
+    RevisionAsked,
+    RoundsAsked,
+    TieAsked,
+    VoteAnswer,
+    VoteAsked,
+)
+from flowdebate.schemas.wire import WireModel
+from flowdebate.views.consensus import (
+    CONSENSUS,
+    ConsensusTemplate,
+    render_agent_system,
+    render_critique_turn,
+    render_judge_turn,
+    render_proposal_turn,
+    render_revision_turn,
+    render_tie_turn,
+    render_vote_turn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.blocks.debater import BlockOptions
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusContext, ProposalAsked
+
+__all__ = (
+    "create_conclusive_judge",
+    "create_critic",
+    "create_proposer",
+    "create_reviser",
+    "create_tie_judge",
+    "create_voter",
+)
+
+_AGENT = Visibility(history=False)
+
+
+class Who(WireModel):
+    """Who an agent is, as its own prompts say."""
+
+    name: str
+    role: str | None = None
+    system_prompt: str | None = None
+
+
+def create_proposer(
+    *, name: str, agent: Who, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+) -> Generator[str]:
+    """The block `{name}-propose-{agent}`: takes a `ProposalAsked`, gives text, streamed."""
+
+    def turn(_: ProposalAsked) -> str:
+        return render_proposal_turn(template=template)
+
+    return _agent_block(f"{name}-propose-{agent.name}", agent, turn, template, options)
+
+
+def create_critic(
+    *, name: str, agent: Who, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+) -> Generator[CriticAnswer]:
+    """The block `{name}-criticise-{agent}`: takes a `CritiqueAsked`, gives a `CriticAnswer`."""
+
+    def turn(asked: CritiqueAsked) -> str:
+        return render_critique_turn(proposal=asked.proposal, round=asked.round, template=template)
+
+    block = f"{name}-criticise-{agent.name}"
+    return _agent_block(block, agent, turn, template, options, output_schema=_Critique)
+
+
+def create_reviser(
+    *, name: str, agent: Who, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+) -> Generator[RevisionAnswer]:
+    """The block `{name}-revise-{agent}`: takes a `RevisionAsked`, gives a `RevisionAnswer`."""
+
+    def turn(asked: RevisionAsked) -> str:
+        return render_revision_turn(
+            proposal=asked.proposal, critiques=asked.critiques, round=asked.round, template=template
+        )
+
+    return _agent_block(f"{name}-revise-{agent.name}", agent, turn, template, options, output_schema=_Revision)
+
+
+def create_voter(
+    *,
+    name: str,
+    agent: Who,
+    choices: Sequence[str],
+    shuffle: bool = True,
+    template: ConsensusTemplate = CONSENSUS,
+    **options: Unpack[BlockOptions],
+) -> Generator[VoteAnswer]:
+    """The block `{name}-vote-{agent}`: takes a `VoteAsked`, gives a `VoteAnswer`.
+
+    `choices` are the agents who may have a proposal: an enum for models that can be held to one. What a model writes
+    instead is kept as it is, and counts as spoiled where it is nobody's proposal. With `shuffle`, each voter sees the
+    proposals in an order of its own, drawn from the run's seed.
+    """
+
+    def turn(asked: VoteAsked, ctx: Context) -> str:
+        proposals = list(asked.proposals)
+        if shuffle:
+            ctx.random.shuffle(proposals)
+        return render_vote_turn(proposals=proposals, template=template)
+
+    block = f"{name}-vote-{agent.name}"
+    return _agent_block(block, agent, turn, template, options, output_schema=_vote_among(choices))
+
+
+def create_conclusive_judge(
+    *, name: str, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+) -> Generator[JudgeAnswer]:
+    """The block `{name}-judge`: takes a `RoundsAsked`, says whether the discussion is conclusive (a `JudgeAnswer`)."""
+
+    def turn(asked: RoundsAsked) -> str:
+        return render_judge_turn(
+            proposals=asked.proposals, critiques=asked.critiques, round=asked.round, template=template
+        )
+
+    return _judge_block(f"{name}-judge", turn, template, options, JudgeAnswer, None)
+
+
+def create_tie_judge(
+    *, name: str, choices: Sequence[str], template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+) -> Generator[str]:
+    """The block `{name}-tie-judge`: takes a `TieAsked`, gives the name of one of those whose proposals are tied."""
+
+    def turn(asked: TieAsked, ctx: Context) -> str:
+        proposals = list(asked.proposals)
+        ctx.random.shuffle(proposals)
+        return render_tie_turn(proposals=proposals, template=template)
+
+    def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
+        return answer.choice
+
+    return _judge_block(f"{name}-tie-judge", turn, template, options, _vote_among(choices), choice)
+
+
+def _agent_block(
+    block: str,
+    agent: Who,
+    turn: Callable[..., str],
+    template: ConsensusTemplate,
+    options: BlockOptions,
+    *,
+    output_schema: type[WireModel] | None = None,
+) -> Generator[Any]:
+    def system(value: object, ctx: Context) -> str:
+        return render_agent_system(
+            task=question_of(value, ctx),
+            context=_context(ctx),
+            name=agent.name,
+            role=agent.role,
+            system_prompt=agent.system_prompt,
+            template=template,
+        )
+
+    return generator(
+        name=block,
+        prompt=system,
+        user=turn,
+        output_schema=output_schema,
+        **filled(options, "intent/chat", _AGENT, where=block),
+    )
+
+
+def _judge_block(
+    block: str,
+    turn: Callable[..., str],
+    template: ConsensusTemplate,
+    options: BlockOptions,
+    output_schema: type[WireModel],
+    transform: Callable[..., Any] | None,
+) -> Generator[Any]:
+    def system(value: object, ctx: Context) -> str:
+        return render_agent_system(task=question_of(value, ctx), context=_context(ctx), template=template)
+
+    return generator(
+        name=block,
+        prompt=system,
+        user=turn,
+        output_schema=output_schema,
+        transform=transform,
+        **filled(options, "intent/synthesize", _AGENT, where=block),
+    )
+
+
+def _context(ctx: Context) -> ConsensusContext | None:
+    handle = ctx.scope.sequencer
+    return handle.state.context if handle is not None and isinstance(handle.state, ConsensusState) else None
+
+
+class _Critique(CriticAnswer):
+    """A critic's answer, all of which a model has to give."""
+
+    reasoning: Annotated[str, Field(description="What matters most about the proposal")]
+    issues: list[str]
+    suggestions: list[str]
+    severity: Annotated[float, Field(ge=0, le=1)]
+
+
+class _Revision(RevisionAnswer):
+    """A reviser's answer, all of which a model has to give."""
+
+    position: Annotated[str, Field(description="The answer that the proposal gives, in a few words")]
+    enough: Annotated[bool, Field(description="Whether another round would change nothing")]
+
+
+def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
+    """A voter's answer: the choices are an enum for models that can be held to one, and a wish for all others."""
+
+    def as_known(choice: object) -> object:
+        return match_choice(choice, list(choices)) or choice if isinstance(choice, str) else choice
+
+    known: Any = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
+    return create_model(
+        "VoteAnswer",
+        __base__=VoteAnswer,
+        reasoning=(str, Field(description="What speaks for the best proposals, weighed against each other")),
+        choice=(known, Field(description="The author of the best proposal")),
+        confidence=(Annotated[float, Field(ge=0, le=1)], ...),
+    )

@@ -1,0 +1,139 @@
+"""Phase 7: what a debate leaves for later ones, once its answer stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import told
+from flowdebate.measures import elo_changes, flips
+from flowdebate.models.text import one_line
+from flowdebate.resources.archive import PersonaRecord, Rating
+from flowdebate.schemas.consensus import CritiquePattern, Feedback, PastDebate
+from flowdebate.schemas.measures import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.resources.archive import Archive
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusOutput
+
+__all__ = ("critique_patterns", "give_feedback", "positions_of", "records_of")
+
+PATIENCE = 10.0
+"""Seconds that the archive may take for each thing that it is told: the answer waits for no more."""
+
+
+async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context) -> Feedback:
+    """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
+    positions = positions_of(output)
+    changed = flips(positions, similarity=options.similarity)
+    archive = options.archive
+    if archive is None:
+        return Feedback(positions=positions, flips=changed)
+    teller = _Teller(ctx)
+    changes = await _rated(options, archive, output, teller)
+    debate = f"{ctx.run_id}:{ctx.sequencer.path}"
+    await teller.tell("positions", lambda: archive.positions.add(debate, positions))
+    await teller.tell("patterns", lambda: archive.critique_patterns.record(debate, critique_patterns(output)))
+    await teller.tell("personas", lambda: archive.personas.record(debate, records_of(options, output, changed)))
+    past = PastDebate(
+        id=debate,
+        task=output.task,
+        outcome=output.outcome or "no_consensus",
+        answer=output.answer if output.consensus_reached else None,
+        winner=output.winner,
+        strength=output.strength,
+        confidence=output.confidence,
+        at=ctx.now(),
+    )
+    remembered = await teller.tell("history", lambda: archive.past_debates.add(past))
+    return Feedback(
+        rating_changes=changes, positions=positions, flips=changed, remembered=remembered, problems=teller.problems
+    )
+
+
+class _Teller:
+    """Tells the archive one thing after another, and keeps what went wrong."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.problems: list[str] = []
+
+    async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
+        """Whether it worked."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._ctx.step(call, key=what)
+        except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
+            self.problems.append(f"{what}: {one_line(told(error))}")
+            return False
+        return True
+
+
+async def _rated(options: Options, archive: Archive, output: ConsensusOutput, teller: _Teller) -> dict[str, float]:
+    """The changes of the agents' ratings, once they are stored; none without a winner."""
+    if output.winner is None:
+        return {}
+    known: dict[str, Rating] = {}
+
+    async def look() -> None:
+        known.update(await archive.ratings.of(options.names))
+
+    if not await teller.tell("ratings", look):
+        return {}
+    before = {name: known.get(name, Rating()).elo for name in options.names}
+    changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
+    debate = f"{teller._ctx.run_id}:{teller._ctx.sequencer.path}"  # noqa: SLF001 - of this module
+    return changes if await teller.tell("ratings", lambda: archive.ratings.apply(debate, changes)) else {}
+
+
+def positions_of(output: ConsensusOutput) -> list[Position]:
+    """What agents said that they hold, round by round."""
+    return [
+        Position(agent=revised.agent, claim=output.task, answer=revised.position, round=one.round)
+        for one in output.rounds
+        for revised in _in_declared_order(one.revisions, output)
+        if revised.position is not None
+    ]
+
+
+def _in_declared_order(revisions: list[Any], output: ConsensusOutput) -> list[Any]:
+    order = {proposal.agent: index for index, proposal in enumerate(output.proposals)}
+    return sorted(revisions, key=lambda revised: order[revised.agent])
+
+
+def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
+    """The points that critics made; one helped if its target then revised its proposal, and won with consensus."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for one in output.rounds:
+        revised = {proposal.agent for proposal in one.revisions}
+        for critique in one.critiques:
+            helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
+            for index, issue in enumerate(critique.issues):
+                suggestion = critique.suggestions[index] if index < len(critique.suggestions) else ""
+                found.setdefault((issue, suggestion), Counter()).update(uses=1, successes=int(helped))
+    return [
+        CritiquePattern(issue=issue, suggestion=suggestion, uses=counts["uses"], successes=counts["successes"])
+        for (issue, suggestion), counts in found.items()
+    ]
+
+
+def records_of(options: Options, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
+    """What this debate adds to what is known of each agent."""
+    critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
+    failed = Counter(failure.agent for failure in output.failures)
+    flipped = Counter(flip.agent for flip in changed)
+    return {
+        name: PersonaRecord(
+            debates=1,
+            wins=int(name == output.winner),
+            failures=failed[name],
+            critiques=critics[name],
+            flips=flipped[name],
+        )
+        for name in options.names
+    }

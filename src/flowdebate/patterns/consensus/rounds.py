@@ -1,0 +1,154 @@
+"""Phase 2: rounds of critique and revision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.state import as_model
+from flowdebate.errors import OutputError
+from flowdebate.measures.topologies import edges
+from flowdebate.models.text import clean_data, is_blank
+from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, RoundOpened, announce
+from flowdebate.patterns.consensus.seats import Phase, breakers_of
+from flowdebate.patterns.consensus.stages import enter
+from flowdebate.schemas.consensus import (
+    ConsensusRound,
+    ConsensusStage,
+    CriticAnswer,
+    Critique,
+    CritiqueAsked,
+    Proposal,
+    RevisionAnswer,
+    RevisionAsked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusState
+
+__all__ = ("CRITICISING", "REVISING", "ask_for_critiques", "ask_for_revisions", "current_round", "open_round")
+
+
+def open_round(options: Options) -> Handler[Any, None]:
+    """A tap that opens the next round: who criticises whom is decided now."""
+
+    @handler(name=f"{options.name}-open-round")
+    def opening(_: object, ctx: Context) -> None:
+        state: ConsensusState = ctx.sequencer.state
+        number = state.round + 1
+        available = set(breakers_of(ctx).available(options.names))
+        names = [name for name in options.names if name in available or name in state.proposals]
+        chosen = edges(
+            options.topology,
+            names,
+            round=number,
+            random=ctx.random,
+            hub=options.hub if options.hub in names else None,
+            sparsity=options.sparsity,
+            targets=state.proposals,
+            critics=available,
+        )
+        opened = ConsensusRound.model_construct(
+            round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
+        )
+        ctx.sequencer.update(round=number, rounds=[*state.rounds, opened])
+        announce(ctx, RoundOpened, round=number, max_rounds=options.max_rounds)
+        enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
+
+    return opening
+
+
+def current_round(ctx: Context) -> ConsensusRound:
+    """The round in progress."""
+    latest: ConsensusRound = ctx.sequencer.state.rounds[-1]
+    return latest
+
+
+def update_round(ctx: Context, **changes: Any) -> None:  # noqa: ANN401 - fields of the round
+    """Replace fields of the round in progress."""
+    *earlier, latest = ctx.sequencer.state.rounds
+    ctx.sequencer.update(rounds=[*earlier, latest.model_copy(update=changes)])
+
+
+def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
+    """What the phase asks: each critic about each of its targets."""
+    state: ConsensusState = ctx.sequencer.state
+    return [
+        CritiqueAsked.model_construct(
+            kind="critique", task=state.question, agent=critic, proposal=state.proposals[target], round=state.round
+        )
+        for critic, target in current_round(ctx).edges
+    ]
+
+
+def ask_for_revisions(names: list[str]) -> Callable[[object, Context], list[RevisionAsked]]:
+    """What the phase asks: each author whose proposal was criticised; without a critique there is nothing to answer."""
+
+    def asks(_: object, ctx: Context) -> list[RevisionAsked]:
+        state: ConsensusState = ctx.sequencer.state
+        order = {edge: index for index, edge in enumerate(current_round(ctx).edges)}
+        made = sorted(current_round(ctx).critiques, key=lambda item: order[item.critic, item.target])
+        about = {name: [item for item in made if item.target == name] for name in names}
+        return [
+            RevisionAsked.model_construct(
+                kind="revision",
+                task=state.question,
+                agent=name,
+                proposal=state.proposals[name],
+                critiques=about[name],
+                round=state.round,
+            )
+            for name in names
+            if about[name]
+        ]
+
+    return asks
+
+
+def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context) -> Critique:
+    said = as_model(answer, CriticAnswer, block=block)
+    return Critique.model_construct(
+        critic=asked.agent,
+        target=asked.proposal.agent,
+        round=asked.round,
+        **clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields}),
+    )
+
+
+def _keep_critique(critique: Critique, _: CritiqueAsked, ctx: Context) -> Critique:
+    update_round(ctx, critiques=[*current_round(ctx).critiques, critique])
+    announce(ctx, CritiqueMade, critique=critique)
+    return critique
+
+
+def _read_revision(answer: object, block: str, asked: RevisionAsked, _: Context) -> tuple[Proposal, bool]:
+    said = as_model({"proposal": answer} if isinstance(answer, str) else answer, RevisionAnswer, block=block)
+    if is_blank(said.proposal):
+        raise OutputError(block, "a revised proposal", [("proposal", "got blank text")])
+    revised = Proposal.model_construct(
+        agent=asked.agent,
+        round=asked.round,
+        **clean_data({"text": said.proposal, "position": said.position.strip() or None}),
+    )
+    return revised, said.enough
+
+
+def _keep_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Context) -> str:
+    proposal, enough = revised
+    latest = current_round(ctx)
+    update_round(
+        ctx,
+        revisions=[*latest.revisions, proposal],
+        enough=[*latest.enough, asked.agent] if enough else latest.enough,
+    )
+    ctx.sequencer.update(proposals={**ctx.sequencer.state.proposals, asked.agent: proposal})
+    announce(ctx, AgentMessage, agent=asked.agent, phase="revision", round=asked.round, text=proposal.text)
+    return proposal.text
+
+
+CRITICISING = Phase(name="critique", read=_read_critique, keep=_keep_critique)
+REVISING = Phase(name="revision", read=_read_revision, keep=_keep_revision)

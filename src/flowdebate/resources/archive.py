@@ -1,0 +1,213 @@
+"""What lasts beyond a run: past debates, points that critics made, ratings, positions, and how personas did.
+
+Each is a small interface with a store in memory beside it; a store that survives the process implements the same.
+All of them are asynchronous, since a real one waits for a disk or a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from flowdebate.schemas.wire import WireModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+    from flowdebate.schemas.measures import Position
+
+__all__ = (
+    "Archive",
+    "CritiquePatterns",
+    "PastDebates",
+    "PersonaRecord",
+    "Personas",
+    "Positions",
+    "Rating",
+    "Ratings",
+)
+
+
+class Rating(WireModel):
+    """How good an agent is, as far as debates have shown."""
+
+    elo: float = 1500.0
+    calibration: float | None = None
+    """How well its confidence fits how often it is right, from 0 to 1; None where nobody knows."""
+    debates: int = 0
+
+
+class PersonaRecord(WireModel):
+    """How an agent did, over all its debates."""
+
+    debates: int = 0
+    wins: int = 0
+    failures: int = 0
+    """Calls that came to nothing."""
+    critiques: int = 0
+    flips: int = 0
+
+    def plus(self, other: PersonaRecord) -> PersonaRecord:
+        """Both together."""
+        return PersonaRecord(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
+
+
+class PastDebates(Protocol):
+    """Earlier debates and their outcomes."""
+
+    async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
+        """At most `limit` debates that may help with `task`, the most useful first."""
+
+    async def add(self, debate: PastDebate, /) -> None:
+        """Keep a debate; one with an id that is there already changes nothing."""
+
+
+class CritiquePatterns(Protocol):
+    """Points that critics made, and how often they helped."""
+
+    async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
+        """At most `limit` points that helped before, the most successful first."""
+
+    async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
+        """Add the counts of `patterns` to what is known; a second time for the same debate changes nothing."""
+
+
+class Ratings(Protocol):
+    """How good agents are."""
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
+        """The ratings of those of `names` who have any."""
+
+    async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
+        """Add `changes` to the agents' ELO; a second time for the same debate changes nothing."""
+
+
+class Positions(Protocol):
+    """What agents said that they hold, debate by debate."""
+
+    async def of(self, agent: str, /) -> Sequence[Position]:
+        """The positions of `agent`, in the order in which they were added."""
+
+    async def add(self, debate: str, positions: Iterable[Position], /) -> None:
+        """Keep positions; a second time for the same debate changes nothing."""
+
+
+class Personas(Protocol):
+    """How agents did."""
+
+    async def of(self, agent: str, /) -> PersonaRecord:
+        """All that is known of `agent`; a new record for a stranger."""
+
+    async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
+        """Add to the records; a second time for the same debate changes nothing."""
+
+
+@dataclass(slots=True)
+class _Debates:
+    debates: dict[str, PastDebate] = field(default_factory=dict)
+
+    async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
+        words = _words(task)
+        ranked = sorted(self.debates.values(), key=lambda past: (-len(words & _words(past.task)), -past.at, past.id))
+        return [past for past in ranked if words & _words(past.task)][:limit]
+
+    async def add(self, debate: PastDebate, /) -> None:
+        self.debates.setdefault(debate.id, debate)
+
+
+@dataclass(slots=True)
+class _Patterns:
+    patterns: dict[tuple[str, str], CritiquePattern] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
+        ranked = sorted(self.patterns.values(), key=lambda item: (-item.successes, item.uses, item.issue))
+        return [item for item in ranked if item.successes][:limit]
+
+    async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
+        if debate in self.seen:
+            return
+        self.seen.add(debate)
+        for new in patterns:
+            key = (_folded(new.issue), _folded(new.suggestion))
+            known = self.patterns.get(key)
+            if known is not None:
+                counts = {"successes": known.successes + new.successes, "uses": known.uses + new.uses}
+                self.patterns[key] = known.model_copy(update=counts)
+            else:
+                self.patterns[key] = new
+
+
+@dataclass(slots=True)
+class _Ratings:
+    ratings: dict[str, Rating] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
+        return {name: self.ratings[name] for name in names if name in self.ratings}
+
+    async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
+        if debate in self.seen:
+            return
+        self.seen.add(debate)
+        for name, change in changes.items():
+            old = self.ratings.get(name, Rating())
+            self.ratings[name] = old.model_copy(update={"elo": old.elo + change, "debates": old.debates + 1})
+
+
+@dataclass(slots=True)
+class _Positions:
+    positions: dict[str, list[Position]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    async def of(self, agent: str, /) -> Sequence[Position]:
+        return list(self.positions.get(agent, ()))
+
+    async def add(self, debate: str, positions: Iterable[Position], /) -> None:
+        if debate in self.seen:
+            return
+        self.seen.add(debate)
+        for position in positions:
+            self.positions.setdefault(position.agent, []).append(position)
+
+
+@dataclass(slots=True)
+class _Personas:
+    records: dict[str, PersonaRecord] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    async def of(self, agent: str, /) -> PersonaRecord:
+        return self.records.get(agent, PersonaRecord())
+
+    async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
+        if debate in self.seen:
+            return
+        self.seen.add(debate)
+        for name, record in records.items():
+            self.records[name] = self.records.get(name, PersonaRecord()).plus(record)
+
+
+@dataclass(slots=True, kw_only=True)
+class Archive:
+    """What debates leave for later ones; each part may be replaced by a store of the application's own.
+
+    As it is, it keeps everything in memory. Share one between the patterns, and the runs, that are to know of each
+    other.
+
+    >>> archive = Archive()
+    """
+
+    past_debates: PastDebates = field(default_factory=_Debates)
+    critique_patterns: CritiquePatterns = field(default_factory=_Patterns)
+    ratings: Ratings = field(default_factory=_Ratings)
+    positions: Positions = field(default_factory=_Positions)
+    personas: Personas = field(default_factory=_Personas)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in _folded(text).split() if len(word) > 3)  # noqa: PLR2004 - what says something
