@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.blocks.state import question_of
 from flowdebate.measures.votes import match_choice
 from flowdebate.schemas.consensus import (
     ConsensusState,
@@ -163,9 +162,9 @@ def _agent_block(
     *,
     output_schema: type[WireModel] | None = None,
 ) -> Generator[Any]:
-    def system(value: object, ctx: Context) -> str:
+    def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - each phase asks in a shape of its own
         return render_agent_system(
-            task=question_of(value, ctx),
+            task=asked.task,
             context=_context(ctx),
             name=agent.name,
             role=agent.role,
@@ -190,8 +189,8 @@ def _judge_block(
     output_schema: type[WireModel],
     transform: Callable[..., Any] | None,
 ) -> Generator[Any]:
-    def system(value: object, ctx: Context) -> str:
-        return render_agent_system(task=question_of(value, ctx), context=_context(ctx), template=template)
+    def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - each phase asks in a shape of its own
+        return render_agent_system(task=asked.task, context=_context(ctx), template=template)
 
     return generator(
         name=block,

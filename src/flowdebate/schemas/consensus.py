@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -78,7 +79,7 @@ class StageReached(WireModel):
         return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
-# What is asked of agents, and what they answer
+# What is asked of agents, and what they answer. Questions are not frozen, for speed, as events are not.
 
 
 class ConsensusInput(PatternInput):
@@ -98,18 +99,20 @@ class Proposal(WireModel):
     """Its answer in a few words, as stated with the revision; None before the first."""
 
 
-class ProposalAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class ProposalAsked:
     """What an agent's block is given to propose; it returns text."""
 
-    kind: Literal["proposal"] = "proposal"
+    kind: ClassVar[str] = "proposal"
     task: str
     agent: str
 
 
-class CritiqueAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class CritiqueAsked:
     """What an agent's block is given to criticise a proposal; it returns a `CriticAnswer` or its fields."""
 
-    kind: Literal["critique"] = "critique"
+    kind: ClassVar[str] = "critique"
     task: str
     agent: str
     """The critic."""
@@ -137,10 +140,11 @@ class Critique(CriticAnswer):
     round: int
 
 
-class RevisionAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class RevisionAsked:
     """What an agent's block is given to revise its proposal; it returns a `RevisionAnswer` or its fields."""
 
-    kind: Literal["revision"] = "revision"
+    kind: ClassVar[str] = "revision"
     task: str
     agent: str
     proposal: Proposal
@@ -161,10 +165,11 @@ class RevisionAnswer(WireModel):
     """Whether the agent thinks that another round would change nothing."""
 
 
-class VoteAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class VoteAsked:
     """What an agent's block is given to vote; it returns a `VoteAnswer` or its fields."""
 
-    kind: Literal["vote"] = "vote"
+    kind: ClassVar[str] = "vote"
     task: str
     agent: str
     proposals: list[Proposal]
@@ -179,10 +184,11 @@ class VoteAnswer(WireModel):
     confidence: Share = 0.5
 
 
-class RoundsAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class RoundsAsked:
     """What a judge is given after each round; it returns a `JudgeAnswer`, its fields, or a bool."""
 
-    kind: Literal["rounds"] = "rounds"
+    kind: ClassVar[str] = "rounds"
     task: str
     round: int
     proposals: list[Proposal]
@@ -197,10 +203,11 @@ class JudgeAnswer(WireModel):
     conclusive: bool
 
 
-class TieAsked(WireModel):
+@dataclass(slots=True, kw_only=True)
+class TieAsked:
     """What breaks a tie is given; it returns the name of one of the agents whose proposals are tied."""
 
-    kind: Literal["tie"] = "tie"
+    kind: ClassVar[str] = "tie"
     task: str
     proposals: list[Proposal]
     """Those that are tied."""
@@ -329,7 +336,11 @@ class Feedback(WireModel):
 
 
 class ConsensusState(PatternState):
-    """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it."""
+    """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it.
+
+    Its lists and dicts grow in place, as answers come, since copies of them would be a good part of what a debate
+    costs; nobody else changes them.
+    """
 
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)

@@ -41,7 +41,11 @@ _S = ConsensusStage
 
 def assemble(options: Options) -> Sequencer[Any, Any]:
     """The debate as a block."""
-    owned: list[Resource] = [create_task_collection(options.collection_id, key=AUDIT), numbers(), circuits(options.breakers)]
+    owned: list[Resource] = [
+        create_task_collection(options.collection_id, key=AUDIT),
+        numbers(),
+        circuits(options.breakers),
+    ]
     return (
         sequencer(name=options.name, state=ConsensusState, owns=owned, accepts=accept(options.where, ConsensusInput))
         .tap(begin(options.name, lambda ctx, status: output_of(options, ctx, status)))

@@ -10,7 +10,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.losses import GuardedSeat, is_loss, lose
 from flowdebate.blocks.state import as_model
 from flowdebate.measures import Jaccard, convergence
-from flowdebate.patterns.consensus.rounds import current_round, update_round
+from flowdebate.patterns.consensus.rounds import current_round
 from flowdebate.patterns.consensus.stages import enter
 from flowdebate.schemas.consensus import ConsensusStage, EarlyEnd, JudgeAnswer, RoundsAsked
 
@@ -33,8 +33,7 @@ def check_convergence(options: Options) -> Handler[Any, None]:
         state: ConsensusState = ctx.sequencer.state
         live = [name for name in options.names if name in state.proposals]
         found = await _measured(options, state, live)
-        update_round(ctx, convergence=found)
-        latest = current_round(ctx)
+        latest = state.rounds[-1] = current_round(ctx).model_copy(update={"convergence": found})
         if found.status == "converged" and options.ends_converged:
             end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
         elif len(latest.enough) * 2 > len(live):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusState
 
 __all__ = ("PROPOSING", "ask_for_proposals", "check_proposals")
 
@@ -52,11 +53,9 @@ def _read(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> str
 
 
 def _keep(text: str, asked: ProposalAsked, ctx: Context) -> str:
-    state = ctx.sequencer.state
+    state: ConsensusState = ctx.sequencer.state
     proposal = Proposal.model_construct(agent=asked.agent, text=text, round=0, position=None)
-    ctx.sequencer.update(
-        first={**state.first, asked.agent: proposal}, proposals={**state.proposals, asked.agent: proposal}
-    )
+    state.first[asked.agent] = state.proposals[asked.agent] = proposal
     announce(ctx, AgentMessage, agent=asked.agent, phase="proposal", round=0, text=text)
     return text
 

@@ -55,7 +55,8 @@ def open_round(options: Options) -> Handler[Any, None]:
         opened = ConsensusRound.model_construct(
             round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
         )
-        ctx.sequencer.update(round=number, rounds=[*state.rounds, opened])
+        state.rounds.append(opened)
+        ctx.sequencer.update(round=number)
         announce(ctx, RoundOpened, round=number, max_rounds=options.max_rounds)
         enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
 
@@ -68,19 +69,11 @@ def current_round(ctx: Context) -> ConsensusRound:
     return latest
 
 
-def update_round(ctx: Context, **changes: Any) -> None:  # noqa: ANN401 - fields of the round
-    """Replace fields of the round in progress."""
-    *earlier, latest = ctx.sequencer.state.rounds
-    ctx.sequencer.update(rounds=[*earlier, latest.model_copy(update=changes)])
-
-
 def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
     """What the phase asks: each critic about each of its targets."""
     state: ConsensusState = ctx.sequencer.state
     return [
-        CritiqueAsked.model_construct(
-            kind="critique", task=state.question, agent=critic, proposal=state.proposals[target], round=state.round
-        )
+        CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
         for critic, target in current_round(ctx).edges
     ]
 
@@ -94,8 +87,7 @@ def ask_for_revisions(names: list[str]) -> Callable[[object, Context], list[Revi
         made = sorted(current_round(ctx).critiques, key=lambda item: order[item.critic, item.target])
         about = {name: [item for item in made if item.target == name] for name in names}
         return [
-            RevisionAsked.model_construct(
-                kind="revision",
+            RevisionAsked(
                 task=state.question,
                 agent=name,
                 proposal=state.proposals[name],
@@ -120,7 +112,7 @@ def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context)
 
 
 def _keep_critique(critique: Critique, _: CritiqueAsked, ctx: Context) -> Critique:
-    update_round(ctx, critiques=[*current_round(ctx).critiques, critique])
+    current_round(ctx).critiques.append(critique)
     announce(ctx, CritiqueMade, critique=critique)
     return critique
 
@@ -140,12 +132,10 @@ def _read_revision(answer: object, block: str, asked: RevisionAsked, _: Context)
 def _keep_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Context) -> str:
     proposal, enough = revised
     latest = current_round(ctx)
-    update_round(
-        ctx,
-        revisions=[*latest.revisions, proposal],
-        enough=[*latest.enough, asked.agent] if enough else latest.enough,
-    )
-    ctx.sequencer.update(proposals={**ctx.sequencer.state.proposals, asked.agent: proposal})
+    latest.revisions.append(proposal)
+    if enough:
+        latest.enough.append(asked.agent)
+    ctx.sequencer.state.proposals[asked.agent] = proposal
     announce(ctx, AgentMessage, agent=asked.agent, phase="revision", round=asked.round, text=proposal.text)
     return proposal.text
 

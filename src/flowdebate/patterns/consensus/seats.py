@@ -117,7 +117,7 @@ class AgentSeats(Block[Any, None]):
             kind=type(error).__name__,
             error=one_line(told(error)),
         )
-        ctx.sequencer.update(failures=[*ctx.sequencer.state.failures, failure])
+        ctx.sequencer.state.failures.append(failure)
         ctx.run.degrade("degraded")
         announce(ctx, AgentFailed, failure=failure)
 

@@ -58,7 +58,7 @@ def enter(stage: ConsensusStage, ctx: Context) -> None:
     """Go on to `stage`, and tell it."""
     state: ConsensusState = ctx.sequencer.state
     reached = StageReached.model_construct(stage=stage, round=state.round if stage in _OF_ROUNDS else None)
-    ctx.sequencer.update(stages=[*state.stages, reached])
+    state.stages.append(reached)
     announce(ctx, StageEntered, stage=reached)
 
 

@@ -34,10 +34,7 @@ def ask_for_votes(names: list[str]) -> Callable[[object, Context], list[VoteAske
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.sequencer.state
         proposals = [state.proposals[name] for name in names if name in state.proposals]
-        return [
-            VoteAsked.model_construct(kind="vote", task=state.question, agent=name, proposals=proposals)
-            for name in names
-        ]
+        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
     return asks
 
@@ -55,7 +52,7 @@ def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
 
 
 def _keep(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
-    ctx.sequencer.update(ballots={**ctx.sequencer.state.ballots, asked.agent: ballot})
+    ctx.sequencer.state.ballots[asked.agent] = ballot
     announce(ctx, VoteCast, ballot=ballot)
     return ballot
 
