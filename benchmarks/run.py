@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import consensus
 import deadlines
 import import_time
 import in_flight
@@ -12,7 +13,7 @@ import prefix_reuse
 
 
 def main() -> None:
-    for benchmark in (import_time, overhead, policies, deadlines, memory, in_flight, prefix_reuse):
+    for benchmark in (import_time, overhead, consensus, policies, deadlines, memory, in_flight, prefix_reuse):
         benchmark.main()
 
 

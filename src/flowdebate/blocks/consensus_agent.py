@@ -207,12 +207,16 @@ def _context(ctx: Context) -> ConsensusContext | None:
     return handle.state.context if handle is not None and isinstance(handle.state, ConsensusState) else None
 
 
+_POINTS = 6
+"""As many issues, and suggestions, may a model give at most: without a bound it could loop."""
+
+
 class _Critique(CriticAnswer):
     """A critic's answer, all of which a model has to give."""
 
     reasoning: Annotated[str, Field(description="What matters most about the proposal")]
-    issues: list[str]
-    suggestions: list[str]
+    issues: Annotated[list[str], Field(max_length=_POINTS)]
+    suggestions: Annotated[list[str], Field(max_length=_POINTS)]
     severity: Annotated[float, Field(ge=0, le=1)]
 
 

@@ -67,8 +67,8 @@ class ConsensusTemplate(Template):
         default=(
             "Round {round}. A proposal of another agent:\n{proposals}\n\n"
             "Criticise it. First the reasoning: what matters most about it. Then the issues: what is wrong or missing, "
-            "each in one sentence. Then the suggestions: what would make it better, each in one sentence. Last the "
-            "severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
+            "three at most, each in one sentence. Then the suggestions: what would make it better, three at most. Last "
+            "the severity: a number from 0 (it is good as it is) to 1 (it must not be done)."
         ),
         metadata=uses("round", "proposals"),
     )
@@ -77,8 +77,8 @@ class ConsensusTemplate(Template):
             "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
             "What others say about it:\n{critiques}\n\n"
             "Revise your proposal: take up what is right, answer in it what is wrong, and keep what is good. First the "
-            "proposal, whole. Then your position: the answer that it gives, in a few words. Last, whether it is "
-            "enough: true if another round would change nothing."
+            "proposal, whole, in a few sentences. Then your position: the answer that it gives, in a few words. "
+            "Last, whether it is enough: true if another round would change nothing."
         ),
         metadata=uses("round", "proposals", "critiques"),
     )

@@ -6,6 +6,7 @@ import math
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate.blocks.functions import invocation
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.handler import as_block
 from flowdebate.errors import ConfigurationError
@@ -93,8 +94,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `breakers`: circuits of the agents that several runs share (None: new ones for each run): after three failures
       in a row an agent is not asked for a minute.
     - `archive`: past debates, points of critics, ratings, positions; read before the proposals (`history_limit` of
-      each), told of the outcome after the vote. `research(task, ctx)` may add text. What was left out, and why, is in
-      `output.context`.
+      each), told of the outcome after the vote. `research(task, ctx)`, or `research(task)`, may add text. What was left
+      out, and why, is in `output.context`.
     - `shuffle`: each voter sees the proposals in an order of its own, drawn from the run's seed.
     - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and `agent_visibility` reach the default blocks of
       agents only.
@@ -137,7 +138,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     for field, kind, given in (("breakers", Breakers, breakers), ("archive", Archive, archive)):
         if given is not None and not isinstance(given, kind):
             raise ConfigurationError(where, field, given, f"{kind.__name__}(…), or None")
-    for field, function in (("terminate_when", terminate_when), ("research", research), ("similarity", similarity)):
+    for field, function in (("terminate_when", terminate_when), ("similarity", similarity)):
         if function is not None and not callable(function):
             raise ConfigurationError(where, field, function, "a function, or None")
     if collection_id is not None:
@@ -167,7 +168,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             breakers=breakers,
             archive=archive,
             history_limit=history_limit,
-            research=research,
+            research=None if research is None else invocation(research, where=where, field="research"),
             shuffle=shuffle,
             defaults={
                 "model": model,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.functions import Function, Invocation
     from flowdebate.measures import Similarity, VotingRule
     from flowdebate.models.policies.breaker import Breakers
     from flowdebate.patterns.roster import Persona
@@ -46,7 +46,7 @@ class Options:
     breakers: Breakers | None
     archive: Archive | None
     history_limit: int
-    research: Function | None
+    research: Invocation | None
     shuffle: bool
     defaults: Mapping[str, Any]
     """Options that reach the default blocks only."""
