@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import shlex
@@ -26,6 +27,15 @@ from flowdebate.testing import strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pydantic import BaseModel
+
+SIBLING_OUTPUTS: dict[type[BaseModel], str] = {
+    flowdebate.ConsensusOutput: "consensus",
+    flowdebate.DeliberationOutput: "deliberation",
+    flowdebate.HandoffOutput: "handoff",
+    flowdebate.PanelOutput: "round_robin",
+}
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -104,6 +114,39 @@ def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
             assert shown[name] == "required", name
         elif not name.endswith("_visibility"):
             assert shown[name] in {f"`{default}`", f'`"{default}"`'}, name
+
+
+@pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
+def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -> None:
+    """The first table under "Options" is the signature: no option is missing, none is made up."""
+    page = TEXTS[ROOT / "docs" / f"{name}.md"]
+    table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
+    signature = options(getattr(flowdebate, name))
+    assert list(shown) == list(signature)
+    for option, default in signature.items():
+        if default is inspect.Parameter.empty:
+            assert shown[option] == "required", option
+        elif not option.endswith("_visibility"):
+            assert shown[option] in {f"`{default}`", f'`"{default}"`'}, option
+
+
+@pytest.mark.parametrize("output", SIBLING_OUTPUTS, ids=lambda output: output.__name__)
+def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel]) -> None:
+    """Readers of what a pattern comes to find each field explained."""
+    assert set(output.model_fields) <= first_cells(f"{SIBLING_OUTPUTS[output]}.md")
+
+
+@pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
+def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
+    """Those who follow a run know what there is to follow."""
+    try:
+        told = importlib.import_module(f"flowdebate.patterns.{page}.events")
+    except ModuleNotFoundError:
+        return  # it tells what every pattern tells
+    text = TEXTS[ROOT / "docs" / f"{page}.md"]
+    kinds = [value.kind for value in vars(told).values() if isinstance(value, type) and hasattr(value, "kind")]
+    assert [kind for kind in kinds if f"`{kind}`" not in text and f"`{kind}`" not in DOCS] == []
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
