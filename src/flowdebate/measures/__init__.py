@@ -1,1 +1,44 @@
 """Numbers about debates, as pure functions: who criticises whom, similarity, votes, agreement, ratings, positions."""
+
+from __future__ import annotations
+
+from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
+from flowdebate.measures.elo import elo_changes, expected
+from flowdebate.measures.evidence import claims_without_evidence
+from flowdebate.measures.flips import Flip, FlipKind, Position, flips
+from flowdebate.measures.short_answers import match_choice, same_answer
+from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
+from flowdebate.measures.strength import Strength, agreement, strength
+from flowdebate.measures.topologies import Edge, Topology, edges
+from flowdebate.measures.votes import Ballot, Tally, VotingRule, tally, vote_weight
+
+__all__ = (
+    "Ballot",
+    "Convergence",
+    "ConvergenceStatus",
+    "Edge",
+    "Embeddings",
+    "Flip",
+    "FlipKind",
+    "Jaccard",
+    "Position",
+    "Similarity",
+    "Strength",
+    "Tally",
+    "TfIdf",
+    "Topology",
+    "VotingRule",
+    "agreement",
+    "best_similarity",
+    "claims_without_evidence",
+    "convergence",
+    "edges",
+    "elo_changes",
+    "expected",
+    "flips",
+    "match_choice",
+    "same_answer",
+    "strength",
+    "tally",
+    "vote_weight",
+)

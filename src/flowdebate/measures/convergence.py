@@ -1,0 +1,97 @@
+"""Whether proposals come together: their similarity, each agent's stability, and what their stated positions say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from flowdebate.errors import ConfigurationError, OutputError, shown
+from flowdebate.measures.short_answers import answer_words, same_answer
+from flowdebate.measures.similarity import best_similarity
+from flowdebate.schemas.measures import Convergence, ConvergenceStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.measures.similarity import Matrix, Similarity
+
+__all__ = ("Convergence", "ConvergenceStatus", "convergence")
+
+
+def convergence(
+    now: Mapping[str, str],
+    before: Mapping[str, str] | None = None,
+    *,
+    positions: Mapping[str, str] | None = None,
+    similarity: Similarity | None = None,
+    converged: float = 0.85,
+    diverging: float = 0.40,
+) -> Convergence:
+    """How the proposals `now` compare with each other, and with those of the round `before`; both by agent.
+
+    - `positions`: the short answer that each agent states. Similarity is not agreement, so proposals whose positions
+      differ (`same_answer`) have not converged, however alike they read. Agents without a position, or with one that
+      has no words, contradict nobody.
+    - `similarity`: the measure; None is `best_similarity()`.
+
+    "converged" at a similarity of `converged` or more, unless positions differ; "stagnant" where positions differ and
+    the stability is `converged` or more; else "diverging" below `diverging`, and "refining" for all the rest.
+
+    >>> from flowdebate.measures import Jaccard
+    >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}
+    >>> convergence(texts, texts, positions={"ann": "yes", "bob": "no"}, similarity=Jaccard()).status
+    'stagnant'
+    """
+    _check(now, converged, diverging)
+    measure = best_similarity() if similarity is None else similarity
+    alike = _all_pairs(_measured(measure, list(now.values())))
+    both = [(text, before[agent]) for agent, text in now.items() if before is not None and agent in before]
+    stability = _own_pairs(_measured(measure, [text for pair in both for text in pair])) if both else None
+    stated = [position for agent, position in (positions or {}).items() if agent in now and answer_words(position)]
+    differ = any(not same_answer(one, other) for one, other in combinations(stated, 2))
+    status: ConvergenceStatus
+    if alike >= converged and not differ:
+        status = "converged"
+    elif differ and stability is not None and stability >= converged:
+        status = "stagnant"
+    else:
+        status = "diverging" if alike < diverging else "refining"
+    return Convergence(similarity=alike, stability=stability, status=status, backend=measure.name)
+
+
+def _all_pairs(matrix: Matrix) -> float:
+    pairs = [matrix[one][other] for one, other in combinations(range(len(matrix)), 2)]
+    return _mean(pairs) if pairs else 1.0
+
+
+def _own_pairs(matrix: Matrix) -> float:
+    """Of rows that are by turns what an agent says now and what it said before."""
+    return _mean(matrix[place][place + 1] for place in range(0, len(matrix), 2))
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    """Rounded once, at the end: the mean of equal numbers is that number, in whatever order."""
+    exact = [Fraction(number) for number in numbers]
+    return float(sum(exact, Fraction(0)) / len(exact))
+
+
+def _measured(measure: Similarity, texts: Sequence[str]) -> Matrix:
+    """What `measure` finds; OutputError if it is one of the application's that gives something else."""
+    found = measure(texts)
+    count = len(texts)
+    square = len(found) == count and all(len(row) == count for row in found)
+    if not square or not all(0 <= score <= 1 for row in found for score in row):
+        expected = f"{count} rows of {count} numbers from 0 to 1"
+        raise OutputError(measure.name, expected, [("", f"got {shown(found)}")])
+    return found
+
+
+def _check(now: Mapping[str, str], converged: object, diverging: object) -> None:
+    if not now:
+        raise ConfigurationError("convergence()", "now", now, "at least one proposal")
+    for field, value in (("converged", converged), ("diverging", diverging)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise ConfigurationError("convergence()", field, value, "a number from 0 to 1")
+    if diverging > converged:  # type: ignore[operator] # both are numbers, which a loop cannot tell mypy
+        raise ConfigurationError("convergence()", "diverging", diverging, f"no more than converged={converged}")

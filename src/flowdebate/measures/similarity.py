@@ -1,0 +1,207 @@
+"""How much texts are alike in words or meaning: embeddings, TF-IDF, or shared words, behind one protocol.
+
+Similarity is not agreement: opposite stances on one subject share most of their words, and so do their embeddings.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ("Embeddings", "Jaccard", "Matrix", "Similarity", "TfIdf", "best_similarity", "text_words")
+
+Matrix: TypeAlias = list[list[float]]
+"""For each text a row, and in it for each text a number from 0 to 1."""
+
+
+@runtime_checkable
+class Similarity(Protocol):
+    """A measure of similarity: a call with texts gives a square matrix.
+
+    It is from 0 to 1 and symmetric, 1.0 for identical texts, the same in whatever order the texts are, and raises for
+    no strings at all.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in results."""
+
+    def __call__(self, texts: Sequence[str], /) -> Matrix:
+        """How much each of `texts` is like each."""
+
+
+class Jaccard:
+    """The share of words that two texts have in common, of those that either has (Jaccard 1912); needs no library.
+
+    >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
+    [1.0, 0.6666666666666666, 0.0]
+    """
+
+    name = "jaccard"
+
+    def __call__(self, texts: Sequence[str], /) -> Matrix:
+        return _matrix(texts, _shared_words)
+
+    def __repr__(self) -> str:
+        return "Jaccard()"
+
+
+class TfIdf:
+    """The cosine of the texts' words, each counted by how rare it is among the texts (Spärck Jones 1972).
+
+    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which takes a second to import, at the first call.
+    """
+
+    name = "tf-idf"
+
+    def __init__(self) -> None:
+        _check_installed("TfIdf()", "sklearn", "scikit-learn")
+
+    def __call__(self, texts: Sequence[str], /) -> Matrix:
+        return _matrix(texts, _rare_words)
+
+    def __repr__(self) -> str:
+        return "TfIdf()"
+
+
+class Embeddings:
+    """The cosine of the texts' embeddings by WordLlama, whose weights are in its wheel: nothing is downloaded.
+
+    Needs wordllama (`pip install "flowdebate[similarity]"`). Its first call in a process takes about a second, to
+    import it and to read the weights; a text takes a fraction of a millisecond from then on.
+    """
+
+    name = "embeddings"
+
+    def __init__(self) -> None:
+        _check_installed("Embeddings()", "wordllama", "wordllama")
+
+    def __call__(self, texts: Sequence[str], /) -> Matrix:
+        return _matrix(texts, _meanings)
+
+    def __repr__(self) -> str:
+        return "Embeddings()"
+
+
+def best_similarity() -> Similarity:
+    """The best measure whose library is installed: Embeddings, else TfIdf, else Jaccard. Imports none of them."""
+    if find_spec("wordllama"):
+        return Embeddings()
+    return TfIdf() if find_spec("sklearn") else Jaccard()
+
+
+def text_words(text: str) -> list[str]:
+    """The words of a text in any script, without case; pairs of characters where a script has no blanks.
+
+    A text without words has its signs instead, so that only blank texts have nothing.
+
+    >>> text_words("Cap RENTS at 3.5%"), text_words("家賃に上限"), text_words("?!")
+    (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
+    """
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    words = [part for word in _WORD.findall(plain) for part in _parts(word)]
+    return words or [char for char in plain if not char.isspace()]
+
+
+_WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’][^\W_]+)*")
+_NO_BLANKS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"  # kana and Han
+)
+
+
+def _parts(word: str) -> Iterator[str]:
+    """`word`, with runs of a script without blanks as pairs of their characters."""
+    end = 0
+    for run in _NO_BLANKS.finditer(word):
+        if run.start() > end:
+            yield word[end : run.start()]
+        signs = run.group()
+        yield from (signs[place : place + 2] for place in range(max(1, len(signs) - 1)))
+        end = run.end()
+    if end < len(word):
+        yield word[end:]
+
+
+def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
+    """`scores` of the different texts in sorted order, which makes all laws of a `Similarity` hold to the last bit."""
+    distinct = sorted(set(texts))
+    found = scores(distinct) if len(distinct) > 1 else [[1.0]]
+    place = {text: index for index, text in enumerate(distinct)}
+    return [[_score(found, place[one], place[other]) for other in texts] for one in texts]
+
+
+def _score(found: Sequence[Sequence[float]], one: int, other: int) -> float:
+    """A cosine can be less than 0, and a bit more than 1."""
+    if one == other:
+        return 1.0
+    return min(max(float(found[min(one, other)][max(one, other)]), 0.0), 1.0)
+
+
+def _shared_words(texts: list[str]) -> Matrix:
+    sets = [_word_set(text) for text in texts]
+    return [[len(one & other) / (len(one | other) or 1) for other in sets] for one in sets]
+
+
+@lru_cache(maxsize=256)  # a round compares each text with several others, and with the next round's
+def _word_set(text: str) -> frozenset[str]:
+    return frozenset(text_words(text))
+
+
+def _rare_words(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if not any(map(text_words, texts)):
+        return [[0.0] * len(texts) for _ in texts]  # scikit-learn refuses an empty vocabulary
+    counted = TfidfVectorizer(analyzer=text_words).fit_transform(texts)
+    return (counted @ counted.T).toarray()
+
+
+def _meanings(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+    import numpy as np
+
+    # Its tokenizer takes no halves of surrogate pairs, and gives blanks a meaning.
+    clean = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
+    vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.where(lengths > 0, lengths, 1.0)
+    return directions @ directions.T
+
+
+@cache
+def _wordllama() -> Any:  # noqa: ANN401 - a class of a library that may be missing, without types
+    """The model, read once in a process."""
+    from pathlib import Path
+
+    with _logging_left_alone():
+        import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+
+@contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """Inside, `logging.basicConfig` does nothing: how an application logs is not for what it imports to say."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+def _check_installed(where: str, module: str, library: str) -> None:
+    if not find_spec(module):
+        hint = 'pip install "flowdebate[similarity]"'
+        raise ConfigurationError(where, "library", f"no {library}", f"{library}, installed", hint=hint)

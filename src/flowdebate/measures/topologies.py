@@ -1,0 +1,226 @@
+"""Who criticises whom in a round: six topologies, each a pure function of names, round and randomness."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from flowdebate.errors import ConfigurationError, OutputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from random import Random
+
+__all__ = (
+    "Edge",
+    "Topology",
+    "all_to_all",
+    "edges",
+    "random_graph",
+    "ring",
+    "round_robin",
+    "sparse",
+    "star",
+)
+
+Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
+"""The topologies that have a name."""
+
+Edge: TypeAlias = tuple[str, str]
+"""`(critic, target)`: the first reviews the proposal of the second."""
+
+_WHERE = "edges()"
+_ROUNDING = 1e-9
+"""What a share that was meant to give a whole number may miss it by: 0.29 of 100 is 28.999999999999996 in floats."""
+
+
+def edges(
+    topology: Topology | Callable[[Sequence[str], int, Random], Collection[Edge]],
+    names: Sequence[str],
+    *,
+    round: int,  # noqa: A002 - what everything else in a debate calls it
+    random: Random,
+    hub: str | None = None,
+    sparsity: float = 0.5,
+    targets: Collection[str] | None = None,
+    critics: Collection[str] | None = None,
+) -> list[Edge]:
+    """Who criticises whom in `round`, among the agents `names`, in their order; never anybody their own proposal.
+
+    - `topology`: a name, or a function of `(names, round, random)` that gives the edges. What a function gives is
+      checked: an OutputError for strangers, edges to oneself, and repetitions.
+    - `hub`: the star's, one of `names`; None is the first by name. Other topologies do not look at it.
+    - `sparsity`: the share of the others that review a proposal, from 0 to 1; at least one does. For sparse and
+      random-graph.
+    - `targets`, `critics`: those of `names` who have a proposal, and those who can review one; None is all. Other edges
+      are left out. A proposal that the topology leaves without a critic gets one, the least busy, if there is another
+      agent who can.
+
+    >>> from random import Random
+    >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
+    [('bob', 'ann'), ('di', 'ann')]
+    """
+    _check(topology, names, hub=hub, sparsity=sparsity, some={"targets": targets, "critics": critics})
+    live = set(names if targets is None else targets)
+    able = set(names if critics is None else critics)
+    choose = _made(topology, hub, sparsity) if isinstance(topology, str) else partial(_checked, topology)
+    chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
+    chosen += _missing(chosen, sorted(names), live=live, able=able)
+    place = {name: index for index, name in enumerate(names)}
+    return sorted(chosen, key=lambda edge: (place[edge[0]], place[edge[1]]))
+
+
+def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
+    """Everybody reviews every other proposal: N(N - 1) edges (Du et al. 2023)."""
+    return [(critic, target) for critic in names for target in names if critic != target]
+
+
+def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
+    """Each reviews one proposal and is reviewed once: N edges.
+
+    All look equally far ahead in the order of names, by a hash of the names plus the round, so that in N - 1 rounds
+    everybody has reviewed everybody.
+    """
+    ring_of = sorted(names)
+    count = len(ring_of)
+    if count < 2:  # noqa: PLR2004 - nobody else is there
+        return []
+    ahead = 1 + (_digest(*ring_of) + round) % (count - 1)
+    return [(critic, ring_of[(index + ahead) % count]) for index, critic in enumerate(ring_of)]
+
+
+def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
+    """Each reviews both neighbours in the order of names: 2N edges, 2 for two agents."""
+    ring_of = sorted(names)
+    neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
+    both = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
+    return list(dict.fromkeys(both))
+
+
+def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
+    """The hub reviews all others, and they review the hub: 2(N - 1) edges; the default hub is the first by name."""
+    centre = min(names, default=None) if hub is None else hub
+    others = [name for name in sorted(names) if name != centre]
+    return [edge for name in others if centre is not None for edge in ((centre, name), (name, centre))]
+
+
+def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
+    """Each proposal has max(1, floor((N - 1) * sparsity)) critics, the same in every round (Li et al. 2024).
+
+    Who they are is a matter of a hash of the two names, and so changes least when an agent is away.
+    """
+    critics = _critics(len(names), sparsity)
+    drawn: list[Edge] = []
+    for target in sorted(names):
+        others = sorted((name for name in names if name != target), key=lambda name: (_digest(target, name), name))
+        drawn += [(critic, target) for critic in others[:critics]]
+    return drawn
+
+
+def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
+    """As many critics for each proposal as in `sparse`, drawn anew from `random` each time."""
+    critics = _critics(len(names), sparsity)
+    drawn: list[Edge] = []
+    for target in sorted(names):
+        others = sorted(name for name in names if name != target)
+        drawn += [(critic, target) for critic in random.sample(others, critics)]
+    return drawn
+
+
+def _critics(count: int, sparsity: float) -> int:
+    """How many review each of `count` proposals."""
+    return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
+
+
+def _digest(*names: str) -> int:
+    """A number that is the same in every process, unlike `hash`; halves of surrogate pairs have one too."""
+    parts = [name.encode("utf-8", "surrogatepass") for name in names]
+    whole = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return int.from_bytes(sha256(whole).digest()[:8], "big")
+
+
+def _made(topology: Topology, hub: str | None, sparsity: float) -> Callable[[Sequence[str], int, Random], list[Edge]]:
+    """The function of that name."""
+    named: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
+        "all-to-all": all_to_all,
+        "round-robin": round_robin,
+        "ring": ring,
+        "star": partial(star, hub=hub),
+        "sparse": partial(sparse, sparsity=sparsity),
+        "random-graph": partial(random_graph, sparsity=sparsity),
+    }
+    return named[topology]
+
+
+def _missing(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], able: set[str]) -> list[Edge]:
+    """A critic for each live proposal that has none: the least busy of those able, the next by name among equals."""
+    busy = Counter(critic for critic, _ in chosen)
+    reviewed = {target for _, target in chosen}
+    found = []
+    for place, target in enumerate(ordered):
+        others = [name for name in (*ordered[place + 1 :], *ordered[:place]) if name in able]
+        if others and target in live and target not in reviewed:
+            critic = min(others, key=lambda name: busy[name])
+            busy[critic] += 1
+            found.append((critic, target))
+    return found
+
+
+def _check(
+    topology: object,
+    names: Sequence[str],
+    *,
+    hub: object,
+    sparsity: object,
+    some: Mapping[str, Collection[str] | None],
+) -> None:
+    """ConfigurationError for what no topology can be made of."""
+    known = get_args(Topology)
+    if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in known):
+        allowed = f"one of {', '.join(map(repr, known))}, or a sync function of (names, round, random)"
+        raise ConfigurationError(_WHERE, "topology", topology, allowed)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ConfigurationError(_WHERE, "names", names, "different names")
+    if topology == "star" and hub is not None and hub not in names:
+        raise ConfigurationError(_WHERE, "hub", hub, f"None or one of the agents {list(names)}")
+    if isinstance(sparsity, bool) or not isinstance(sparsity, (int, float)) or not 0 <= sparsity <= 1:
+        raise ConfigurationError(_WHERE, "sparsity", sparsity, "a number from 0 to 1")
+    for field, value in some.items():
+        if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
+            raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {list(names)}")
+
+
+def _checked(
+    topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
+) -> list[Edge]:
+    """The edges that a function of the application gives; OutputError if they cannot be used."""
+    block = getattr(topology, "__name__", type(topology).__name__)
+    expected = "a list of (critic, target) pairs"
+    found = topology(tuple(names), number, random)
+    if not isinstance(found, (list, tuple, set, frozenset)):
+        raise OutputError(block, expected, [("", f"got {shown(found)}")])
+    given: list[Any] = list(found)
+    problems = [(str(place), problem) for place, edge in enumerate(given) if (problem := _problem(edge, names))]
+    if problems:
+        raise OutputError(block, expected, problems)
+    own: list[Edge] = [(critic, target) for critic, target in given]
+    twice = [edge for edge, times in Counter(own).items() if times > 1]
+    if twice:
+        raise OutputError(block, expected, [("", f"{shown(edge)} is there more than once") for edge in twice])
+    return own
+
+
+def _problem(edge: object, names: Sequence[str]) -> str | None:
+    """Why `edge` is none; None if it is one."""
+    match edge:
+        case (str(critic), str(target)):
+            strangers = [name for name in (critic, target) if name not in names]
+            if strangers:
+                return f"{shown(strangers[0])} is not an agent; agents: {', '.join(map(repr, names))}"
+            return f"{shown(critic)} would review their own proposal" if critic == target else None
+        case _:
+            return f"got {shown(edge)}"

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError, OutputError
+from flowdebate.measures import Convergence, Embeddings, Jaccard, convergence
+from tests.ids import shown
+from tests.measures.drawn import names, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Level:
+    """A similarity that is the same between all texts that differ."""
+
+    level: float
+    name: str = "level"
+
+    def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
+        return [[1.0 if one == other else self.level for other in texts] for one in texts]
+
+
+class Given:
+    """A similarity that an application made, and made badly."""
+
+    name = "given"
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def __call__(self, texts: Sequence[str], /) -> Any:
+        return self.matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Debate:
+    """Two rounds of proposals, with what the agents say that they hold."""
+
+    now: dict[str, str]
+    before: dict[str, str] | None
+    positions: dict[str, str] | None
+
+
+@st.composite
+def debates(draw: st.DrawFn) -> Debate:
+    """One to ten agents, some of them without a text before, or without a position."""
+    agents = draw(names)
+    some = st.dictionaries(st.sampled_from(agents), texts)
+    answers = st.dictionaries(
+        st.sampled_from(agents), st.sampled_from(["yes", "Yes.", "no", "", " ", "\u200b", "...", "3%"])
+    )
+    return Debate(
+        now={name: draw(texts) for name in agents},
+        before=draw(st.none() | some),
+        positions=draw(st.none() | answers),
+    )
+
+
+@given(debates())
+def test_both_measures_are_shares(debate: Debate) -> None:
+    """From 0 to 1; one proposal alone is like itself; nobody who spoke before has a stability."""
+    found = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
+    assert 0 <= found.similarity <= 1
+    assert len(set(debate.now.values())) > 1 or found.similarity == 1.0
+    assert (found.stability is None) is (not debate.before or not debate.before.keys() & debate.now.keys())
+    assert found.stability is None or 0 <= found.stability <= 1
+    assert found.backend == "jaccard"
+
+
+@given(debates(), st.data())
+def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject) -> None:
+    """Not the last bit of it."""
+    order = data.draw(st.permutations(list(debate.now)))
+    one = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
+    shuffled = {name: debate.now[name] for name in order}
+    assert one == convergence(shuffled, debate.before, positions=debate.positions, similarity=Jaccard())
+
+
+@given(debates())
+def test_different_positions_never_converge(debate: Debate) -> None:
+    """However alike the texts are; and without positions that differ nothing is stagnant."""
+    found = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
+    stated = {
+        text.strip(" .\u200b").lower() for name, text in (debate.positions or {}).items() if name in debate.now
+    } - {""}
+    assert (found.status == "converged") is (len(stated) < 2)
+    assert found.status != "stagnant" or len(stated) > 1
+
+
+@given(debates())
+def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None:
+    """Word for word, however far apart they are."""
+    if len(debate.now) < 2:
+        return
+    positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
+    found = convergence(debate.now, debate.now, positions=positions, similarity=Jaccard())
+    assert (found.stability, found.status) == (1.0, "stagnant")
+
+
+@pytest.mark.parametrize(
+    ("level", "before", "positions", "status"),
+    [
+        (0.85, None, {}, "converged"),
+        (math.nextafter(0.85, 0), None, {}, "refining"),
+        (0.40, None, {}, "refining"),
+        (math.nextafter(0.40, 0), None, {}, "diverging"),
+        (1.0, None, {"a": "yes", "b": "YES!"}, "converged"),
+        (1.0, None, {"a": "yes"}, "converged"),
+        (1.0, None, {"a": "yes", "b": " "}, "converged"),
+        (1.0, None, {"a": "yes", "z": "no"}, "converged"),  # z made no proposal
+        (1.0, None, {"a": "yes", "b": "no"}, "refining"),
+        (0.85, "other", {"a": "yes", "b": "no"}, "stagnant"),
+        (0.84, "other", {"a": "yes", "b": "no"}, "refining"),
+        (0.1, "same", {"a": "yes", "b": "no"}, "stagnant"),
+        (0.1, "other", {"a": "yes", "b": "no"}, "diverging"),
+        (0.1, "same", {}, "diverging"),
+        (0.9, "same", {}, "converged"),
+    ],
+    ids=shown,
+)
+def test_the_status_follows_from_both_measures_and_the_positions(
+    level: float, before: str | None, positions: dict[str, str], status: str
+) -> None:
+    """Exactly at the thresholds."""
+    now = {"a": "text of a", "b": "text of b", "c": "text of c"}
+    earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
+    found = convergence(now, earlier, positions=positions, similarity=Level(level))
+    assert found.status == status
+    assert found.similarity == level
+
+
+def test_stability_is_of_those_who_spoke_before() -> None:
+    """Whoever is new has none, and whoever is gone is not asked about."""
+    found = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
+    assert found.stability == 0.25
+    assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
+
+
+def test_the_default_measure_is_the_best_and_positions_correct_it() -> None:
+    """Opposite stances that read alike would have converged."""
+    now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
+    alike = convergence(now)
+    assert (alike.status, alike.backend) == ("converged", Embeddings.name)
+    assert convergence(now, positions={"ann": "cap", "bob": "no cap"}).status == "refining"
+
+
+def test_a_convergence_travels_as_plain_data() -> None:
+    """And back."""
+    found = convergence({"a": "x"}, similarity=Jaccard())
+    assert Convergence.model_validate(found.model_dump(mode="json", by_alias=True)) == found
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("now", {"now": {}}),
+        ("converged", {"converged": 1.1}),
+        ("converged", {"converged": math.nan}),
+        ("converged", {"converged": True}),
+        ("diverging", {"diverging": -0.1}),
+        ("diverging", {"diverging": "0.4"}),
+        ("diverging", {"diverging": 0.9}),
+        ("diverging", {"converged": 0.3}),
+    ],
+    ids=shown,
+)
+def test_thresholds_that_cannot_be_are_refused(field: str, options: dict[str, Any]) -> None:
+    """They are shares, and diverging is below converged; without a proposal nothing can be compared."""
+    with pytest.raises(ConfigurationError) as caught:
+        convergence(options.pop("now", {"a": "x"}), **options)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
+    ids=shown,
+)
+def test_a_measure_that_gives_no_shares_is_an_output_error(matrix: Any) -> None:
+    """It is named, and what it gave is shown."""
+    with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
+        convergence({"a": "x", "b": "y"}, similarity=Given(matrix))

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import elo_changes, expected
+from flowdebate.measures.elo import INITIAL, K
+from tests.measures.drawn import names
+
+ratings = st.floats(0, 4000)
+anything = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def rated(agents: list[str], data: st.DataObject) -> dict[str, float]:
+    """A rating for each agent."""
+    return {name: data.draw(ratings) for name in agents}
+
+
+def test_the_constants_are_the_usual_ones() -> None:
+    """An agent without history has 1500, and a pair plays for 32 points."""
+    assert (INITIAL, K) == (1500.0, 32.0)
+
+
+def test_three_equals_of_whom_one_wins_with_consensus() -> None:
+    """Two thirds of each pair's points, where half was expected: 32/6 from each of two."""
+    changes = elo_changes(dict.fromkeys("abc", INITIAL), winner="a", consensus=True)
+    assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
+
+
+@pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
+def test_a_lower_rated_winner_gains_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
+    """1400 beats 1600: two thirds of the points with consensus, all of them without."""
+    changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
+    assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
+
+
+@given(names, st.booleans(), st.floats(0.1, 100), st.data())
+def test_no_points_are_made_or_lost(agents: list[str], consensus: bool, k: float, data: st.DataObject) -> None:  # noqa: FBT001
+    """The changes add up to zero, whoever wins, and are of all who took part, in their order."""
+    before = rated(agents, data)
+    winner = data.draw(st.none() | st.sampled_from(agents))
+    changes = elo_changes(before, winner=winner, consensus=consensus, k=k)
+    assert list(changes) == agents
+    assert abs(math.fsum(changes.values())) < 1e-9
+
+
+@given(names, st.booleans(), st.data())
+def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    """Not even the last bit."""
+    before = rated(agents, data)
+    shuffled = {name: before[name] for name in data.draw(st.permutations(agents))}
+    winner = data.draw(st.sampled_from(agents))
+    assert elo_changes(before, winner=winner, consensus=consensus) == elo_changes(
+        shuffled, winner=winner, consensus=consensus
+    )
+
+
+@given(names, st.data())
+def test_who_wins_without_consensus_loses_nothing(agents: list[str], data: st.DataObject) -> None:
+    """Nor does anybody else gain; with consensus the others lose less."""
+    before = rated(agents, data)
+    winner = data.draw(st.sampled_from(agents))
+    alone = elo_changes(before, winner=winner, consensus=False)
+    together = elo_changes(before, winner=winner, consensus=True)
+    assert alone[winner] >= 0
+    assert all(alone[name] <= 0 for name in agents if name != winner)
+    assert all(together[name] >= alone[name] for name in agents if name != winner)
+
+
+@given(names, st.booleans(), st.data())
+def test_without_a_winner_nothing_changes(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    """Nobody has beaten anybody."""
+    assert elo_changes(rated(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
+
+
+@given(anything, anything)
+def test_two_expectations_make_one(a: float, b: float) -> None:
+    """However far apart two ratings are: between 0 and 1, one together, and more for the better."""
+    one, other = expected(a, b), expected(b, a)
+    assert 0 <= one <= 1
+    assert one + other == pytest.approx(1)
+    assert (one >= other) is (a >= b) or math.isclose(one, other)
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("winner", {"winner": "z"}),
+        ("ratings", {"ratings": {"a": math.nan}}),
+        ("ratings", {"ratings": {"a": math.inf}}),
+        ("ratings", {"ratings": {"a": True}}),
+        ("k", {"k": 0}),
+        ("k", {"k": math.nan}),
+        ("k", {"k": True}),
+    ],
+    ids=["stranger", "nan", "infinite", "bool", "zero", "nan k", "bool k"],
+)
+def test_what_is_no_rating_is_refused(field: str, options: dict[str, Any]) -> None:
+    """With the field that is wrong."""
+    given_options: dict[str, Any] = {"ratings": {"a": 1500.0}, "winner": None, "consensus": True} | options
+    with pytest.raises(ConfigurationError) as caught:
+        elo_changes(given_options.pop("ratings"), **given_options)
+    assert caught.value.field == field

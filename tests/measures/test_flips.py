@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.measures import Embeddings, Flip, Position, flips
+from tests.ids import shown
+from tests.measures.drawn import texts
+
+if TYPE_CHECKING:
+    from flowdebate.measures import FlipKind
+
+LONG = "We should cap rents at 3% a year in all big cities because wages lag behind"
+
+positions = st.builds(
+    Position,
+    agent=st.sampled_from(["ann", "bob"]),
+    claim=st.sampled_from(["", "caps", "taxes"]) | texts,
+    answer=st.none() | texts,
+    confidence=st.floats(0, 1),
+    round=st.integers(1, 5),
+)
+histories = st.lists(positions, max_size=12)
+
+
+def kinds(*answers: str | None) -> list[FlipKind]:
+    """The kinds of flips of one agent who gives these answers, a round each."""
+    history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
+    return [flip.kind for flip in flips(history)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("yes", "yes", None),
+        ("yes", " **Yes**. ", None),
+        ("yes, in cities", "yes", None),
+        (None, "yes", None),
+        (None, None, None),
+        ("undecided", "yes", None),
+        ("yes", None, "retraction"),
+        ("yes", " ", "retraction"),
+        ("yes", "Undecided.", "retraction"),
+        ("Cap rents", "I withdraw my proposal", "retraction"),
+        ("yes", "no", "contradiction"),
+        ("we should cap rents", "We should not cap rents", "contradiction"),
+        ("they shouldn't", "they should", "contradiction"),
+        ("Paris", "London", "contradiction"),
+        ("for a cap", "against a cap", "contradiction"),
+        ("raise taxes", "lower taxes", "contradiction"),
+        ("cap at 3%", "cap at 5%", "contradiction"),
+        ("yes", "yes, but not in cities", "refinement"),
+        ("yes", "Yes, if wages lag", "refinement"),
+        ("cap rents", "cap rents at 3%", "refinement"),
+        (LONG, LONG.replace("all", "most"), "refinement"),
+        (LONG, LONG.replace("3%", "9%"), "contradiction"),
+        (LONG, "Bananas at 3% of the market are a fruit that nobody here has talked of", "contradiction"),
+        (LONG, "Bananas make up 3% of all the fruit that people in this town buy", "contradiction"),
+        ("家賃に上限を", "上限は要らない", "contradiction"),
+    ],
+    ids=shown,
+)
+def test_a_change_of_mind_is_what_the_words_say(before: str | None, after: str | None, kind: FlipKind | None) -> None:
+    """Taken back, turned round, or qualified; what is said again, or shorter, is none."""
+    assert kinds(before, after) == [kind] * (kind is not None)
+
+
+def test_each_position_is_compared_with_the_last_one() -> None:
+    """A flip and a flip back are two; after a retraction a new answer is a new start."""
+    assert kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
+
+
+def test_long_answers_are_compared_by_the_measure_that_is_given() -> None:
+    """By meaning, where it is one of meaning."""
+    reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
+    before, after = (
+        Position(agent="ann", answer=text, round=number)
+        for number, text in enumerate(["They ought to " + LONG[10:] + ", not only in one", reworded], 1)
+    )
+    assert [flip.kind for flip in flips([before, after])] == ["contradiction"]
+    assert [flip.kind for flip in flips([before, after], similarity=Embeddings())] == ["refinement"]
+
+
+def test_claims_are_the_same_whatever_they_look_like() -> None:
+    """And positions on different claims, or of different agents, have nothing to do with each other."""
+    history = [
+        Position(agent="ann", claim="Rent caps", answer="yes", round=1),
+        Position(agent="ann", claim="Taxes", answer="no", round=2),
+        Position(agent="bob", claim="rent caps", answer="no", round=2),
+        Position(agent="ann", claim=" rent caps.", answer="no", round=3),
+    ]
+    assert flips(history) == [Flip(agent="ann", kind="contradiction", before=history[0], after=history[3])]
+
+
+@given(histories)
+def test_nothing_raises_and_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
+    """In order of round, the earlier one first."""
+    found = flips(history)
+    assert [flip.after.round for flip in found] == sorted(flip.after.round for flip in found)
+    for flip in found:
+        assert flip.before in history
+        assert flip.after in history
+        assert flip.before.agent == flip.after.agent == flip.agent
+        assert flip.before.round <= flip.after.round
+        assert flip.before.answer is not None
+        assert flip.before.answer != flip.after.answer
+
+
+@given(histories)
+def test_who_only_repeats_never_flips(history: list[Position]) -> None:
+    """Whatever was said."""
+    same = [position.model_copy(update={"answer": history[0].answer}) for position in history]
+    assert flips(same) == []
+
+
+@given(st.lists(texts, max_size=6), st.data())
+def test_rounds_say_the_order(answers: list[str], data: st.DataObject) -> None:
+    """Not where a position stands in the history."""
+    history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
+    assert flips(data.draw(st.permutations(history))) == flips(history)

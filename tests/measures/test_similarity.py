@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.measures import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
+from flowdebate.measures.similarity import text_words
+from tests.measures.drawn import texts
+
+MEASURES: dict[str, Similarity] = {measure.name: measure for measure in (Embeddings(), TfIdf(), Jaccard())}
+some_texts = st.lists(texts, max_size=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """Libraries are imported and weights read before the clock of a property runs."""
+    for measure in MEASURES.values():
+        measure(["rents", "caps"])
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+@given(some_texts)
+@settings(max_examples=60)
+def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
+    """For any strings: from 0 to 1, the same both ways, exactly 1.0 for identical texts."""
+    found = MEASURES[backend](texts)
+    assert [len(row) for row in found] == [len(texts)] * len(texts)
+    for row, one in zip(found, texts, strict=True):
+        for score, other in zip(row, texts, strict=True):
+            assert type(score) is float
+            assert 0 <= score <= 1
+            assert one != other or score == 1.0
+    assert found == [list(column) for column in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+@given(some_texts, st.data())
+@settings(max_examples=60)
+def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
+    """To the last bit."""
+    order = data.draw(st.permutations(range(len(texts))))
+    found = MEASURES[backend](texts)
+    assert MEASURES[backend]([texts[place] for place in order]) == [[found[i][j] for j in order] for i in order]
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
+    """Sums of many floats come out differently in another order: they are never added in another."""
+    random = Random(1)
+    words = [
+        "cap",
+        "rents",
+        "not",
+        "should",
+        "now",
+        "we",
+        "cities",
+        "wages",
+        "lag",
+        "homes",
+        "tenants",
+        "build",
+        "more",
+    ]
+    long = [" ".join(random.choices(words, k=random.randint(3, 60))) for _ in range(7)]
+    found = MEASURES[backend](long)
+    assert MEASURES[backend](long[::-1]) == [row[::-1] for row in found[::-1]]
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+@given(some_texts)
+@settings(max_examples=30)
+def test_a_text_that_is_there_twice_changes_nothing_for_the_others(backend: str, texts: list[str]) -> None:
+    """Repetition is no evidence."""
+    found = MEASURES[backend](texts)
+    again = MEASURES[backend]([*texts, *texts[:1]])
+    assert [row[: len(texts)] for row in again[: len(texts)]] == found
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
+    """What a measure is for."""
+    one, other, far = MEASURES[backend](
+        ["We should cap rents in cities.", "Rents in cities need a cap.", "Bananas grow in bunches on tall plants."]
+    )[0]
+    assert one == 1.0
+    assert other > 0.3 > far
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+def test_texts_of_scripts_without_blanks_are_compared(backend: str) -> None:
+    """A sentence in Japanese or Thai is more than one long word."""
+    for same, alike, far in (
+        ("家賃に上限を設けるべきだ", "家賃に上限を設けるべきではない", "バナナは黄色い"),
+        ("ควรจำกัดค่าเช่าบ้าน", "ควรจำกัดค่าเช่าห้อง", "กล้วยเป็นสีเหลือง"),
+    ):
+        found = MEASURES[backend]([same, alike, far])[0]
+        assert found[1] > found[2]
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+def test_opposite_stances_can_read_alike(backend: str) -> None:
+    """Similarity is not agreement: a negation is closer than the same said in other words."""
+    negated, reworded = MEASURES[backend](
+        ["Rents should be capped now.", "Rents should not be capped now.", "A limit on what landlords ask is right."]
+    )[0][1:]
+    assert negated > reworded
+
+
+@pytest.mark.parametrize("backend", list(MEASURES))
+def test_blank_texts_are_like_themselves_only(backend: str) -> None:
+    """There is nothing in them to compare."""
+    assert MEASURES[backend](["", " ", "\n"]) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert MEASURES[backend]([]) == []
+
+
+@given(texts)
+def test_only_a_blank_text_has_no_words(text: str) -> None:
+    """Signs stand in for words where there are none."""
+    assert bool(text_words(text)) is bool("".join(text.split()))
+    assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
+
+
+def test_the_best_measure_is_the_one_by_meaning() -> None:
+    """Where its library is installed, as here."""
+    assert isinstance(best_similarity(), Embeddings)
+    assert isinstance(best_similarity(), Similarity)
+    assert [repr(measure) for measure in MEASURES.values()] == ["Embeddings()", "TfIdf()", "Jaccard()"]
+
+
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+hidden = {hidden!r}
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name in hidden else PathFinder.find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+from flowdebate.measures import Embeddings, TfIdf, best_similarity
+"""
+
+
+def said(code: str) -> str:
+    """What a new interpreter prints."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    return run.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("hidden", "best"),
+    [(["wordllama"], "TfIdf()"), (["wordllama", "sklearn"], "Jaccard()")],
+    ids=["no wordllama", "none"],
+)
+def test_without_a_library_the_next_best_measure_is_taken(hidden: list[str], best: str) -> None:
+    """In a process that cannot find it; and what was asked for by name says what to install."""
+    tried = "TfIdf" if "sklearn" in hidden else "Embeddings"
+    code = HIDE.format(hidden=hidden) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
+    first, second = said(code).splitlines()
+    assert first == best
+    assert 'pip install "flowdebate[similarity]"' in second
+
+
+def test_libraries_are_imported_at_the_first_call() -> None:
+    """Neither by the import of the measures nor by making one."""
+    code = (
+        "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
+        "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"
+    )
+    assert said(code) == "set()"

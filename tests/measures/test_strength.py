@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Strength, agreement, strength
+from tests.ids import shown
+
+ORDER: dict[Strength, int] = {"contested": 0, "split": 0, "weak": 1, "moderate": 2, "strong": 3, "unanimous": 4}
+votes = st.dictionaries(st.text(max_size=3), st.integers(0, 10), max_size=5)
+
+
+@st.composite
+def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
+    """Counts, and how many could vote."""
+    counts = draw(votes)
+    return counts, max(1, sum(counts.values()) + draw(st.integers(0, 5)))
+
+
+@pytest.mark.parametrize(
+    ("counts", "eligible", "word"),
+    [
+        ([1], 1, "unanimous"),
+        ([10], 10, "unanimous"),
+        ([9], 10, "strong"),
+        ([4, 1], 5, "moderate"),  # 4/5 is not more than 4/5
+        ([3, 2], 5, "moderate"),
+        ([2, 1], 3, "moderate"),
+        ([59, 41], 100, "weak"),
+        ([4, 3], 7, "weak"),
+        ([2, 2], 4, "split"),
+        ([5], 10, "split"),
+        ([2, 1, 1, 1], 5, "split"),
+        ([1, 1], 2, "contested"),
+        ([1, 1, 1], 5, "contested"),
+        ([1, 0], 3, "split"),  # one choice
+        ([0, 0], 2, "split"),
+        ([], 3, "split"),
+    ],
+    ids=shown,
+)
+def test_the_words_begin_where_the_table_says(counts: list[int], eligible: int, word: Strength) -> None:
+    """Exactly at the thresholds."""
+    assert strength(dict(enumerate(counts)), eligible=eligible) == word  # type: ignore[arg-type] # keys do not matter
+
+
+@given(elections(), elections())
+def test_more_agreement_is_never_a_weaker_word(
+    one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
+) -> None:
+    """Whoever votes: words are in the order of the shares; split and contested are both no majority."""
+    shares, words = zip(
+        *(
+            (agreement(counts, eligible), ORDER[strength(counts, eligible=eligible)])
+            for counts, eligible in (one, other)
+        ),
+        strict=True,
+    )
+    assert words[0] <= words[1] or shares[0] > shares[1]
+
+
+@given(elections())
+def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) -> None:
+    """Of all who could vote; contested is nobody with a second vote."""
+    counts, eligible = election
+    word = strength(counts, eligible=eligible)
+    assert word in get_args(Strength)
+    assert (ORDER[word] > 0) is (2 * max(counts.values(), default=0) > eligible)
+    assert word != "contested" or sorted(counts.values())[-2:] == [1, 1]
+
+
+@given(elections())
+def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
+    """From 0 to 1, exact."""
+    counts, eligible = election
+    found = agreement(counts, eligible)
+    assert 0 <= found <= 1
+    assert found * eligible == max(counts.values(), default=0)
+    assert isinstance(found, Fraction)
+
+
+@pytest.mark.parametrize(
+    ("field", "counts", "eligible"),
+    [
+        ("eligible", {}, 0),
+        ("eligible", {}, True),
+        ("eligible", {}, 2.0),
+        ("counts", {"a": -1}, 3),
+        ("counts", {"a": 1.5}, 3),
+        ("counts", {"a": 2, "b": 2}, 3),
+    ],
+    ids=shown,
+)
+def test_counts_that_cannot_be_are_refused(field: str, counts: Any, eligible: Any) -> None:
+    """There are no more votes than voters."""
+    with pytest.raises(ConfigurationError) as caught:
+        strength(counts, eligible=eligible)
+    assert caught.value.field == field

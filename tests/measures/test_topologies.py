@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError, OutputError
+from flowdebate.measures import Topology, edges
+from flowdebate.measures.topologies import all_to_all, random_graph, ring, round_robin, sparse, star
+from tests.ids import shown
+from tests.measures.drawn import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.measures import Edge
+
+TOPOLOGIES: tuple[Topology, ...] = get_args(Topology)
+topologies = st.sampled_from(TOPOLOGIES)
+rounds = st.integers(1, 20)
+shares = st.floats(0, 1)
+seeds = st.integers(0, 2**32)
+LETTERS = list("abcdefghij")
+
+
+def expected_count(topology: Topology, count: int, sparsity: float) -> int:
+    """How many edges the definition of `topology` gives among `count` agents."""
+    if count == 1:
+        return 0
+    critics = max(1, math.floor((count - 1) * sparsity + 1e-9))
+    return {
+        "all-to-all": count * (count - 1),
+        "round-robin": count,
+        "ring": 2 if count == 2 else 2 * count,
+        "star": 2 * (count - 1),
+        "sparse": count * critics,
+        "random-graph": count * critics,
+    }[topology]
+
+
+@given(topologies, names, rounds, shares, seeds)
+def test_each_topology_has_as_many_edges_as_its_definition_says(
+    topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
+) -> None:
+    """For one to ten agents with any names, in any round: no edge is missing, and none is there twice."""
+    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
+    assert len(found) == len(set(found)) == expected_count(topology, len(agents), sparsity)
+
+
+@given(topologies, names, rounds, shares, seeds, st.data())
+def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
+    topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
+) -> None:
+    """Whoever has a proposal, and whoever can review: edges are between them, and leave nobody out."""
+    live = data.draw(st.sets(st.sampled_from(agents)))
+    able = data.draw(st.sets(st.sampled_from(agents)))
+    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
+    assert all(critic != target for critic, target in found)
+    assert {critic for critic, _ in found} <= able
+    assert {target for _, target in found} == {target for target in live if able - {target}}
+
+
+@given(topologies, names, rounds, shares, seeds)
+def test_edges_are_in_the_declared_order_of_names(
+    topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
+) -> None:
+    """By critic, then by target, whatever the topology."""
+    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
+    assert found == sorted(found, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
+
+
+@given(topologies, names, rounds, shares, seeds, st.data())
+def test_the_order_in_which_agents_are_declared_changes_no_edge(
+    topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
+) -> None:
+    """Neighbours, hubs and draws go by name."""
+    shuffled = data.draw(st.permutations(agents))
+    one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
+    other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
+    assert set(one) == set(other)
+
+
+@given(names)
+def test_round_robin_reviews_each_pair_once_in_all_rounds(agents: list[str]) -> None:
+    """Each has one critic and one target a round, and N - 1 rounds cover all pairs."""
+    held = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
+    for found in held:
+        assert sorted(critic for critic, _ in found) == sorted(target for _, target in found) == sorted(agents)
+    assert sorted(edge for found in held for edge in found) == sorted(all_to_all(agents, 1, Random(0)))
+
+
+@given(names, rounds, rounds, shares, seeds)
+def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: int, sparsity: float, seed: int) -> None:
+    """Neither the round nor the run's randomness has a part in it, and it draws no random number."""
+    random = Random(seed)
+    before = random.getstate()
+    found = edges("sparse", agents, round=one, random=random, sparsity=sparsity)
+    assert random.getstate() == before
+    assert found == edges("sparse", agents, round=other, random=Random(seed + 1), sparsity=sparsity)
+
+
+def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> None:
+    """Ten rounds of ten agents are not all the same, and are the same again with the same seed."""
+    drawn = [
+        [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
+        for random in (Random(7), Random(7))
+    ]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(found) for found in drawn[0]}) > 1
+
+
+@given(names, st.data())
+def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.DataObject) -> None:
+    """The hub is the one that was named, or the first by name."""
+    hub = data.draw(st.none() | st.sampled_from(agents))
+    found = edges("star", agents, round=1, random=Random(0), hub=hub)
+    centre = hub or min(agents)
+    others = {name for name in agents if name != centre}
+    assert set(found) == {(centre, name) for name in others} | {(name, centre) for name in others}
+
+
+def test_a_ring_joins_both_neighbours_by_name() -> None:
+    """In the order of the alphabet, and round its end."""
+    found = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
+    pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+    assert set(found) == {*pairs, *((other, one) for one, other in pairs)}
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "count", "critics"),
+    [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
+)
+def test_the_share_of_critics_is_rounded_down_as_it_was_meant(sparsity: float, count: int, critics: int) -> None:
+    """Two thirds of three are two, and 0.29 of a hundred is 29, whatever floats make of it."""
+    agents = [f"{number:03}" for number in range(count)]
+    assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
+
+
+def test_the_topologies_are_the_same_in_every_process() -> None:
+    """Python's own hash of a string is not."""
+    code = (
+        "from random import Random; from flowdebate.measures import edges; names = list('abcdefg');"
+        "kinds = ('round-robin', 'sparse', 'random-graph');"
+        "print([edges(kind, names, round=2, random=Random(1)) for kind in kinds])"
+    )
+    said = {
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
+
+
+@given(names, rounds, seeds)
+def test_each_topology_is_a_function_of_its_own(agents: list[str], number: int, seed: int) -> None:
+    """What can be called by name can be called as it is, and given as a topology of the user's own."""
+    functions: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
+        "all-to-all": all_to_all,
+        "round-robin": round_robin,
+        "ring": ring,
+        "star": star,
+        "sparse": sparse,
+        "random-graph": random_graph,
+    }
+    for name in TOPOLOGIES:
+        own = functions[name]
+        by_name = edges(name, agents, round=number, random=Random(seed))
+        assert by_name == edges(own, agents, round=number, random=Random(seed))
+        assert sorted(by_name) == sorted(own(agents, number, Random(seed)))
+
+
+@given(names, seeds, st.data())
+def test_a_topology_that_leaves_a_proposal_without_a_critic_is_mended(
+    agents: list[str], seed: int, data: st.DataObject
+) -> None:
+    """The edges that a user's function gives stay, and each other proposal gets one critic."""
+    chosen = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
+    own = [] if len(agents) == 1 else sorted(chosen)
+    found = edges(lambda names, number, random: own, agents, round=1, random=Random(seed))
+    assert set(own) <= set(found)
+    added = [target for _, target in found if target not in {target for _, target in own}]
+    assert sorted(added) == sorted(set(agents) - {target for _, target in own} if len(agents) > 1 else [])
+
+
+def test_a_mended_topology_spreads_the_work() -> None:
+    """A function that gives no edges at all ends in one review for each."""
+    found = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
+    assert found == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
+    few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])
+    assert few == [("a", "b"), ("a", "c"), ("b", "a"), ("b", "d")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Options that no topology can be made of."""
+
+    id: str
+    field: str
+    options: dict[str, Any]
+
+
+async def asynchronous(names: Sequence[str], number: int, random: Random) -> list[Edge]:
+    """A topology that would have to be awaited."""
+    return []
+
+
+REFUSED = [
+    Refused(id="unknown topology", field="topology", options={"topology": "mesh"}),
+    Refused(id="unhashable topology", field="topology", options={"topology": ["ring"]}),
+    Refused(id="async topology", field="topology", options={"topology": asynchronous}),
+    Refused(id="one string for names", field="names", options={"names": "abc"}),
+    Refused(id="the same name twice", field="names", options={"names": ["a", "a"]}),
+    Refused(id="a name that is no string", field="names", options={"names": ["a", 1]}),
+    Refused(id="a hub that is a stranger", field="hub", options={"topology": "star", "hub": "z"}),
+    Refused(id="more than all", field="sparsity", options={"sparsity": 1.1}),
+    Refused(id="less than nobody", field="sparsity", options={"sparsity": -0.1}),
+    Refused(id="no number", field="sparsity", options={"sparsity": float("nan")}),
+    Refused(id="a bool", field="sparsity", options={"sparsity": True}),
+    Refused(id="a string", field="sparsity", options={"sparsity": "0.5"}),
+    Refused(id="a target that is a stranger", field="targets", options={"targets": {"a", "z"}}),
+    Refused(id="a string for targets", field="targets", options={"targets": "ab"}),
+    Refused(id="a critic who is a stranger", field="critics", options={"critics": ["z"]}),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+def test_what_is_no_topology_is_refused(case: Refused) -> None:
+    """Before anything is drawn, with the field that is wrong."""
+    options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
+    with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
+        edges(options.pop("topology"), options.pop("names"), **options)
+    assert caught.value.field == case.field
+
+
+@pytest.mark.parametrize(
+    ("given_edges", "message"),
+    [
+        (None, "got None"),
+        (iter([("a", "b")]), "got <list_iterator"),
+        ({"a": "b"}, "got {'a': 'b'}"),
+        (["ab"], "`0` got 'ab'"),
+        ([("a", "b"), ("a", "b", "c")], "`1` got"),
+        ([("a", 1)], "`0` got"),
+        ([("a", "z")], "'z' is not an agent; agents: 'a', 'b', 'c'"),
+        ([("z", "a")], "'z' is not an agent"),
+        ([("b", "b")], "'b' would review their own proposal"),
+        ([("a", "b"), ["a", "b"]], "there more than once"),
+    ],
+    ids=shown,
+)
+def test_edges_of_a_function_that_cannot_be_used_are_an_output_error(given_edges: Any, message: str) -> None:
+    """It says what is wrong, and which function gave it."""
+
+    def my_own(names: Sequence[str], number: int, random: Random) -> Any:
+        return given_edges
+
+    with pytest.raises(OutputError) as caught:
+        edges(my_own, ["a", "b", "c"], round=1, random=Random(0))
+    assert message in str(caught.value)
+    assert caught.value.block == "my_own"
+
+
+def test_an_error_of_a_topology_of_the_users_own_reaches_the_caller() -> None:
+    """As itself; and any callable will do."""
+
+    def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:
+        raise LookupError(why)
+
+    with pytest.raises(LookupError, match="no map"):
+        edges(partial(broken, why="no map"), ["a", "b"], round=1, random=Random(0))

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Ballot, Tally, VotingRule, strength, tally, vote_weight
+from tests.measures.drawn import names
+
+RULES: tuple[VotingRule, ...] = get_args(VotingRule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Election:
+    """All that a tally is made from."""
+
+    ballots: list[Ballot]
+    choices: list[str]
+    eligible: list[str]
+    rule: VotingRule
+    weights: dict[str, float] | None
+    quorum: int | None
+
+    def count(self, **changes: Any) -> Tally:
+        """The tally, with some of it changed."""
+        options = {name: value for name, value in vars(self).items() if name != "ballots"} | changes
+        return tally(options.pop("ballots", self.ballots), **options)
+
+
+@st.composite
+def elections(draw: st.DrawFn) -> Election:
+    """One to ten voters with any names; votes for proposals, for nobody, and lost."""
+    agents = draw(names)
+    choices = agents[: draw(st.integers(0, 4))]
+    votes = draw(st.lists(st.sampled_from([*choices, *choices, *agents, "stranger", None, "lost"]), max_size=10))
+    sure = st.sampled_from([0.0, 0.1, 0.3, 1 / 3, 0.7, 1.0])
+    pounds = st.sampled_from([0.1, 0.2, 0.3, 0.5, 1.0, 1.3, 5.0])
+    return Election(
+        ballots=[
+            Ballot(voter=voter, choice=vote, confidence=draw(sure))
+            for voter, vote in zip(agents, votes, strict=False)
+            if vote != "lost"
+        ],
+        choices=choices,
+        eligible=agents,
+        rule=draw(st.sampled_from(RULES)),
+        weights=draw(st.none() | st.dictionaries(st.sampled_from(agents), pounds)),
+        quorum=draw(st.none() | st.integers(1, 12)),
+    )
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_every_vote_is_counted_once(election: Election) -> None:
+    """Valid, spoiled and failed votes are all there could be, and the counts are the valid ones."""
+    found = election.count()
+    assert found.valid + found.spoiled + found.failed == found.eligible == len(election.eligible)
+    assert min(found.valid, found.spoiled, found.failed) >= 0
+    assert list(found.counts) == list(found.weights) == election.choices
+    assert sum(found.counts.values()) == found.valid
+    assert found.spoiled == sum(ballot.choice not in election.choices for ballot in election.ballots)
+
+
+@settings(max_examples=60)
+@given(elections(), st.data())
+def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, data: st.DataObject) -> None:
+    """Not a bit of it: sums are exact."""
+    found = election.count(
+        ballots=data.draw(st.permutations(election.ballots)), eligible=data.draw(st.permutations(election.eligible))
+    )
+    assert found == election.count()
+
+
+@settings(max_examples=60)
+@given(elections(), st.data())
+def test_the_order_of_choices_changes_only_the_order(election: Election, data: st.DataObject) -> None:
+    """No proposal wins by where it stands."""
+    choices = data.draw(st.permutations(election.choices))
+    one, other = election.count(), election.count(choices=choices)
+    told = {"tied", "reason"}
+    assert one.model_dump(exclude=told) == other.model_dump(exclude=told)
+    assert sorted(one.tied) == sorted(other.tied)
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_confidence_is_the_share_of_all_who_are_sure_of_the_winner(election: Election) -> None:
+    """From 0 to 1, over everybody who could vote; no more than the winner's share."""
+    found = election.count()
+    assert 0 <= found.confidence <= 1
+    if found.winner is None:
+        assert found.confidence == 0
+    elif election.rule != "weighted":
+        sure = [ballot.confidence for ballot in election.ballots if ballot.choice == found.winner]
+        assert found.confidence == pytest.approx(math.fsum(sure) / found.eligible)
+        assert found.confidence <= found.counts[found.winner] / found.eligible
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_who_wins_leads_alone_with_a_quorum(election: Election) -> None:
+    """A tie has no winner, nor has a vote without a quorum; and only a winner can reach anything."""
+    found = election.count()
+    assert found.quorum_met is (found.valid >= found.quorum)
+    leads = found.weights if election.rule == "weighted" else found.counts
+    if found.winner is None:
+        assert not found.reached
+        assert found.tied or not found.quorum_met
+    else:
+        assert found.quorum_met
+        assert found.tied == []
+        assert all(leads[found.winner] >= other for other in leads.values())
+        assert found.counts[found.winner] > 0
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_what_is_reached_is_what_the_rule_asks_of_all_who_can_vote(election: Election) -> None:
+    """More than half, two thirds, all; never by votes that were lost or spoiled."""
+    found = election.count()
+    if election.rule == "weighted" or found.winner is None:
+        return
+    share = Fraction(found.counts[found.winner], found.eligible)
+    wanted = {"majority": share > Fraction(1, 2), "supermajority": share >= Fraction(2, 3), "unanimous": share == 1}
+    assert found.reached is wanted[election.rule]
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_a_stricter_rule_reaches_no_more(election: Election) -> None:
+    """Unanimity is a supermajority, which is a majority; and a majority is no split."""
+    reached = [election.count(rule=rule) for rule in ("unanimous", "supermajority", "majority")]
+    assert [found.reached for found in reached] == sorted(found.reached for found in reached)
+    assert len({found.winner for found in reached}) == 1
+    if reached[2].reached:
+        assert strength(reached[2].counts, eligible=reached[2].eligible) not in {"split", "contested"}
+
+
+@settings(max_examples=60)
+@given(elections(), st.data())
+def test_a_lost_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
+    """Whatever was not reached with a vote is not reached without it, unless it was for another."""
+    if not election.ballots:
+        return
+    lost = data.draw(st.sampled_from(election.ballots))
+    less = election.count(ballots=[ballot for ballot in election.ballots if ballot != lost])
+    if less.reached and election.rule != "weighted":
+        assert election.count().reached
+
+
+@settings(max_examples=60)
+@given(elections(), st.floats(0.1, 5))
+def test_equal_weights_are_heads(election: Election, weight: float) -> None:
+    """A weighted vote in which all weigh the same is a majority vote."""
+    same = dict.fromkeys(election.eligible, weight)
+    told = {"rule", "reason", "weights", "confidence"}
+    weighted, heads = election.count(rule="weighted", weights=same), election.count(rule="majority")
+    assert weighted.model_dump(exclude=told) == heads.model_dump(exclude=told)
+    assert weighted.confidence == pytest.approx(heads.confidence)
+
+
+@settings(max_examples=60)
+@given(elections(), st.data())
+def test_a_tie_break_chooses_among_the_tied(election: Election, data: st.DataObject) -> None:
+    """It makes a winner where there is a quorum, never a consensus; where there is no tie it is not looked at."""
+    found = election.count()
+    chosen = data.draw(st.sampled_from(found.tied or ["nobody"]))
+    broken = election.count(tie_break=chosen)
+    if not found.tied:
+        assert broken == found
+    else:
+        assert broken.winner == (chosen if found.quorum_met else None)
+        assert not broken.reached
+        with pytest.raises(ConfigurationError, match="one of the tied"):
+            election.count(tie_break="nobody at all")
+
+
+@settings(max_examples=60)
+@given(elections())
+def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Election) -> None:
+    """One for a single voter; more where it was asked for."""
+    size = len(election.eligible)
+    assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
+    assert election.count(quorum=12).quorum == 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Votes of a, b, c, … in this order, `-` for a lost one, and what comes of them."""
+
+    id: str
+    votes: str
+    winner: str | None
+    reached: bool
+    reason: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = [
+    Case(id="majority", votes="aab", winner="a", reached=True, reason="'a' has 2 of 3 votes; majority asks for more"),
+    Case(id="half is no majority", votes="aabc", winner="a", reached=False, reason="'a' has 2 of 4 votes"),
+    Case(id="lost votes count", votes="aa--", winner="a", reached=False, reason="'a' has 2 of 4 votes"),
+    Case(id="spoiled votes count", votes="aazz", winner="a", reached=False, reason="'a' has 2 of 4 votes"),
+    Case(
+        id="tie", votes="aabb", winner=None, reached=False, reason="'a' and 'b' share the lead; there is no tie break"
+    ),
+    Case(
+        id="broken tie",
+        votes="aabb",
+        winner="b",
+        reached=False,
+        reason="'a' and 'b' share the lead; 'b' was chosen",
+        options={"tie_break": "b"},
+    ),
+    Case(id="contested", votes="abc", winner=None, reached=False, reason="'a' and 'b' and 'c' share the lead"),
+    Case(
+        id="two thirds of three",
+        votes="aab",
+        winner="a",
+        reached=True,
+        reason="two thirds of the eligible voters or more",
+        options={"rule": "supermajority"},
+    ),
+    Case(
+        id="two thirds of six",
+        votes="aaaabb",
+        winner="a",
+        reached=True,
+        reason="4 of 6",
+        options={"rule": "supermajority"},
+    ),
+    Case(
+        id="three of five", votes="aaabb", winner="a", reached=False, reason="3 of 5", options={"rule": "supermajority"}
+    ),
+    Case(id="unanimous", votes="bbb", winner="b", reached=True, reason="3 of 3", options={"rule": "unanimous"}),
+    Case(id="one vote lost", votes="bb-", winner="b", reached=False, reason="2 of 3", options={"rule": "unanimous"}),
+    Case(id="one vote spoiled", votes="bbz", winner="b", reached=False, reason="2 of 3", options={"rule": "unanimous"}),
+    Case(
+        id="no quorum",
+        votes="aa---",
+        winner=None,
+        reached=False,
+        reason="2 of 5 eligible voters cast a valid vote; the quorum is 3",
+    ),
+    Case(id="one of two", votes="a-", winner=None, reached=False, reason="1 of 2 eligible voters"),
+    Case(id="alone", votes="a", winner="a", reached=True, reason="'a' has 1 of 1 votes"),
+    Case(id="nobody", votes="---", winner=None, reached=False, reason="0 of 3 eligible voters"),
+    Case(
+        id="a heavy vote",
+        votes="abb",
+        winner="a",
+        reached=True,
+        reason="'a' has 60.0% of the weight; weighted asks for more than half of the weight",
+        options={"rule": "weighted", "weights": {"a": 3.0}},
+    ),
+    Case(
+        id="weights as they are written",
+        votes="aab",
+        winner=None,
+        reached=False,
+        reason="'a' and 'b' share the lead",
+        options={"rule": "weighted", "weights": {"a": 0.1, "b": 0.2, "c": 0.3}},
+    ),
+    Case(
+        id="weights do not matter by heads",
+        votes="abb",
+        winner="b",
+        reached=True,
+        reason="2 of 3",
+        options={"weights": {"a": 3.0}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_votes_come_to_what_the_rules_say(case: Case) -> None:
+    """Case by case."""
+    voters = list("abcdef"[: len(case.votes)])
+    ballots = [Ballot(voter=voter, choice=vote) for voter, vote in zip(voters, case.votes, strict=True) if vote != "-"]
+    found = tally(ballots, choices=["a", "b", "c"], eligible=voters, **case.options)
+    assert (found.winner, found.reached) == (case.winner, case.reached)
+    assert case.reason in found.reason
+
+
+def test_a_ballot_without_a_choice_is_spoiled() -> None:
+    """It came, and is for nobody."""
+    found = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
+    assert (found.valid, found.spoiled, found.failed, found.winner) == (0, 1, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"ballots": [Ballot(voter="a", choice="a"), Ballot(voter="a", choice="b")]}, "ballots"),
+        ({"ballots": [Ballot(voter="z", choice="a")]}, "ballots"),
+        ({"rule": "plurality"}, "rule"),
+        ({"choices": ["a", "a"]}, "choices"),
+        ({"choices": "ab"}, "choices"),
+        ({"eligible": ["a", "a"]}, "eligible"),
+        ({"eligible": []}, "eligible"),
+        ({"quorum": 0}, "quorum"),
+        ({"quorum": True}, "quorum"),
+        ({"quorum": 1.5}, "quorum"),
+        ({"weights": {"a": 0}}, "weights['a']"),
+        ({"weights": {"a": math.nan}}, "weights['a']"),
+        ({"weights": {"a": math.inf}}, "weights['a']"),
+        ({"weights": {"a": True}}, "weights['a']"),
+    ],
+    ids=[
+        *("two ballots", "stranger", "unknown rule", "choice twice", "choices string", "voter twice", "no voters"),
+        *("quorum 0", "quorum bool", "quorum float", "weight 0", "weight nan", "weight infinite", "weight bool"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], named: str) -> None:
+    """With the field that is wrong."""
+    options: dict[str, Any] = {"ballots": [], "choices": ["a", "b"], "eligible": ["a", "b"]} | changes
+    with pytest.raises(ConfigurationError) as caught:
+        tally(options.pop("ballots"), **options)
+    assert caught.value.field == named
+
+
+@pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
+def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
+    """What is not is no ballot."""
+    with pytest.raises(ValidationError):
+        Ballot(voter="a", choice="a", confidence=confidence)
+
+
+def test_a_tally_travels_as_plain_data() -> None:
+    """With camelCase keys, and back."""
+    found = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
+    wire = found.model_dump(mode="json", by_alias=True)
+    assert wire["quorumMet"] is True
+    assert Tally.model_validate(wire) == found
+
+
+@pytest.mark.parametrize(
+    ("elo", "calibration", "weight"),
+    [
+        (None, None, 1.0),
+        (1500, None, 1.0),
+        (None, 0.5, 1.0),
+        (1500, 0.5, 1.0),
+        (1500, 0.0, 0.5),
+        (1500, 1.0, 1.5),
+        (2000, None, 1.3),
+        (1000, None, 0.7),
+        (2000, 1.0, 1.95),
+        (9000, None, 2.0),
+        (-9000, None, 0.5),
+        (9000, 9.0, 5.0),
+        (1500, -9.0, 0.1),
+    ],
+)
+def test_a_vote_weighs_what_the_formula_says(elo: float | None, calibration: float | None, weight: float) -> None:
+    """By rating and calibration, within bounds; no history is 1."""
+    assert vote_weight(elo, calibration) == pytest.approx(weight)
+
+
+@given(st.floats(0, 3000), st.floats(0, 3000), st.floats(0, 1), st.floats(0, 1))
+def test_a_better_history_never_weighs_less(one: float, other: float, sure: float, unsure: float) -> None:
+    """Weights are between 0.1 and 5, and grow with rating and calibration."""
+    low, high = sorted((one, other)), sorted((sure, unsure))
+    assert 0.1 <= vote_weight(low[0], high[0]) <= vote_weight(low[1], high[1]) <= 5
+
+
+@pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
+def test_a_history_that_is_no_number_is_refused(elo: Any, calibration: Any) -> None:
+    """It would weigh as nothing does."""
+    with pytest.raises(ConfigurationError, match="a finite number or None"):
+        vote_weight(elo, calibration)
