@@ -81,7 +81,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         run.end("interrupted")
         raise
     except LimitReached as reached:
-        own = run.budget is not None and run.budget.reached is reached
+        own = run.budget is not None and any(reached is one for one in run.budget.raised)
         partial = own and run.salvageable
         _end(run, "limit" if own else "failed", reached)
         if not partial:

@@ -110,7 +110,7 @@ class _Reserved:
 class Budget:
     """Counts the requests of one run against its `Limits`; the run's `Meter`."""
 
-    __slots__ = ("_cost", "_in_flight", "_limits", "_tokens", "calls", "estimated", "reached", "working_seconds")
+    __slots__ = ("_cost", "_in_flight", "_limits", "_tokens", "calls", "estimated", "raised", "working_seconds")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -121,8 +121,8 @@ class Budget:
         self.working_seconds = 0.0
         self.estimated = False
         """Whether a server did not tell what it took, so that it was estimated."""
-        self.reached: LimitReached | None = None
-        """The error that said so last."""
+        self.raised: list[LimitReached] = []
+        """What it has raised: calls that go on at once may reach a limit one after the other."""
 
     @property
     def seconds(self) -> float | None:
@@ -171,8 +171,8 @@ class Budget:
     def time_is_up(self) -> LimitReached:
         """The error that says that the run took all of its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - nobody else asks
-        self.reached = LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds)
-        return self.reached
+        self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
+        return self.raised[-1]
 
     @property
     def _counts_tokens(self) -> bool:
@@ -180,8 +180,8 @@ class Budget:
 
     def _check(self, kind: str, limit: float | None, used: float, more: float) -> None:
         if limit is not None and (used >= limit or used + more > limit):
-            self.reached = LimitReached(kind, limit=limit, used=used)
-            raise self.reached
+            self.raised.append(LimitReached(kind, limit=limit, used=used))
+            raise self.raised[-1]
 
     def _estimate(self, model: str, request: ModelRequest) -> _Reserved:
         if not self._counts_tokens:
