@@ -1,20 +1,27 @@
-"""Two sides, two rounds, a judge, and a structured decision.
+"""Two sides, a judge, and a structured decision: without a moderator, and with one.
 
-Run it with `python examples/feature_debate.py`: it takes the default model (see docs/models.md).
+Run it with `python examples/feature_debate.py`, or with `--moderated`: it takes the default model (see docs/models.md).
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from flowdebate import Debater, debate
+from flowdebate import Debater, create_debate_transcript, create_moderator, debate
 
 if TYPE_CHECKING:
     from flowdebate.models import Model
+    from flowdebate.runs.context import Context
 
 QUESTION = "Should we ship the new search this week?"
+DEBATERS = [
+    # Stances are whole claims: a model defends a claim better than a bare "for".
+    Debater("advocate", "the new search should ship this week"),
+    Debater("skeptic", "the new search should wait for the load test", role="an engineer who is on call"),
+]
 
 
 class Decision(BaseModel):
@@ -24,26 +31,52 @@ class Decision(BaseModel):
     rationale: str
 
 
+# Without a moderator every debater speaks in every round, in declared order.
 pattern = debate(
     name="feature-debate",
-    debaters=[
-        # Stances are whole claims: a model defends a claim better than a bare "for".
-        Debater("advocate", "the new search should ship this week"),
-        Debater("skeptic", "the new search should wait for the load test", role="an engineer who is on call"),
-    ],
+    debaters=DEBATERS,
+    max_rounds=2,
     output_schema=Decision,
 )
 
 
-def main(model: Model | str | None = None) -> Decision:
-    result = pattern.run_sync(QUESTION, model=model)
+def budget_is_exhausted(ctx: Context) -> bool:
+    """Ends the debate after the round in which the application's session says so."""
+    return ctx.session.state.get("budget_exhausted") is True
+
+
+# With one, those speak whom it picks when it opens a round. It reads the transcript, so it is given the same object.
+transcript = create_debate_transcript()
+
+moderated = debate(
+    name="feature-debate",
+    transcript=transcript,
+    debaters=DEBATERS,
+    max_rounds=4,
+    moderator=create_moderator(
+        name="feature-debate",
+        roster_names=["advocate", "skeptic"],
+        transcript=transcript,
+    ),
+    terminate_when=budget_is_exhausted,
+    output_schema=Decision,
+)
+
+
+def main(
+    model: Model | str | None = None, *, moderator: bool = False, session: dict[str, object] | None = None
+) -> Decision:
+    result = (moderated if moderator else pattern).run_sync(QUESTION, model=model, session=session)
+    for decided in result.raw.moderator_decisions:
+        print(f"Round {decided.round}: {', '.join(decided.next_speakers)}; {decided.new_angle or 'no new angle'}")
     for entry in result.raw.transcript:
         print(f"{entry.round}. [{entry.stance}] {entry.text}")
     print(f"Winner: {result.raw.verdict.winner or 'none, a synthesis'}")
+    print(f"Over after {result.raw.rounds} rounds: {result.raw.stop_reason}")
     decision: Decision = result.output
     print(f"Decision: {decision.decision}")
     return decision
 
 
 if __name__ == "__main__":
-    main()
+    main(moderator="--moderated" in sys.argv)

@@ -27,7 +27,7 @@
     │   ├── CassetteMismatch (AssertionError) a replayed run asked for what was not recorded, or did not ask for all
     │   └── ScriptError (AssertionError)     a scripted model was asked too often, or not often enough
     ├── OutputError                          a block of the application returned what cannot be used
-    │   └── RosterError                      a moderator named a speaker who is not in the debate
+    │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
     ├── LimitReached                         a limit of the run is used up
     ├── QuorumLost                           too few sides were heard for the debate to go on
     ├── NoProposals                          no agent has proposed anything that could be debated
@@ -416,13 +416,20 @@ class OutputError(FlowDebateError):
 
 
 class RosterError(OutputError):
-    """A moderator named a speaker who is not in the debate; `available` is in declared order."""
+    """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
 
-    def __init__(self, block: str, name: str, available: Sequence[str]) -> None:
+    `field` is where the name stood. `problem` says what is wrong with it, where it is not that nobody has it.
+    """
+
+    def __init__(
+        self, block: str, name: str, available: Sequence[str], *, field: str = "next_speakers", problem: str = ""
+    ) -> None:
         self.name = name
         self.available = tuple(available)
-        problem = f"{shown(name)} is not a debater; available: {', '.join(map(repr, available))}"
-        super().__init__(block, "names of debaters", [("next_speakers", problem)])
+        problem = problem or f"{shown(name)} is not a debater"
+        super().__init__(
+            block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(repr, available))}")]
+        )
 
 
 class LimitReached(FlowDebateError):

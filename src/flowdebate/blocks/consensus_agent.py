@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
-from flowdebate.blocks.debater import filled
+from flowdebate.blocks.debater import filled, trim_to_sentence
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.measures.votes import match_choice
 from flowdebate.schemas.consensus import (
@@ -33,6 +33,7 @@ from flowdebate.views.consensus import (
     render_tie_turn,
     render_vote_turn,
 )
+from flowdebate.views.quote import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +50,7 @@ __all__ = (
     "create_reviser",
     "create_tie_judge",
     "create_voter",
+    "named_agent",
 )
 
 _AGENT = Visibility(history=False)
@@ -65,12 +67,18 @@ class Who(WireModel):
 def create_proposer(
     *, name: str, agent: Who, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
 ) -> Generator[str]:
-    """The block `{name}-propose-{agent}`: takes a `ProposalAsked`, gives text, streamed."""
+    """The block `{name}-propose-{agent}`: takes a `ProposalAsked`, gives text, streamed.
+
+    An answer that ran out of room is cut at its last full sentence.
+    """
 
     def turn(_: ProposalAsked) -> str:
         return render_proposal_turn(template=template)
 
-    return _agent_block(f"{name}-propose-{agent.name}", agent, turn, template, options)
+    def whole(text: str, response: ModelResponse, _: Context) -> str:
+        return trim_to_sentence(text) if response.finish == "length" else text
+
+    return _agent_block(f"{name}-propose-{agent.name}", agent, turn, template, options, transform=whole)
 
 
 def create_critic(
@@ -161,6 +169,7 @@ def _agent_block(
     options: BlockOptions,
     *,
     output_schema: type[WireModel] | None = None,
+    transform: Callable[..., Any] | None = None,
 ) -> Generator[Any]:
     def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - each phase asks in a shape of its own
         return render_agent_system(
@@ -177,6 +186,7 @@ def _agent_block(
         prompt=system,
         user=turn,
         output_schema=output_schema,
+        transform=transform,
         **filled(options, "intent/chat", _AGENT, where=block),
     )
 
@@ -220,18 +230,33 @@ class _Critique(CriticAnswer):
     severity: Annotated[float, Field(ge=0, le=1)]
 
 
+_WORDS = 200
+"""Characters of a position: it is compared with those of others, which takes a short answer."""
+
+
 class _Revision(RevisionAnswer):
     """A reviser's answer, all of which a model has to give."""
 
-    position: Annotated[str, Field(description="The answer that the proposal gives, in a few words")]
+    proposal: Annotated[str, Field(description="The proposal as it is to read now")]
+    position: Annotated[str, Field(description="The answer to the task, in at most ten words", max_length=_WORDS)]
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
+
+
+_LONGEST_CHOICE = 200
+"""Characters of what may name an agent, however it is written; what is longer is an essay."""
+
+
+def named_agent(text: str, names: Sequence[str]) -> str | None:
+    """Which one of `names` a voter's `text` names: as `match_choice` has it, also where it is written as in prompts."""
+    plain = text if text in names else unescaped(text)
+    return match_choice(plain, names) if plain in names or len(plain) <= _LONGEST_CHOICE else None
 
 
 def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
     """A voter's answer: the choices are an enum for models that can be held to one, and a wish for all others."""
 
     def as_known(choice: object) -> object:
-        return match_choice(choice, list(choices)) or choice if isinstance(choice, str) else choice
+        return named_agent(choice, choices) or choice if isinstance(choice, str) else choice
 
     known: Any = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(

@@ -11,8 +11,8 @@ from flowdebate.blocks.functions import Invocation, invocation, result_of
 from flowdebate.blocks.handler import checked_resources
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
-from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses
-from flowdebate.errors import ConfigurationError, ToolLoopExceeded
+from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
+from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.checks import check_count
 from flowdebate.models.output import OutputSchema
@@ -54,6 +54,7 @@ class Generator(Block[Any, OutT]):
         user: Invocation,
         output: OutputSchema | None,
         tools: Mapping[str, Tool],
+        answer_tool: str | None,
         max_tool_rounds: int,
         visibility: Visibility,
         settings: ModelSettings,
@@ -65,6 +66,7 @@ class Generator(Block[Any, OutT]):
         self.model = model
         self.output = output
         self.tools = tools
+        self.answer_tool = answer_tool
         self.visibility = visibility
         self._specs = tuple(tool.spec for tool in tools.values())
         self._system = system
@@ -76,8 +78,10 @@ class Generator(Block[Any, OutT]):
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - whatever the slots make of it
         messages = await self._messages(value, ctx)
-        response = await self._converse(messages, ctx)
+        response, call = await self._converse(messages, ctx)
         output: Any = response.text if self.output is None else response.data
+        if call is not None:
+            output = await self._given(call, ctx)
         if self._transform is not None:
             output = await result_of(self._transform(output, response, ctx))
         if self.visibility.client:
@@ -97,8 +101,8 @@ class Generator(Block[Any, OutT]):
             messages.append({"role": "user", "content": str(user)})
         return messages
 
-    async def _converse(self, messages: list[Message], ctx: Context) -> ModelResponse:
-        """The model's answer, after all the tool calls that it wanted."""
+    async def _converse(self, messages: list[Message], ctx: Context) -> tuple[ModelResponse, ToolCall | None]:
+        """The model's answer, after all the tool calls that it wanted; and the call that is the answer, if one is."""
         for turn in range(self._max_tool_rounds + 1):
             request = ModelRequest(
                 messages=messages,
@@ -110,12 +114,23 @@ class Generator(Block[Any, OutT]):
             )
             response = await ctx.run.ask(self.model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
-                return response
-            if turn < self._max_tool_rounds:
-                messages = [*messages, _calls_message(response)]
-                for number, call in enumerate(response.tool_calls, start=1):
+                return response, None
+            messages = [*messages, _calls_message(response)]
+            for number, call in enumerate(response.tool_calls, start=1):
+                if call.name == self.answer_tool:
+                    return response, call
+                if turn < self._max_tool_rounds:
                     messages.append(await self._called(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
+
+    async def _given(self, call: ToolCall, ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
+        """What the answer tool makes of `call`."""
+        inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
+        try:
+            return await ctx.run.step(inner.path, lambda: self.tools[call.name].value(call.arguments, inner))
+        except SchemaViolation as violation:
+            violation.block = self.name
+            raise
 
     def _teller(self, ctx: Context) -> Callable[[str], None] | None:
         if self.output is not None or not self.visibility.client or not ctx.run.records.listeners:
@@ -150,6 +165,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
     tools: Sequence[ToolLike] = (),
     uses: Sequence[Capability] = (),
+    answer_tool: ToolLike | None = None,
     max_tool_rounds: int = 8,
     visibility: Visibility | Mapping[str, bool] | None = None,
     settings: ModelSettings | None = None,
@@ -161,7 +177,9 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     The messages are, in this order: the system message (`prompt`, then `instructions`, then those of `uses`),
     `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as text). A slot is
     a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds` rounds (then
-    `ToolLoopExceeded`). `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run resolves;
+    `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the block's output is
+    then what that tool gives, or `SchemaViolation` for arguments that do not fit it; calls before it in the same answer
+    are still made, those behind it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run resolves;
     None is `"intent/chat"`. `transform(output, response, ctx)` makes the block's output of the model's.
 
     Raises what the model raises: see `flowdebate.errors.ModelError`.
@@ -171,7 +189,10 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     check_count(where, max_tool_rounds=max_tool_rounds)
     if transform is not None and not callable(transform):
         raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
-    made = as_tools(tools, uses, where=where)
+    if answer_tool is not None and output_schema is not None:
+        raise ConfigurationError(where, "answer_tool", answer_tool, "None with an output_schema: there is one answer")
+    offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
+    made = as_tools(offered, uses, where=where)
     shared, hidden = merged_resources(
         where,
         [tool.block for tool in made.values() if tool.block is not None],
@@ -189,6 +210,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         user=_slot(_as_text if user is None else user, where, "user"),
         output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         tools=made,
+        answer_tool=None if answer_tool is None else tool(answer_tool, where=where).spec.name,
         max_tool_rounds=max_tool_rounds,
         visibility=as_visibility(visibility, Visibility(), where=where, field="visibility"),
         settings=settings or ModelSettings(),

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
 
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ConfigurationError, add_note, problems_of, told
+from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, problems_of, told
 from flowdebate.models.base import ToolSpec
+from flowdebate.models.schema_refs import inlined
 from flowdebate.models.text import clean_text
 
 if TYPE_CHECKING:
@@ -62,13 +63,27 @@ class Tool:
         What the tool itself raises is the application's own error, and is raised.
         """
         try:
-            checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
+            values = self._checked(arguments)
         except ValidationError as error:
             listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
-        values = {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
+        return clean_text(_told(await self._called(values, ctx)))
+
+    async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
+        """What it gives, where a call of it is a model's answer; SchemaViolation for arguments that do not fit."""
         try:
-            return clean_text(_told(await self.call(values, ctx)))
+            values = self._checked(arguments)
+        except ValidationError as error:
+            raise SchemaViolation(problems_of(error, got=False), answer=arguments) from None
+        return await self._called(values, ctx)
+
+    def _checked(self, arguments: str) -> dict[str, Any]:
+        checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
+        return {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
+
+    async def _called(self, values: dict[str, Any], ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
+        try:
+            return await self.call(values, ctx)
         except Exception as error:
             add_note(error, f"in tool {self.spec.name!r}, called by block {ctx.block!r}")
             raise
@@ -121,8 +136,20 @@ def check_uses(uses: object, *, where: str) -> None:
 def function_schema(function: Function) -> ToolSpec:
     """What a model is told of `function`: name, description, and the JSON Schema of its parameters.
 
-    Types come from the annotations (as pydantic understands them), descriptions from the docstring (Google, NumPy or
-    reST), and a parameter with a default is not required.
+    Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models written out);
+    without an annotation from the default, else it is a string. Descriptions come from the docstring (Google, NumPy or
+    reST): the function's is what stands before the arguments. A parameter with a default is not required.
+    `function_schema(f).to_openai()` is the tool as the chat completions API wants it.
+
+    >>> from typing import Literal
+    >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
+    ...     '''Say something, and hand over.
+    ...
+    ...     Args:
+    ...         response: What you say.
+    ...     '''
+    >>> function_schema(hand_over).parameters["properties"]["to"]["enum"]
+    ['pro', 'con']
     """
     return tool(function).spec
 
@@ -134,7 +161,8 @@ def _function_tool(function: Function, where: str) -> Tool:
     if name == "<lambda>":
         raise ConfigurationError(where, "tools", function, "functions with a name, which the model calls them by")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
-    described = {item.arg_name: item.description for item in docs.params}
+    # a line break in a description is the width of the source's page
+    described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
         arguments = _arguments(function, name, described, where)
@@ -158,13 +186,23 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
-        annotation = str if parameter.annotation is parameter.empty else parameter.annotation
+        annotation = _by_default(parameter) if parameter.annotation is parameter.empty else parameter.annotation
         default = ... if parameter.default is parameter.empty else parameter.default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
     # annotations that are strings mean something where the function stands
-    module = inspect.unwrap(getattr(function, "func", function)).__module__
-    return create_model(name, __config__=ConfigDict(extra="forbid"), __module__=module, **fields)
+    origin = inspect.unwrap(getattr(function, "func", function))
+    model = create_model(name, __config__=ConfigDict(extra="forbid"), __module__=origin.__module__, **fields)
+    model.model_rebuild(raise_errors=False, _types_namespace=getattr(origin, "__globals__", {}))
+    return model
+
+
+def _by_default(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - a type form
+    """The type of a parameter that says none."""
+    kind = type(parameter.default)
+    if parameter.default is None:
+        return str | None
+    return kind if kind in (bool, int, float, list, dict) else str
 
 
 class _BlockArguments(BaseModel):
@@ -188,7 +226,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
     if not _NAME.fullmatch(name):
         raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
-    schema = arguments.model_json_schema()
+    schema = inlined(arguments.model_json_schema())
     schema.pop("title", None)
     schema.pop("description", None)
     return ToolSpec(name=name, description=description, parameters=schema)

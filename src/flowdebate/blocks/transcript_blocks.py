@@ -13,11 +13,21 @@ from flowdebate.resources.tasks import create_task_collection
 from flowdebate.schemas import DebateContributionEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("AUDIT", "audit_resources", "complete_turn", "create_init_transcript", "create_record_argument", "text_said")
+__all__ = (
+    "AUDIT",
+    "audit_resources",
+    "complete_turn",
+    "create_init_transcript",
+    "create_record_argument",
+    "record_turn",
+    "text_said",
+)
 
 AUDIT = "audit"
 """The key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
@@ -51,18 +61,34 @@ def create_record_argument(
     Its output is the text that was added: see `text_said`.
     """
 
+    def entry(number: int, text: str) -> DebateContributionEntry:
+        return DebateContributionEntry(round=number, agent_name=agent_name, stance=stance, text=text)
+
+    return record_turn(
+        name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry
+    )
+
+
+def record_turn(
+    *,
+    name: str,
+    agent_name: str,
+    transcript: StateResource[Any],
+    collection_id: str,
+    entry: Callable[[int, str], object],
+) -> Handler[Any, str]:
+    """`create_record_argument` for any transcript: `entry(round, text)` makes what is added to it."""
+
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def record_argument(value: object, ctx: Context) -> str:
+    def record(value: object, ctx: Context) -> str:
         text = text_said(value, agent_name, ctx)
-        entry = DebateContributionEntry(
-            round=max(pattern_state(ctx).round, 1), agent_name=agent_name, stance=stance, text=text
-        )
+        said = entry(max(pattern_state(ctx).round, 1), text)
         transcript = ctx.scope.handles["transcript"]
-        transcript.set(transcript.state.with_entry(entry))
+        transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)
         return text
 
-    return record_argument
+    return record
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:

@@ -1,21 +1,25 @@
-"""A debate as it is saved: what `--json` writes, and what `render` reads."""
+"""What was held, as it is saved: what `--json` writes, and what `render` reads."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from flowdebate.cli.files import parse_json, read_text
-from flowdebate.errors import BadFile, problems_of
-from flowdebate.schemas import DebateRawOutput, DebateStatus, DebateVerdict, WireModel
+from flowdebate.errors import BadFile, problems_of, shown
+from flowdebate.schemas import DebateRawOutput, DebateStatus, WireModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
-__all__ = ("DebateDocument", "Side", "Tokens", "as_json", "read_document", "winner_of")
+    from flowdebate.cli.page import Page
+
+__all__ = ("DebateDocument", "Document", "Side", "Speaker", "Tokens", "as_json", "read_document", "speakers_of")
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
@@ -23,14 +27,31 @@ _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 """What JSON may hold as it is, and a terminal should not."""
+_LAST = ("usage", "seconds", "seed")
+"""What a document ends with."""
 
 
-class Side(WireModel):
-    """A debater."""
+class Speaker(WireModel):
+    """Somebody who speaks."""
 
     name: str
-    stance: str
     role: str | None = None
+
+    @property
+    def about(self) -> str:
+        """What is said of it beside its name."""
+        return self.role or ""
+
+
+class Side(Speaker):
+    """A debater."""
+
+    stance: str
+
+    @property
+    def about(self) -> str:
+        """The position, and the role behind it."""
+        return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
 class Tokens(WireModel):
@@ -50,20 +71,84 @@ class Tokens(WireModel):
         return [f"Tokens: prompt {prompt} (cached {cached}), completion {completion}", f"Calls: {self.calls:,}"]
 
 
-class DebateDocument(WireModel):
-    """A debate: how it ended, who argued, all that was said, and what it took."""
+class Document(WireModel):
+    """What every document has: how it ended, all that was said, and what it took; each pattern adds its own."""
 
+    TITLE: ClassVar[str]
+    """The heading of its report."""
+    LABEL: ClassVar[str]
+    """What stands before its subject."""
+    SPEAKERS: ClassVar[str]
+    """The heading over those who speak."""
+    RAW: ClassVar[type[Any]]
+    """What its pattern comes to."""
+    pattern: str
     status: DebateStatus
     error: str | None = None
     """Why it failed, or which limit ended it."""
+    raw: Any
+    usage: Tokens | None = None
+    seconds: float | None = None
+    seed: int | None = None
+
+    def to_json(self) -> str:
+        """The document, in camelCase."""
+        value = self.model_dump(mode="json", by_alias=True)
+        return as_json({key: value[key] for key in (*(key for key in value if key not in _LAST), *_LAST)})
+
+    @classmethod
+    def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
+        """The document of a bare raw output; ValidationError for what is none."""
+        raw = cls.RAW.model_validate(value)
+        return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What it is about."""
+
+    @property
+    @abstractmethod
+    def speakers(self) -> list[Speaker]:
+        """Who spoke; where the document does not name them, those whom its raw output names."""
+
+    @property
+    @abstractmethod
+    def found(self) -> bool:
+        """Whether there is what was asked for."""
+
+    @property
+    @abstractmethod
+    def said(self) -> tuple[int, str]:
+        """How much was said, and the word for one of it."""
+
+    @property
+    def held(self) -> str | None:
+        """How long it was and why it ended, in words; None where it did not come to its end."""
+        return None
+
+    @abstractmethod
+    def show(self, page: Page) -> None:
+        """Write what was said, and what it came to, on `page`."""
+
+    @abstractmethod
+    def report(self) -> Iterator[str]:
+        """The lines of Markdown of the same."""
+
+
+class DebateDocument(Document):
+    """A debate."""
+
+    TITLE: ClassVar[str] = "Debate"
+    LABEL: ClassVar[str] = "Question"
+    SPEAKERS: ClassVar[str] = "Positions"
+    RAW: ClassVar[type[Any]] = DebateRawOutput
+    pattern: Literal["debate"] = "debate"
     debaters: list[Side] = Field(default_factory=list)
     max_rounds: int | None = None
     raw: DebateRawOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""
-    usage: Tokens | None = None
-    seconds: float | None = None
-    seed: int | None = None
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
@@ -72,9 +157,13 @@ class DebateDocument(WireModel):
             raise ValueError(message)
         return self
 
-    def to_json(self) -> str:
-        """The document, in camelCase."""
-        return as_json(self.model_dump(mode="json", by_alias=True))
+    @property
+    def subject(self) -> str:
+        return self.raw.question
+
+    @property
+    def speakers(self) -> list[Speaker]:
+        return [*self.sides]
 
     @property
     def sides(self) -> list[Side]:
@@ -88,17 +177,55 @@ class DebateDocument(WireModel):
         told = {entry.round for entry in self.raw.transcript}
         return sorted(told | {decision.round for decision in self.raw.moderator_decisions})
 
+    @property
+    def found(self) -> bool:
+        return self.raw.verdict is not None
 
-def winner_of(verdict: DebateVerdict, sides: Sequence[Side]) -> str:
-    """Who won, by name and stance.
+    @property
+    def said(self) -> tuple[int, str]:
+        return len(self.raw.transcript), "argument"
 
-    >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
-    'a (cap rents)'
-    """
-    if verdict.winner is None:
-        return "none, the answer combines several positions"
-    names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
-    return f"{names} ({verdict.winner})" if names else verdict.winner
+    @property
+    def held(self) -> str | None:
+        endings = {
+            "max_rounds": "as many as were allowed",
+            "moderator_done": "ended by the moderator",
+            "predicate": "ended by the application",
+        }
+        reason = self.raw.stop_reason
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {endings[reason]}"
+
+    def show(self, page: Page) -> None:
+        from flowdebate.cli.pages.debate import show
+
+        show(self, page)
+
+    def report(self) -> Iterator[str]:
+        from flowdebate.cli.reports.debate import body
+
+        return body(self)
+
+
+_DOCUMENTS = {
+    "debate": (__name__, "DebateDocument"),
+    "deliberation": ("flowdebate.cli.pages.deliberation", "DeliberationDocument"),
+    "handoff": ("flowdebate.cli.pages.handoff", "HandoffDocument"),
+    "panel": ("flowdebate.cli.pages.panel", "PanelDocument"),
+    "consensus": ("flowdebate.cli.pages.consensus", "ConsensusDocument"),
+}
+"""Where the documents of each pattern are."""
+_OWN = {"history": "deliberation", "proposition": "handoff", "task": "consensus", "audits": "panel"}
+"""Fields by which bare raw outputs are told from those of a debate."""
+
+
+def speakers_of(roster: Iterable[Any]) -> list[Any]:
+    """Debaters as sides, personas as speakers: as they are shown and saved."""
+    return [
+        Side(name=member.name, stance=member.stance, role=member.role)
+        if hasattr(member, "stance")
+        else Speaker(name=member.name, role=member.role)
+        for member in roster
+    ]
 
 
 def as_json(value: object) -> str:
@@ -111,8 +238,8 @@ def as_json(value: object) -> str:
     return _UNSEEN.sub(_escape, text)
 
 
-def read_document(path: str) -> DebateDocument:
-    """The debate saved at `path` ("-": on stdin): a document, or a bare `DebateRawOutput` in either key style.
+def read_document(path: str) -> Document:
+    """What is saved at `path` ("-": on stdin): a document, or a bare raw output in either key style.
 
     BadFile with the line or the field of what is wrong.
     """
@@ -121,9 +248,8 @@ def read_document(path: str) -> DebateDocument:
         raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
     try:
         if "raw" in value:
-            return DebateDocument.model_validate(value)
-        raw = DebateRawOutput.model_validate(value)
-        return DebateDocument(status=raw.status, raw=raw, seed=raw.seed)
+            return _kind(value.get("pattern", "debate"), path).model_validate(value)
+        return _kind(next((_OWN[key] for key in value if key in _OWN), "debate"), path).of_raw(value)
     except ValidationError as error:
         problems = problems_of(error)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -131,6 +257,14 @@ def read_document(path: str) -> DebateDocument:
         raise BadFile(path, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
     except RecursionError:
         raise BadFile(path, "is nested too deeply") from None
+
+
+def _kind(pattern: object, path: str) -> type[Document]:
+    if not isinstance(pattern, str) or pattern not in _DOCUMENTS:
+        raise BadFile(path, f"`pattern`: must be one of {', '.join(_DOCUMENTS)}, got {shown(pattern)}")
+    module, name = _DOCUMENTS[pattern]
+    kind: type[Document] = getattr(import_module(module), name)
+    return kind
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Holding a planned debate: it is followed while it goes on, can be interrupted, and always leaves a document."""
+"""Holding what was planned: it is followed while it goes on, can be interrupted, and always leaves a document."""
 
 from __future__ import annotations
 
@@ -6,32 +6,28 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.document import DebateDocument, Side, Tokens
+from flowdebate.cli.document import Tokens
 from flowdebate.cli.interrupt import Interrupts
-from flowdebate.cli.policies import with_policies
 from flowdebate.cli.streams import WriteFailed, writing
 from flowdebate.errors import FlowDebateError
-from flowdebate.schemas import DebateRawOutput
 
 if TYPE_CHECKING:
     import signal
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.document import Document
     from flowdebate.cli.live import LiveView
     from flowdebate.cli.plan import Plan
     from flowdebate.runs.result import RunHandle
 
-__all__ = ("NAME", "Held", "hold", "sides_of")
-
-NAME = "debate"
-"""What the debate is called in errors and events."""
+__all__ = ("Held", "hold")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A debate that is over, one way or another."""
+    """A run that is over, one way or another."""
 
-    document: DebateDocument
+    document: Document
     failure: FlowDebateError | None = None
     unwritten: WriteFailed | None = None
     """Why it could not be shown, in which case it was ended."""
@@ -39,48 +35,14 @@ class Held:
     """What interrupted it."""
 
 
-def hold(plan: Plan, view: LiveView | None) -> Held:
-    """Hold the debate to its end; ConfigurationError, before it begins, for what cannot be debated."""
-    plan = with_policies(plan, name=NAME)
-    return asyncio.run(_hold(plan, _debate(plan), view))
-
-
-def sides_of(plan: Plan) -> list[Side]:
-    """The debaters, as they are shown and saved."""
-    return [Side(name=debater.name, stance=debater.stance, role=debater.role) for debater in plan.debaters]
-
-
-def _debate(plan: Plan) -> Sequencer[Any, Any]:
-    from flowdebate.blocks.moderator import create_moderator
-    from flowdebate.patterns.debate import debate
-    from flowdebate.resources.transcript import create_debate_transcript
-
-    transcript = create_debate_transcript()
-    moderator = None
-    if plan.moderator:
-        moderator = create_moderator(
-            name=NAME,
-            roster_names=[debater.name for debater in plan.debaters],
-            transcript=transcript,
-            max_rounds=plan.rounds,
-            instructions=plan.instructions,
-        )
-    return debate(
-        name=NAME,
-        debaters=plan.debaters,
-        max_rounds=plan.rounds,
-        moderator=moderator,
-        synthesizer=None if plan.synthesize else False,
-        transcript=transcript,
-        output_schema=plan.schema,
-        instructions=plan.instructions,
-        on_failure="skip" if plan.skips else "fail",
-    )
+def hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None) -> Held:
+    """Run the `pattern` of `plan` to its end, on `view` if there is one."""
+    return asyncio.run(_hold(plan, pattern, view))
 
 
 async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None) -> Held:
     loop = asyncio.get_running_loop()
-    handle = pattern.start(plan.question, model=plan.models, seed=plan.seed, limits=plan.limits)
+    handle = pattern.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits)
     failure: FlowDebateError | None = None
     unwritten: WriteFailed | None = None
     output: Any = None
@@ -98,7 +60,7 @@ async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None)
             if interrupts.received is None and unwritten is None:
                 raise
     return Held(
-        document=_document(plan, handle, failure, output if plan.synthesize else None),
+        document=_document(plan, handle, failure, output),
         failure=failure,
         unwritten=unwritten,
         signal=interrupts.received if handle.status == "interrupted" else None,
@@ -108,24 +70,19 @@ async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None)
 async def _follow(handle: RunHandle[Any], view: LiveView | None) -> None:
     if view is None:
         return
+    view.attend(handle)
     async for event in handle:
         with writing():
             view.show(event)
 
 
-def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object) -> DebateDocument:
+def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object) -> Document:
     usage = handle.usage
-    nothing = DebateRawOutput(
-        rounds=0, question=plan.question, transcript=[], verdict=None, stop_reason=None, status="interrupted"
-    )
-    raw: DebateRawOutput = handle.raw or nothing.model_copy(update={"seed": handle.seed})  # ended before it began
-    return DebateDocument(
+    return plan.document(
+        handle.raw,
+        output,
         status="interrupted" if handle.status == "running" else handle.status,
         error=_why(handle) if failure is None else str(failure),
-        debaters=sides_of(plan),
-        max_rounds=plan.rounds,
-        raw=raw,
-        output=output,
         usage=Tokens(
             calls=usage.calls,
             prompt_tokens=usage.prompt_tokens,

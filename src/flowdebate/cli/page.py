@@ -1,4 +1,4 @@
-"""The page that a debate is written on: laid out and coloured in a terminal, plain lines anywhere else."""
+"""The page that is written on: laid out and coloured in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 import re
 from typing import TYPE_CHECKING, TextIO
 
-from flowdebate.cli.document import as_json, winner_of
+from flowdebate.cli.document import as_json
 from flowdebate.cli.flow import TextFlow
 from flowdebate.cli.text import in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
-    from flowdebate.cli.document import DebateDocument, Side, Tokens
+    from flowdebate.cli.document import Document, Speaker, Tokens
     from flowdebate.runs.events import ToolCalled
-    from flowdebate.schemas import DebateLoss, DebateModeratorDecision, DebateVerdict, Instead
+    from flowdebate.schemas import DebateLoss, Instead
 
 __all__ = ("Page", "render")
 
@@ -35,7 +35,7 @@ ENDINGS = {
     "limit": "Ended by a limit",
     "failed": "Failed",
 }
-"""What is said of a debate that did not end as it should."""
+"""What is said of what did not end as it should."""
 
 INSTEAD: Mapping[Instead, str] = {
     "skipped": "the turn is left out",
@@ -56,56 +56,66 @@ class Page:
     stands behind an indent (or in a frame), so that it cannot pass for the page's own words.
     """
 
-    def __init__(self, stream: TextIO, sides: Sequence[Side], *, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
         self._console = _console(stream, environ)
-        self._sides = list(sides)
-        self._colours = {side.name: _COLOURS[index % len(_COLOURS)] for index, side in enumerate(self._sides)}
+        self._speakers = list(speakers)
+        self._colours = {who.name: _COLOURS[index % len(_COLOURS)] for index, who in enumerate(self._speakers)}
         self._flow: TextFlow | None = None
-        self._notice = False
+        self._notice: str | None = None
 
-    def question(self, question: str) -> None:
-        """What is debated, and by whom."""
-        self._labelled("Question", question, "bold", indent="")
-        for side in self._sides:
-            role = "" if side.role is None else f" ({side.role})"
-            self._labelled(side.name, side.stance + role, f"bold {self._colours[side.name]}")
+    def subject(self, label: str, text: str) -> None:
+        """What it is about, and who speaks."""
+        self.labelled(label, text, "bold", indent="")
+        for speaker in self._speakers:
+            if speaker.about:
+                self.labelled(speaker.name, speaker.about, self.colour(speaker.name))
+            else:
+                self.line(f"  {in_line(speaker.name)}", style=self.colour(speaker.name))
+
+    def about(self, name: str) -> str:
+        """What is said of a speaker beside its name."""
+        return next((speaker.about for speaker in self._speakers if speaker.name == name), "")
+
+    def colour(self, name: str) -> str:
+        """The style of a speaker's name."""
+        return f"bold {self._colours.get(name, 'white')}"
 
     def round(self, number: int, max_rounds: int | None) -> None:
         """The heading of a round."""
-        title = f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}"
-        self._line()
+        self.heading(f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
+
+    def heading(self, title: str) -> None:
+        """The page's own words over a part of it."""
+        self.line()
         if self._console.is_terminal:
             from rich.rule import Rule
             from rich.text import Text
 
             self._print(Rule(Text(title, "bold"), style="dim"), width=self._width())
         else:
-            self._line(title)
+            self.line(title)
 
-    def decision(self, decision: DebateModeratorDecision) -> None:
-        """What the moderator decided."""
-        self._line()
-        speakers = ", ".join(decision.next_speakers) or "nobody"
-        self._labelled("Moderator calls on", speakers, "bold", indent="")
-        if decision.briefing:
-            self._labelled("Briefing", decision.briefing, "dim")
-        if decision.new_angle:
-            self._labelled("Angle", decision.new_angle, "dim")
-        if decision.done:
-            self._line("  This round is the last.")
-
-    def speaker(self, name: str, stance: str) -> None:
-        """Who argues now."""
-        self._line()
-        self._labelled(name, stance, f"bold {self._colours.get(name, 'white')}", indent="")
+    def speaker(self, name: str, about: str) -> None:
+        """Who speaks now, and what is said of it."""
+        self.line()
+        if about:
+            self.labelled(name, about, self.colour(name), indent="")
+        else:
+            self.line(f"{in_line(name)}:", style=self.colour(name))
 
     def text(self, piece: str) -> None:
-        """A piece of an argument, or of the synthesizer's text."""
+        """A piece of what is said, or of the synthesizer's text."""
         if self._flow is None:
             self._clear_notice()
             self._flow = TextFlow(self._write, indent="  ", width=self._wrap())
         self._flow.feed(piece)
         self._flush()
+
+    def said(self, name: str, about: str, text: str) -> None:
+        """All that somebody said."""
+        self.speaker(name, about)
+        self.text(text)
+        self.end_text()
 
     def end_text(self) -> None:
         """The end of what `text` has begun, if it has."""
@@ -117,50 +127,56 @@ class Page:
 
     def notice(self, text: str) -> None:
         """Something to look at while nothing else comes; it goes when something does."""
-        if self._console.is_terminal and self._console.color_system is not None:
+        shown = self._notice == text and self._flow is None
+        if not shown and self._console.is_terminal and self._console.color_system is not None:
             from rich.text import Text
 
             self.end_text()
-            self._console.print(Text(f"  {text}", "dim"), end="")
-            self._notice = True
+            line = Text(f"  {in_line(text)}", "dim")
+            line.truncate(self._width() - 1, overflow="ellipsis")  # what takes two lines could not be taken back
+            self._console.print(line, end="")
+            self._notice = text
 
     def remark(self, text: str) -> None:
         """The page's own word on what was just shown."""
         self._clear_notice()
-        self._line(f"  ({in_line(text)})", style="dim")
+        self.line(f"  ({in_line(text)})", style="dim")
+
+    def losses(self, losses: Iterable[DebateLoss]) -> None:
+        """What providers lost, as it was saved."""
+        for loss in losses:
+            self.loss(loss.seat, loss.name, loss.error, loss.instead)
 
     def loss(self, seat: str, name: str, why: str, instead: Instead) -> None:
         """What a provider lost, and what is done without it."""
         self.end_text()
-        self._labelled(f"{seat.capitalize()} {name} was lost", f"{why}; {INSTEAD[instead]}", "yellow")
+        self.labelled(f"{seat.capitalize()} {name} was lost", f"{why}; {INSTEAD[instead]}", "yellow")
 
     def tool(self, call: ToolCalled) -> None:
         """A tool that was called."""
         self.end_text()
         shown = f"{call.tool}({_cut(call.arguments)}) = {_cut(call.result)}"
-        self._labelled("Tool", shown, "dim")
+        self.labelled("Tool", shown, "dim")
 
-    def verdict(self, verdict: DebateVerdict) -> None:
-        """What the judge found."""
-        self._line()
-        winner = winner_of(verdict, self._sides)
+    def card(self, title: str, parts: Sequence[tuple[str, str, str]]) -> None:
+        """What it came to, in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
+        self.line()
         if not self._console.is_terminal:
-            self._line("Verdict")
-            self._labelled("Winner", winner, "bold")
-            self._labelled("Verdict", verdict.verdict, "bold")
-            self._labelled("Reasoning", verdict.reasoning, "bold")
+            self.line(title)
+            for label, text, _ in parts:
+                self.labelled(label, text, "bold")
             return
         from rich.console import Group
         from rich.panel import Panel
         from rich.text import Text
 
-        parts = (
-            Text.assemble(("Winner: ", "bold"), (_squeezed(winner), "bold green")),
-            Text("\n" + _squeezed(verdict.verdict) + "\n"),
-            Text.assemble(("Reasoning: ", "bold"), _squeezed(verdict.reasoning)),
-        )
-        card = Panel(Group(*parts), title=Text("Verdict", "bold"), border_style="green", padding=(1, 2))
-        self._print(card, width=self._width())
+        shown: list[Text] = []
+        for label, text, style in parts:
+            before = "\n" if shown and (label == title or shown[-1].plain.endswith("\n")) else ""
+            own = [] if label == title else [(f"{in_line(label)}: ", "bold")]
+            shown.append(Text.assemble(before, *own, (_squeezed(text), style)))
+        body = Group(*shown)
+        self._print(Panel(body, title=Text(title, "bold"), border_style="green", padding=(1, 2)), width=self._width())
 
     def output(self, value: object) -> None:
         """What the synthesizer made."""
@@ -170,37 +186,37 @@ class Page:
 
     def output_heading(self) -> None:
         """What stands over it."""
-        self._line()
-        self._line("Output", style="bold")
+        self.line()
+        self.line("Output", style="bold")
 
     def totals(self, usage: Tokens | None, seconds: float | None, seed: int | None) -> None:
         """What it took; nothing is said of what is not known at all."""
         if usage is None and seconds is None and seed is None:
             return
         parts = []
-        self._line()
+        self.line()
         if usage is not None:
             tokens, calls = usage.told()
-            self._line(tokens, style="dim")
+            self.line(tokens, style="dim")
             parts.append(calls)
         if seconds is not None:
             parts.append(f"Time: {seconds:.1f} s")
         if seed is not None:
             parts.append(f"Seed: {seed}")
         if parts:
-            self._line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
+            self.line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
 
-    def ending(self, document: DebateDocument) -> None:
-        """How it ended, if not as it should."""
+    def ending(self, document: Document) -> None:
+        """How it ended, if not as it should; and what it took."""
         self.end_text()
         ending = ENDINGS.get(document.status)
         if ending is not None:
-            count = len(document.raw.transcript)
-            arguments = "1 complete argument" if count == 1 else f"{count} complete arguments"
-            self._line()
-            self._line(f"{ending} after {arguments}.", style="bold")
+            count, one = document.said
+            self.line()
+            self.line(f"{ending} after {count} complete {one if count == 1 else f'{one}s'}.", style="bold")
         if document.status == "limit" and document.error:
-            self._line(document.error)
+            self.line(in_line(document.error))
+        self.totals(document.usage, document.seconds, document.seed)
 
     # How it is written
 
@@ -208,18 +224,19 @@ class Page:
     def _utf8(self) -> bool:
         return self._console.encoding.startswith("utf")
 
-    def _labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
+    def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
         """`text` behind a label; its further lines stand deeper than the label."""
         from rich.cells import cell_len
 
         head = f"{indent}{in_line(label)}: "
-        self._line(head, style=style, end="")
+        self.line(head, style=style, end="")
         flow = TextFlow(self._write, indent=f"{indent}  ", width=self._wrap(), column=cell_len(head))
         flow.feed(text)
         flow.end()
         self._flush()
 
-    def _line(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
+    def line(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
+        """A line of the page's own words."""
         from rich.text import Text
 
         self.end_text()
@@ -236,11 +253,11 @@ class Page:
         self._console.file.flush()
 
     def _clear_notice(self) -> None:
-        if self._notice:
+        if self._notice is not None:
             from rich.control import Control
             from rich.segment import ControlType
 
-            self._notice = False
+            self._notice = None
             self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
 
     def _width(self) -> int:
@@ -250,37 +267,11 @@ class Page:
         return self._width if self._console.is_terminal else None
 
 
-def render(document: DebateDocument, page: Page) -> None:
-    """Write all of a saved debate."""
-    raw = document.raw
-    page.question(raw.question)
-    for number in document.rounds:
-        page.round(number, document.max_rounds)
-        for decision in raw.moderator_decisions:
-            if decision.round == number:
-                page.decision(decision)
-        for entry in raw.transcript:
-            if entry.round == number:
-                page.speaker(entry.agent_name, entry.stance)
-                page.text(entry.text)
-                page.end_text()
-        _render_losses(page, [loss for loss in raw.losses if loss.round == number and loss.seat not in _AT_THE_END])
-    _render_losses(page, [loss for loss in raw.losses if loss.seat in _AT_THE_END])
-    if raw.verdict is not None:
-        page.verdict(raw.verdict)
-    if document.output is not None:
-        page.output(document.output)
+def render(document: Document, page: Page) -> None:
+    """Write all that was saved."""
+    page.subject(document.LABEL, document.subject)
+    document.show(page)
     page.ending(document)
-    page.totals(document.usage, document.seconds, document.seed)
-
-
-_AT_THE_END = ("judge", "synthesizer")
-"""Seats that have their turn after all rounds."""
-
-
-def _render_losses(page: Page, losses: Sequence[DebateLoss]) -> None:
-    for loss in losses:
-        page.loss(loss.seat, loss.name, loss.error, loss.instead)
 
 
 def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:

@@ -1,48 +1,45 @@
-"""What is to be debated, by whom and with which models: the options of the command, over those of a file."""
+"""What every plan has, whatever the pattern: a subject, who speaks, with which models, within which limits."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from flowdebate.cli.files import parse_json, parse_toml, read_text
-from flowdebate.cli.sides import default_sides
+from flowdebate.cli.files import parse_json, read_text
+from flowdebate.cli.keys import COMMAND, MEGABYTES, Key, choice, count, flag, model_name, number, path, text, whole
 from flowdebate.errors import BadFile, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
+    from typing import TypedDict
 
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.document import Document
+    from flowdebate.cli.keys import Given
+    from flowdebate.cli.live import LiveView
+    from flowdebate.cli.page import Page
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.limits import Limits
+    from flowdebate.schemas import WireModel
 
-__all__ = ("Plan", "make_plan", "parse_side", "read_debate_file")
+    class Common(TypedDict):
+        """The fields of `Plan`, but for who speaks."""
 
-_COMMAND = "command line"
-_MEGABYTES = 1
-"""Of a debate file, and of a schema."""
+        given: Given
+        subject: str
+        rounds: int
+        models: Mapping[str, Model | str] | None
+        instructions: str | None
+        seed: int | None
+        limits: Limits | None
+        skips: bool
+        policies: Policies
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Everything that a debate is made of."""
-
-    question: str
-    debaters: tuple[Debater, ...]
-    rounds: int
-    moderator: bool
-    models: Mapping[str, Model | str] | None
-    """By intent; None leaves it to the environment."""
-    schema: OutputSchema | None
-    synthesize: bool
-    instructions: str | None
-    seed: int | None
-    limits: Limits | None
-    skips: bool
-    """Whether the debate goes on without what a provider loses."""
-    policies: Policies
+__all__ = ("COMMON_KEYS", "OUTPUT_KEYS", "Models", "Plan", "Policies", "common", "output_schema")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,193 +61,149 @@ class Policies:
         return self.attempts is None and not self.fallback and self.record is None and self.replay is None
 
 
-@dataclass(frozen=True)
-class _Key:
-    fits: Callable[[Any], bool]
-    allowed: str
-    option: str | None = None
-    """What the command line calls it; None where it has no such option."""
+@dataclass(frozen=True, kw_only=True)
+class Plan(ABC):
+    """Everything that one run is made of; each pattern adds its own."""
+
+    NAME: ClassVar[str]
+    """What the pattern is called in errors and events."""
+    given: Given
+    """What was asked for, and where."""
+    subject: str
+    """The question, the topic, the proposition or the task."""
+    speakers: tuple[Any, ...]
+    """Each a Debater or a Persona, as the pattern takes them."""
+    rounds: int
+    models: Mapping[str, Model | str] | None
+    """By intent; None leaves it to the environment."""
+    instructions: str | None
+    seed: int | None
+    limits: Limits | None
+    skips: bool
+    """Whether it goes on without what a provider loses."""
+    policies: Policies
+
+    @abstractmethod
+    def pattern(self) -> Sequencer[Any, Any]:
+        """The pattern; ConfigurationError, with the option or the key, for what it refuses."""
+
+    @abstractmethod
+    def document(self, raw: WireModel | None, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - fields of a Document
+        """What is saved of its run, which came to `raw`; None where it ended before it began."""
+
+    @abstractmethod
+    def view(self, page: Page) -> LiveView:
+        """What shows its run on `page`, from the first line on."""
+
+    @property
+    def on_failure(self) -> Any:  # noqa: ANN401 - a Literal of the patterns
+        """The patterns' option."""
+        return "skip" if self.skips else "fail"
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.encode(errors="replace").decode() == value
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
-
-
-_TEXT = "text that is not blank"
-_COUNT = "an int >= 1"
-_KEYS = {
-    "question": _Key(_is_text, _TEXT, "QUESTION"),
-    "debaters": _Key(lambda value: isinstance(value, list), "a list of tables with name and stance", "--debater"),
-    "rounds": _Key(_is_count, _COUNT, "--rounds"),
-    "moderator": _Key(lambda value: isinstance(value, bool), "true or false", "--moderator"),
-    "model": _Key(_is_text, "the name of a model", "--model"),
-    "judge_model": _Key(_is_text, "the name of a model", "--judge-model"),
-    "base_url": _Key(
-        lambda value: _is_text(value) and value.startswith(("http://", "https://")),
-        "an address that begins with http:// or https://",
-        "--base-url",
+COMMON_KEYS: Mapping[str, Key] = {
+    "model": model_name("--model"),
+    "judge_model": model_name("--judge-model"),
+    "base_url": Key(
+        fits=lambda value: text().fits(value) and value.startswith(("http://", "https://")),
+        allowed="an address that begins with http:// or https://",
+        option="--base-url",
     ),
-    "schema": _Key(
-        lambda value: _is_text(value) or isinstance(value, dict), "a JSON Schema, or the path of one", "--schema"
+    "instructions": text(),
+    "seed": whole("--seed"),
+    "max_calls": count("--max-calls"),
+    "max_tokens": count("--max-tokens"),
+    "max_seconds": number("--max-seconds", "a number of seconds > 0", lambda value: 0 < value < float("inf")),
+    "attempts": count("--attempts"),
+    "fallback": Key(
+        fits=lambda value: isinstance(value, list) and all(map(text().fits, value)),
+        allowed="a list of names of models",
+        option="--fallback",
     ),
-    "synthesize": _Key(lambda value: isinstance(value, bool), "true or false", "--synthesize"),
-    "instructions": _Key(_is_text, _TEXT),
-    "seed": _Key(_is_int, "an int", "--seed"),
-    "max_calls": _Key(_is_count, _COUNT, "--max-calls"),
-    "max_tokens": _Key(_is_count, _COUNT, "--max-tokens"),
-    "max_seconds": _Key(_is_seconds, "a number of seconds > 0", "--max-seconds"),
-    "attempts": _Key(_is_count, _COUNT, "--attempts"),
-    "fallback": _Key(
-        lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of names of models", "--fallback"
-    ),
-    "on_failure": _Key(lambda value: value in ("fail", "skip"), "'fail' or 'skip'", "--on-failure"),
-    "record": _Key(_is_text, "the path of a file", "--record"),
-    "replay": _Key(_is_text, "the path of a file", "--replay"),
+    "on_failure": choice("--on-failure", ("fail", "skip")),
+    "record": path("--record"),
+    "replay": path("--replay"),
 }
-_SIDE_KEYS = {
-    "name": _Key(_is_text, _TEXT),
-    "stance": _Key(_is_text, _TEXT),
-    "role": _Key(_is_text, _TEXT),
-    "model": _Key(_is_text, "the name of a model"),
+"""What every pattern can be told."""
+
+OUTPUT_KEYS: Mapping[str, Key] = {
+    "schema": Key(
+        fits=lambda value: isinstance(value, dict) or text().fits(value),
+        allowed="a JSON Schema, or the path of one",
+        option="--schema",
+    ),
+    "synthesize": flag("--synthesize"),
 }
+"""What patterns with a synthesizer can be told besides."""
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> Plan:
-    """The plan of what was given on the command line (None: not given), over what `file` says.
+class Models:
+    """The models that names mean; one object for each name, so that its connections are shared."""
 
-    ConfigurationError or BadFile for what cannot be debated; it names the option, or the file and the key.
-    """
-    given = _Given(options, {} if file is None else read_debate_file(file), file)
-    if given["question"] is None:
-        allowed = f'{_TEXT}: give it as an argument, or as "question" in --file'
-        raise ConfigurationError(_COMMAND, "QUESTION", None, allowed)
-    question = str(given["question"])
-    schema = _schema(given)
-    synthesize = given["synthesize"]
-    if schema is not None and synthesize is False:
-        raise ConfigurationError(*given.place("synthesize"), False, "left out where there is a schema")  # noqa: FBT003
+    def __init__(self, base_url: str | None) -> None:
+        self._base_url = base_url
+        self._made: dict[str, Model | str] = {}
+
+    def __call__(self, spec: str, where: str, field: str) -> Model | str:
+        """The model; ConfigurationError for a name that means none."""
+        from flowdebate.models.openai import OpenAIModel
+        from flowdebate.models.resolve import check_model
+
+        if self._base_url is None:
+            check_model(spec, where=where, field=field)
+            return spec
+        if spec == "local":
+            raise ConfigurationError(
+                where, field, spec, "the name of a model at the base URL: the local model has none"
+            )
+        if spec not in self._made:
+            self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
+        return self._made[spec]
+
+
+def common(given: Given, made: Models, *, subject: str, rounds: int, cap: str = "rounds") -> Common:
+    """What every plan has: `subject` and `cap` are the keys of what it is about and how long it may get."""
+    if given[subject] is None:
+        allowed = f'{given.keys[subject].allowed}: give it as an argument, or as "{subject}" in --file'
+        raise ConfigurationError(COMMAND, given.keys[subject].option or subject, None, allowed)
     base_url = given["base_url"]
     if base_url is not None and given["model"] is None:
         raise ConfigurationError(*given.place("model"), None, f"the model's name as the server at {base_url} has it")
-    made: dict[str, Model | str] = {}
-
-    def model(key: str) -> Model | str | None:
-        return None if given[key] is None else _model(given[key], base_url, made, *given.place(key))
-
-    chat, synthesizing = model("model"), model("judge_model")
-    by_intent = {"chat": chat, "synthesize": chat if synthesizing is None else synthesizing}
-    return Plan(
-        question=question,
-        debaters=_debaters(given, question, base_url, made),
-        rounds=2 if given["rounds"] is None else given["rounds"],
-        moderator=bool(given["moderator"]),
-        models={intent: spec for intent, spec in by_intent.items() if spec is not None} or None,
-        schema=schema,
-        synthesize=schema is not None or bool(synthesize),
-        instructions=given["instructions"],
-        seed=given["seed"],
-        limits=_limits(given),
-        skips=given["on_failure"] == "skip",
-        policies=_policies(given, base_url, made),
+    chat, synthesizing = (
+        None if given[key] is None else made(given[key], *given.place(key)) for key in ("model", "judge_model")
     )
+    by_intent = {"chat": chat, "synthesize": chat if synthesizing is None else synthesizing}
+    return {
+        "given": given,
+        "subject": str(given[subject]),
+        "rounds": given.get(cap, rounds),
+        "models": {intent: spec for intent, spec in by_intent.items() if spec is not None} or None,
+        "instructions": given["instructions"],
+        "seed": given["seed"],
+        "limits": _limits(given),
+        "skips": given["on_failure"] == "skip",
+        "policies": _policies(given, made),
+    }
 
 
-def _limits(given: _Given) -> Limits | None:
+def _limits(given: Given) -> Limits | None:
     from flowdebate.runs.limits import Limits
 
     limits = Limits(calls=given["max_calls"], tokens=given["max_tokens"], seconds=given["max_seconds"])
     return limits or None
 
 
-def _policies(given: _Given, base_url: str | None, made: dict[str, Model | str]) -> Policies:
+def _policies(given: Given, made: Models) -> Policies:
     where, field = given.place("fallback")
-    fallback = [
-        _model(spec, base_url, made, where, f"{field}[{index}]") for index, spec in enumerate(given["fallback"] or ())
-    ]
+    fallback = [made(spec, where, f"{field}[{index}]") for index, spec in enumerate(given["fallback"] or ())]
     record, replay = given["record"], given["replay"]
     if record is not None and replay is not None:
         raise ConfigurationError(*given.place("replay"), replay, "left out where answers are recorded")
     return Policies(attempts=given["attempts"], fallback=tuple(fallback), record=record, replay=replay)
 
 
-def read_debate_file(path: str) -> dict[str, Any]:
-    """What the TOML (or, by its suffix, JSON) file at `path` says, checked key by key."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (".yaml", ".yml"):
-        raise BadFile(path, "YAML is not read: write TOML or JSON")
-    text = read_text(path, megabytes=_MEGABYTES)
-    said = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
-    if not isinstance(said, dict):
-        raise BadFile(path, f"must hold a JSON object, got {type(said).__name__}")
-    _check(said, _KEYS, path, "")
-    for index, side in enumerate(said.get("debaters", ())):
-        place = f"debaters[{index}]"
-        if not isinstance(side, dict):
-            raise ConfigurationError(path, place, side, "a table with name and stance")
-        _check(side, _SIDE_KEYS, path, f"{place}.")
-        for key in ("name", "stance"):
-            if key not in side:
-                raise ConfigurationError(path, f"{place}.{key}", None, _TEXT)
-    return said
-
-
-def parse_side(text: str) -> dict[str, str]:
-    """A debater as the command line names it.
-
-    >>> parse_side("skeptic = cars should stay")
-    {'name': 'skeptic', 'stance': 'cars should stay'}
-    """
-    name, sign, stance = (part.strip() for part in text.partition("="))
-    if not sign or not _is_text(name) or not _is_text(stance):
-        raise ConfigurationError(_COMMAND, "--debater", text, "name=stance")
-    return {"name": name, "stance": stance}
-
-
-class _Given:
-    """The options by key, and where each was given."""
-
-    def __init__(self, options: Mapping[str, Any], said: Mapping[str, Any], file: str | None) -> None:
-        self._options = {key: value for key, value in options.items() if value is not None}
-        self._said = said
-        self.file = file
-        for key, value in self._options.items():
-            if not _KEYS[key].fits(value):
-                raise ConfigurationError(*self.place(key), value, _KEYS[key].allowed)
-
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - each key has a type of its own
-        return self._options.get(key, self._said.get(key))
-
-    def place(self, key: str) -> tuple[str, str]:
-        """Where `key` is, or should have been, given; and what it is called there."""
-        if self.from_file(key):
-            return str(self.file), key
-        return _COMMAND, _KEYS[key].option or key
-
-    def from_file(self, key: str) -> bool:
-        return key in self._said and key not in self._options
-
-
-def _check(said: Mapping[str, Any], keys: Mapping[str, _Key], where: str, prefix: str) -> None:
-    for key, value in said.items():
-        if key not in keys:
-            raise ConfigurationError(where, f"{prefix}{key}", value, f"one of the keys {', '.join(keys)}")
-        if not keys[key].fits(value):
-            raise ConfigurationError(where, f"{prefix}{key}", value, keys[key].allowed)
-
-
-def _schema(given: _Given) -> OutputSchema | None:
+def output_schema(given: Given) -> OutputSchema | None:
+    """The schema of the output; BadFile or ConfigurationError for what is none, and for one without a synthesizer."""
     from flowdebate.models.output import OutputSchema
 
     schema = given["schema"]
@@ -259,45 +212,13 @@ def _schema(given: _Given) -> OutputSchema | None:
     where, field = given.place("schema")
     if isinstance(schema, str):
         where = str(Path(where).parent / schema) if given.from_file("schema") else schema
-        schema = parse_json(read_text(where, megabytes=_MEGABYTES), path=where)
+        schema = parse_json(read_text(where, megabytes=MEGABYTES), path=where)
         if not isinstance(schema, dict):
             raise BadFile(where, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
     try:
-        return OutputSchema.of(schema, where=where, field=field)
+        found = OutputSchema.of(schema, where=where, field=field)
     except RecursionError:
         raise BadFile(where, "the schema is nested too deeply") from None
-
-
-def _debaters(given: _Given, question: str, base_url: str | None, made: dict[str, Model | str]) -> tuple[Debater, ...]:
-    from flowdebate.patterns.roster import Debater, checked_roster
-
-    sides = given["debaters"] or default_sides(question)
-    where, field = given.place("debaters")
-
-    def debaters() -> Iterator[Debater]:
-        for index, side in enumerate(sides):
-            spec = side.get("model")
-            model = None if spec is None else _model(spec, base_url, made, where, f"{field}[{index}].model")
-            yield Debater(side["name"], side["stance"], role=side.get("role"), model=model)
-
-    try:
-        return checked_roster(list(debaters()), where=where)
-    except ConfigurationError as error:
-        if error.field == "debaters":
-            raise ConfigurationError(where, field, [side["name"] for side in sides], "given at least twice") from None
-        raise
-
-
-def _model(spec: str, base_url: str | None, made: dict[str, Model | str], where: str, field: str) -> Model | str:
-    """The model that `spec` names; one object for each name, so that its connections are shared."""
-    from flowdebate.models.openai import OpenAIModel
-    from flowdebate.models.resolve import check_model
-
-    if base_url is None:
-        check_model(spec, where=where, field=field)
-        return spec
-    if spec == "local":
-        raise ConfigurationError(where, field, spec, "the name of a model at the base URL: the local model has none")
-    if spec not in made:
-        made[spec] = OpenAIModel(spec, base_url=base_url)
-    return made[spec]
+    if given["synthesize"] is False:
+        raise ConfigurationError(*given.place("synthesize"), False, "left out where there is a schema")  # noqa: FBT003
+    return found

@@ -1,49 +1,51 @@
-"""What the command puts around the models of a debate: second attempts, fallbacks, a recording."""
+"""What the command puts around the models of a plan: second attempts, fallbacks, a recording."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from flowdebate.cli.plan import Plan, Policies
     from flowdebate.models.base import Model
 
 __all__ = ("with_policies",)
 
-_SYNTHESIZING = ("moderator", "judge", "synthesizer")
+PlanT = TypeVar("PlanT", bound="Plan")
+_INTENTS = ("chat", "synthesize")
 
 
-def with_policies(plan: Plan, *, name: str) -> Plan:
-    """`plan`, of the debate `name`, with its policies around every model; as it is where there are none."""
+def with_policies(plan: PlanT) -> PlanT:
+    """`plan` with its policies around every model; as it is where there are none."""
     policies = plan.policies
     if policies.are_none:
         return plan
     if policies.replay is not None:
         from flowdebate.models.policies.replayed import Replayed
 
-        return _with_one(plan, Replayed(policies.replay))
+        replayed = Replayed(policies.replay)
+        return _with_models(plan, lambda _: replayed)
     made = _Made(policies)
-    given = plan.models or {}
-    models = {intent: made(given.get(intent, f"intent/{intent}")) for intent in ("chat", "synthesize")}
-    debaters = tuple(
-        debater if debater.model is None else replace(debater, model=made(debater.model)) for debater in plan.debaters
-    )
     if policies.record is None:
-        return replace(plan, models=models, debaters=debaters)
-    seats = {f"{name}-{seat}": models["synthesize"] for seat in _SYNTHESIZING}
-    seats |= {
-        f"{name}-debater-{debater.name}": made(debater.model) for debater in debaters if debater.model is not None
-    }
-    return _with_one(plan, _recorded(seats, models["chat"], policies.record))
+        return _with_models(plan, made)
+    return _with_models(plan, _recorded(made, made(_meant(plan, "chat")), policies.record))
 
 
-def _with_one(plan: Plan, model: Model) -> Plan:
-    """`plan` with `model` in every seat."""
-    debaters = tuple(replace(debater, model=None) for debater in plan.debaters)
-    return replace(plan, models={"chat": model, "synthesize": model}, debaters=debaters)
+def _with_models(plan: PlanT, made: Callable[[Model | str], Model]) -> PlanT:
+    """`plan` with what `made` makes of each of its models."""
+    models = {intent: made(_meant(plan, intent)) for intent in _INTENTS}
+    speakers = tuple(
+        speaker if speaker.model is None else replace(speaker, model=made(speaker.model)) for speaker in plan.speakers
+    )
+    return replace(plan, models=models, speakers=speakers)
+
+
+def _meant(plan: Plan, intent: str) -> Model | str:
+    """The model that was given for `intent`; where none was, what the environment has for it."""
+    return (plan.models or {}).get(intent, f"intent/{intent}")
 
 
 class _Made:
@@ -77,8 +79,12 @@ class _Made:
         return model if attempts is None else Retrying(model, Retry(attempts=attempts))
 
 
-def _recorded(seats: Mapping[str, Model], others: Model, path: str) -> Model:
-    """One model that asks each seat's own, and keeps all answers in one file."""
+_ASKED: ContextVar[Model] = ContextVar("asked")
+"""Which model a call that is being recorded is for."""
+
+
+def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], Model]:
+    """What makes models that keep all their answers in one file; it goes by the name of the `first` one."""
     from flowdebate.models.boundary import answer
     from flowdebate.models.policies.recorded import Recorded
     from flowdebate.models.wrapper import Wrapper
@@ -86,13 +92,27 @@ def _recorded(seats: Mapping[str, Model], others: Model, path: str) -> Model:
     if TYPE_CHECKING:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
-    class BySeat(Wrapper):
-        """Asks the model of the seat that asks."""
+    class Asked(Wrapper):
+        """The model that a call is for, whichever it is."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
-            return await answer(seats.get(request.block, others), request)
+            return await answer(_ASKED.get(), request)
 
-        def models(self) -> tuple[Model, ...]:
-            return tuple(dict.fromkeys((others, *seats.values())))
+    class Through(Wrapper):
+        """A model whose answers go through the recording."""
 
-    return Recorded(BySeat(others), path)
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            before = _ASKED.set(self.inner)
+            try:
+                return await answer(recording, request)
+            finally:
+                _ASKED.reset(before)
+
+    recording = Recorded(Asked(first), path)
+    through: dict[Model, Model] = {}
+
+    def recorded(spec: Model | str) -> Model:
+        model = made(spec)
+        return through.setdefault(model, Through(model))
+
+    return recorded

@@ -61,6 +61,16 @@ class ToolSpec:
     parameters: Mapping[str, Any]
     """The JSON Schema of its arguments: an object."""
 
+    def to_openai(self) -> dict[str, Any]:
+        """The tool as the chat completions API wants it.
+
+        >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
+        >>> spec.to_openai()["function"]["name"]
+        'look_up'
+        """
+        about = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": about}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:

@@ -238,13 +238,7 @@ def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:
 
 
 def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-        }
-        for tool in tools
-    ]
+    return [tool.to_openai() for tool in tools]
 
 
 def _import_structured() -> None:

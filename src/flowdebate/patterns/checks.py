@@ -26,9 +26,12 @@ __all__ = (
     "check_name",
     "check_predicate",
     "check_rounds",
+    "check_seat",
     "check_seats",
+    "check_synthesizer",
     "check_transcript",
-    "warn_of",
+    "warn_of_named_judge",
+    "warn_of_rounds",
 )
 
 MANY_ROUNDS = 4
@@ -48,17 +51,23 @@ def check_rounds(value: object, *, where: str) -> None:
 
 def check_seats(where: str, *, judge: object, moderator: object, synthesizer: object, output_schema: object) -> None:
     """A seat is left to None, or taken by a block or a function; a synthesizer may be left out."""
-    _check_seat(where, "judge", judge, "None, which is the default block,")
-    _check_seat(where, "moderator", moderator, "None, which leaves it out,")
+    check_seat(where, "judge", judge, "None, which is the default block,")
+    check_seat(where, "moderator", moderator, "None, which leaves it out,")
+    check_synthesizer(where, synthesizer, output_schema)
+
+
+def check_synthesizer(where: str, synthesizer: object, output_schema: object) -> None:
+    """A synthesizer may be left out; then there is nothing that an output schema could apply to."""
     if synthesizer is not False:
-        _check_seat(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
+        check_seat(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
     elif output_schema is not None:
         raise ConfigurationError(
             where, "output_schema", output_schema, "None with synthesizer=False: there is nothing to apply it to"
         )
 
 
-def _check_seat(where: str, field: str, value: object, absent: str) -> None:
+def check_seat(where: str, field: str, value: object, absent: str) -> None:
+    """A seat is taken by a block or a function; None is what `absent` says."""
     if value is not None and not isinstance(value, Block) and not callable(value):
         raise ConfigurationError(where, field, value, f"{absent} a block, or a function of (input, ctx)")
 
@@ -99,19 +108,19 @@ def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: 
         )
 
 
-def warn_of(
-    where: str, roster: Sequence[Debater], *, max_rounds: int, model: Model | str | None, named_judge: bool
-) -> None:
-    """Warn of many rounds, and of a default judge that is shown names and shares a model with a debater."""
+def warn_of_rounds(where: str, max_rounds: int, *, who: str) -> None:
+    """Warn of many rounds; called by the pattern's own function, whose caller is shown."""
     if max_rounds > MANY_ROUNDS:
         warnings.warn(
-            f"{where}: max_rounds={max_rounds}: debaters tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
+            f"{where}: max_rounds={max_rounds}: {who} tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
             f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
             FlowDebateWarning,
             stacklevel=3,
         )
-    if not named_judge:
-        return
+
+
+def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: Model | str | None) -> None:
+    """Warn of a default judge that is shown names and shares a model with a debater."""
     same = [debater.name for debater in roster if debater.block is None and (debater.model or model) == model]
     if same:
         warnings.warn(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.text import clean_text, is_blank
+from flowdebate.views.names import as_seen
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
@@ -87,18 +88,6 @@ def checked_roster(
                 + ("" if member.name == roster[same].name else ", and not by case or unseen characters alone"),
             )
     return roster
-
-
-def as_seen(name: str) -> str:
-    r"""What a reader takes `name` for: without what is not seen, whatever its case and compatibility forms.
-
-    >>> as_seen("Anna\u200b") == as_seen("ANNA")
-    True
-    """
-    from unicodedata import category, normalize
-
-    seen = "".join(c for c in normalize("NFKC", name) if category(c) not in {"Cf", "Cc"} or c.isspace())
-    return " ".join(normalize("NFKC", seen.casefold()).split())
 
 
 def _member(entry: object, kind: type[MemberT], where: str, place: str) -> MemberT:

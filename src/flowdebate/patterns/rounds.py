@@ -12,6 +12,7 @@ from flowdebate.blocks.state import entries_of, pattern_state
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, SchemaViolation
 from flowdebate.models.text import clean_text
 from flowdebate.runs.events import DebateStopped, RoundStarted
+from flowdebate.schemas import PatternInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,28 +20,34 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas import PatternInput, PatternState
+    from flowdebate.schemas import PatternState
 
 __all__ = (
     "accept",
     "another_round",
     "begin",
     "check_quorum",
+    "end_of_turns",
     "finish",
     "increment_round",
     "validate_output",
 )
 
-InputT = TypeVar("InputT", bound="PatternInput")
+InputT = TypeVar("InputT", bound=PatternInput)
 
 
 def accept(where: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """What a pattern takes as its input: a str, a dict of its one field, or `model`; else ConfigurationError."""
+    """What a pattern takes as its input: a str, a dict of its one field, or `model`; else ConfigurationError.
+
+    What another pattern was given will do as well: a pattern may sit on a seat of another.
+    """
     (field,) = model.model_fields
 
     def check(value: object) -> InputT:
         if isinstance(value, model):
             return value
+        if isinstance(value, PatternInput):
+            return model(**{field: value.subject})
         subject = value.get(field) if isinstance(value, Mapping) and set(value) == {field} else value
         if not isinstance(subject, str):
             article = "an" if field[0] in "aeiou" else "a"
@@ -97,11 +104,8 @@ def another_round(
     """
 
     async def goes_on(_: object, ctx: Context) -> bool:
-        ctx.sequencer.deadline = None  # the round is over
+        _end_turns(ctx, quorum, heard)
         state = pattern_state(ctx)
-        if state.losses:
-            voices = [heard(entry) for entry in entries_of(ctx) if entry.round == state.round]
-            check_quorum(state, voices, quorum=quorum, block=ctx.block)
         why = reason(state)
         if why is None and terminate_when is not None and await result_of(terminate_when(ctx)):
             why = "predicate"
@@ -112,6 +116,24 @@ def another_round(
         return False
 
     return goes_on
+
+
+def end_of_turns(name: str, *, quorum: int, heard: Callable[[Any], str]) -> Handler[Any, None]:
+    """A tap between a round's turns and what is made of them: that has a time of its own, and needs the quorum."""
+
+    @handler(name=f"{name}-end-of-turns")
+    def check(_: object, ctx: Context) -> None:
+        _end_turns(ctx, quorum, heard)
+
+    return check
+
+
+def _end_turns(ctx: Context, quorum: int, heard: Callable[[Any], str]) -> None:
+    ctx.sequencer.deadline = None
+    state = pattern_state(ctx)
+    if state.losses:
+        voices = [heard(entry) for entry in entries_of(ctx) if entry.round == state.round]
+        check_quorum(state, voices, quorum=quorum, block=ctx.block)
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from flowdebate.errors import ConfigurationError
 from flowdebate.schemas.wire import WireModel
 
 if TYPE_CHECKING:
@@ -203,6 +204,12 @@ class Archive:
     ratings: Ratings = field(default_factory=_Ratings)
     positions: Positions = field(default_factory=_Positions)
     personas: Personas = field(default_factory=_Personas)
+    patience: float = 10.0
+    """Seconds that a debate waits for each thing that it asks or tells; then it goes on without."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
+            raise ConfigurationError("Archive", "patience", self.patience, "a number of seconds > 0")
 
 
 def _folded(text: str) -> str:

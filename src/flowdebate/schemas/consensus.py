@@ -332,7 +332,7 @@ class Feedback(WireModel):
     remembered: bool = False
     """Whether the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """What went wrong after the answer stood."""
+    """What went wrong with the archive or the analytics; the answer stands all the same."""
 
 
 class ConsensusState(PatternState):
@@ -354,6 +354,8 @@ class ConsensusState(PatternState):
     failures: list[AgentFailure] = Field(default_factory=list)
     early_end: EarlyEnd | None = None
     tally: Tally | None = None
+    problems: list[str] = Field(default_factory=list)
+    """What else went wrong, and was gone over."""
 
 
 class ConsensusOutput(WireModel):

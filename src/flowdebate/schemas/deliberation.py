@@ -32,7 +32,7 @@ _NOTHING = frozenset(
 )
 """What models write where nothing was decided."""
 _LONGEST = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-–—()[]\"'"
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"
 """What may stand around it."""
 
 

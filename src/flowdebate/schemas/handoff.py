@@ -11,13 +11,23 @@ from flowdebate.schemas.wire import WireModel
 
 __all__ = (
     "ChosenBy",
+    "HandoffAnswer",
     "HandoffEntry",
     "HandoffInput",
     "HandoffOutput",
     "HandoffState",
     "HandoffStopReason",
     "HandoffTranscriptState",
+    "OnInvalid",
+    "TransitionForm",
 )
+
+TransitionForm = Literal["text", "tool", "structured"]
+"""How a speaker's model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
+
+OnInvalid = Literal["retry", "random", "error"]
+"""What is done where nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
+lot decides at once, the run fails."""
 
 HandoffStopReason = Literal["max_turns", "predicate"]
 """Why it ended: its number of turns, or `terminate_when`."""
@@ -33,6 +43,15 @@ class HandoffInput(PatternInput):
     """What the speakers are for, against, or neutral about."""
 
 
+class HandoffAnswer(WireModel):
+    """What a speaker answered."""
+
+    response: str
+    """What it says."""
+    next_agent_name: str | None = None
+    """Whom it named to speak next, as it did; None for nobody."""
+
+
 class HandoffEntry(WireModel):
     """One turn."""
 
@@ -41,10 +60,13 @@ class HandoffEntry(WireModel):
     agent_name: str
     """Who spoke."""
     text: str
-    """What was said, without the marker that names the next speaker."""
-    next_agent_name: str
-    """Who was named to speak next."""
-    chosen_by: ChosenBy
+    """What was said, without the marker that names the next speaker; empty where nothing was."""
+    next_agent_name: str | None = None
+    """Who speaks next; None where the run ended before that was decided."""
+    chosen_by: ChosenBy | None = None
+    """Who decided that."""
+    problem: str | None = None
+    """Why the speaker's first choice did not count; None where it did."""
 
 
 class HandoffTranscriptState(TranscriptState[HandoffEntry]):
@@ -55,7 +77,9 @@ class HandoffState(PatternState):
     """The state of a handoff's sequencer; `round` is the turn in progress."""
 
     speaker: str = ""
-    """Whose turn it is."""
+    """Whose turn it is; between two turns, who speaks next."""
+    stop_reason: HandoffStopReason | None = None
+    """Why there is no other turn; None while it goes on."""
 
 
 class HandoffOutput(WireModel):
@@ -63,14 +87,16 @@ class HandoffOutput(WireModel):
 
     proposition: str
     turns: int
-    """How many turns were held."""
+    """How many turns were held, those that were lost included."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
     """Why there was no other turn; None where it did not come to its end."""
     status: DebateStatus = "complete"
+    """How it ended."""
     losses: list[DebateLoss] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
+    """The seed of the run, from which lots were drawn."""
 
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""

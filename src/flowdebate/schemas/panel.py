@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
-from flowdebate.schemas.wire import WireModel
+from flowdebate.schemas.wire import WireModel, as_list
 
 __all__ = (
     "Assessment",
@@ -29,6 +29,7 @@ class PanelInput(PatternInput):
     """What a panel is asked."""
 
     question: str
+    """The question that it answers."""
 
 
 class PanelEntry(WireModel):
@@ -52,24 +53,29 @@ class Assessment(WireModel):
     """What a referee found of one panelist's argument."""
 
     agent_name: str
+    """Whose argument it is."""
+    issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
+    """What is wrong with it: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
-    """How good the argument is, from 0 to 100."""
-    issues: list[str] = Field(default_factory=list)
-    """What is wrong with it: claims without evidence, fallacies, points passed over."""
+    """How well it is argued, from 0 to 100."""
 
 
 class RefereeReport(WireModel):
     """What a referee found of a round. It controls neither the order nor the end."""
 
+    assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
+    """The first of each panelist who spoke in the round counts."""
     notes: str
     """About the round as a whole."""
-    assessments: list[Assessment] = Field(default_factory=list)
 
 
 class RefereeAudit(RefereeReport):
-    """A referee's report, with the round that it audits."""
+    """A referee's report as it is kept: with its round, and of those who spoke in it only."""
 
     round: Annotated[int, Field(ge=1)]
+    """The round that it audits."""
+    dropped: list[str] = Field(default_factory=list)
+    """The names whose assessments were dropped: nobody of that name spoke in the round, or it was assessed already."""
 
 
 class PanelState(PatternState):
@@ -77,6 +83,14 @@ class PanelState(PatternState):
 
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's so far; empty without one."""
+    stop_reason: PanelStopReason | None = None
+    """Why the loop ended; None while it goes on."""
+
+    @property
+    def audit(self) -> RefereeAudit | None:
+        """The referee's audit of the round in progress, or None: there is none yet, it was lost, or has no referee."""
+        last = self.audits[-1] if self.audits else None
+        return last if last is not None and last.round == self.round else None
 
 
 class PanelOutput(WireModel):
@@ -91,9 +105,11 @@ class PanelOutput(WireModel):
     stop_reason: PanelStopReason | None = None
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
+    """How it ended."""
     losses: list[DebateLoss] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
+    """The seed of the run."""
 
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""

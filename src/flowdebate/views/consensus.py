@@ -58,8 +58,8 @@ class ConsensusTemplate(Template):
     """Instead of a persona."""
     propose: str = field(
         default=(
-            "Propose your answer to the task, in a few sentences of plain text: what should be done, why, and what "
-            "speaks against it. Do not begin with a name."
+            "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
+            "done, why, and what speaks against it. Do not begin with a name."
         ),
         metadata=uses(),
     )
@@ -76,9 +76,9 @@ class ConsensusTemplate(Template):
         default=(
             "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
             "What others say about it:\n{critiques}\n\n"
-            "Revise your proposal: take up what is right, answer in it what is wrong, and keep what is good. First the "
-            "proposal, whole, in a few sentences. Then your position: the answer that it gives, in a few words. "
-            "Last, whether it is enough: true if another round would change nothing."
+            "Revise your proposal: take up what is right, and keep what is good. First the proposal as it is to read "
+            "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
+            "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
         ),
         metadata=uses("round", "proposals", "critiques"),
     )

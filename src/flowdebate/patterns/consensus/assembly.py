@@ -62,7 +62,7 @@ def _phases(options: Options) -> Sequencer[Any, Any]:
         .tap(gather_context(options))
         .tap(stage_block(name, _S.CONTEXT_READY, _S.GENERATING_PROPOSALS))
         .tap_each(_seats(options, PROPOSING, create_proposer), over=ask_for_proposals(names))
-        .tap(check_proposals(name))
+        .tap(check_proposals(name, names))
         .tap(opening)
         .tap_each(_seats(options, CRITICISING, create_critic), over=ask_for_critiques)
         .tap(stage_block(name, _S.ROUND_N_REVISION))

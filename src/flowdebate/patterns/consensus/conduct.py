@@ -67,13 +67,13 @@ class Conduct(Block[ConsensusInput, ConsensusOutput]):
     async def _wind_up(self, ctx: Context, began: float) -> ConsensusOutput:
         """The output; what comes after it adds to it, and can neither change nor lose it."""
         state: ConsensusState = ctx.sequencer.state
-        missing = bool(state.failures or state.losses)
+        missing = bool(state.failures or state.losses or state.problems)
         status: RunStatus = "limit" if state.tally is None else "degraded" if missing else "complete"
         output = output_of(self._options, ctx, status)
-        finish(ctx, output)
         if output.tally is None:
+            finish(ctx, output)
             return output
-        problems: list[str] = []
+        problems = list(state.problems)
         try:
             output = output.model_copy(update={"analytics": analysed(output, time.perf_counter() - began)})
         except Exception as error:  # noqa: BLE001 - the answer stands

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flowdebate.blocks.functions import result_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import LimitReached, told
 from flowdebate.models.text import clean_text, one_line
-from flowdebate.schemas.consensus import ConsensusContext, SkippedContext
+from flowdebate.patterns.consensus.store import answer_of
+from flowdebate.schemas.consensus import ConsensusContext, CritiquePattern, PastDebate, SkippedContext
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from flowdebate.patterns.consensus.options import Options
+    from flowdebate.resources.archive import Archive
     from flowdebate.runs.context import Context
 
 __all__ = ("gather_context",)
+
+T = TypeVar("T")
+KnownT = TypeVar("KnownT", PastDebate, CritiquePattern)
 
 _FROM_ARCHIVE: tuple[Literal["history"], Literal["patterns"]] = ("history", "patterns")
 LONGEST_RESEARCH = 20_000
@@ -34,37 +40,44 @@ def gather_context(options: Options) -> Handler[Any, None]:
         skipped: list[SkippedContext] = []
         archive, limit = options.archive, options.history_limit
         task = ctx.sequencer.state.question
-        past: list[Any] = []
-        patterns: list[Any] = []
+        past: list[PastDebate] = []
+        patterns: list[CritiquePattern] = []
         if archive is None:
             skipped += [SkippedContext(source=source, reason="there is no archive") for source in _FROM_ARCHIVE]
         elif limit == 0:
             skipped += [SkippedContext(source=source, reason="history_limit is 0") for source in _FROM_ARCHIVE]
         else:
-            past = await _fetched(lambda: archive.past_debates.recent(task, limit=limit), "history", skipped, ctx)
-            patterns = await _fetched(
-                lambda: archive.critique_patterns.successful(limit=limit), "patterns", skipped, ctx
-            )
+            stored = _Stored(archive, limit, ctx)
+            history = stored.some(PastDebate, lambda: archive.past_debates.recent(task, limit=limit), "history")
+            past = await _fetched(history, "history", skipped)
+            points = stored.some(CritiquePattern, lambda: archive.critique_patterns.successful(limit=limit), "patterns")
+            patterns = await _fetched(points, "patterns", skipped)
         research = await _researched(options, skipped, ctx)
-        context = ConsensusContext(
-            past_debates=list(past)[:limit],
-            critique_patterns=list(patterns)[:limit],
-            research=research,
-            skipped=skipped,
-        )
+        context = ConsensusContext(past_debates=past, critique_patterns=patterns, research=research, skipped=skipped)
         ctx.sequencer.update(context=context)
 
     return gather
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the archive knows, at most `limit` of each."""
+
+    archive: Archive
+    limit: int
+    ctx: Context
+
+    async def some(self, kind: type[KnownT], call: Callable[[], Awaitable[Sequence[KnownT]]], key: str) -> list[KnownT]:
+        """What a store gives, if it is of that kind."""
+        found = await answer_of(self.archive, call, self.ctx, key=key)
+        return [kind.model_validate(item) for item in list(found)[: self.limit]]
+
+
 async def _fetched(
-    call: Callable[[], Awaitable[Any]],
-    source: Literal["history", "patterns", "research"],
-    skipped: list[SkippedContext],
-    ctx: Context,
-) -> list[Any]:
+    call: Awaitable[list[T]], source: Literal["history", "patterns", "research"], skipped: list[SkippedContext]
+) -> list[T]:
     try:
-        found = list(await ctx.step(call, key=source))
+        found = await call
     except LimitReached:
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
@@ -85,7 +98,7 @@ async def _researched(options: Options, skipped: list[SkippedContext], ctx: Cont
     async def call() -> object:
         return await result_of(research(task, ctx))
 
-    found = await _fetched(lambda: _as_list(call()), "research", skipped, ctx)
+    found = await _fetched(_as_list(ctx.step(call, key="research")), "research", skipped)
     text = clean_text(str(found[0])).strip() if found and found[0] is not None else ""
     if not text:
         if found:

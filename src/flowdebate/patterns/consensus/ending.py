@@ -10,7 +10,8 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.losses import GuardedSeat, is_loss, lose
 from flowdebate.blocks.state import as_model
 from flowdebate.measures import Jaccard, convergence
-from flowdebate.patterns.consensus.rounds import current_round
+from flowdebate.models.text import clean_text
+from flowdebate.patterns.consensus.rounds import critiques_made, current_round
 from flowdebate.patterns.consensus.stages import enter
 from flowdebate.schemas.consensus import ConsensusStage, EarlyEnd, JudgeAnswer, RoundsAsked
 
@@ -87,14 +88,14 @@ def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
             task=state.question,
             round=state.round,
             proposals=[state.proposals[name] for name in options.names if name in state.proposals],
-            critiques=current_round(ctx).critiques,
+            critiques=critiques_made(ctx),
         )
         answer = await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
         if answer is None:
             return
         said = as_model({"conclusive": answer} if isinstance(answer, bool) else answer, JudgeAnswer, block=judge.name)
         if said.conclusive:
-            end_early(ctx, "judge", said.reasoning)
+            end_early(ctx, "judge", clean_text(said.reasoning))
 
     return ask
 
@@ -128,10 +129,9 @@ def another_round(options: Options) -> Any:  # noqa: ANN401 - a function of (inp
 def _keep_to_budget(options: Options, budget: int, ctx: Context) -> None:
     """End the rounds where another like the last one would leave too few calls for the vote."""
     state: ConsensusState = ctx.sequencer.state
-    latest = state.rounds[-1]
     judged = 0 if options.judge is None else 1
-    round_calls = len(latest.edges) + len(state.proposals) + judged
-    used = len(options.names) + sum(len(one.edges) + len({e[1] for e in one.edges}) + judged for one in state.rounds)
+    calls = [len(one.edges) + len({target for _, target in one.edges}) + judged for one in state.rounds]
+    round_calls, used = calls[-1], len(options.names) + sum(calls)
     votes = len(options.names) + (options.tie_break is not None)
     if used + round_calls + votes > budget:
         end_early(

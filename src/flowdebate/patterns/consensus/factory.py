@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,7 +12,7 @@ from flowdebate.blocks.functions import invocation
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.handler import as_block
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures import VotingRule, best_similarity
+from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Topology, edges
 from flowdebate.models.checks import check_count, check_seconds
 from flowdebate.models.policies.breaker import Breakers
@@ -21,7 +23,7 @@ from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.resources.archive import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import Function
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.measures import Edge, Similarity
+    from flowdebate.measures import Edge
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.schemas.consensus import ConsensusInput, ConsensusOutput
+    from flowdebate.schemas.consensus import ConsensusOutput
 
 __all__ = ("consensus",)
 
@@ -71,7 +73,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
-) -> Sequencer[ConsensusInput, ConsensusOutput]:
+) -> Sequencer[Any, ConsensusOutput]:
     """Make a block in which agents look for the best answer to a task: `await pattern.run("How should we …?")`.
 
     Every agent proposes, all at once. In each round critics criticise the proposals that `topology` gives them, and
@@ -138,9 +140,11 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     for field, kind, given in (("breakers", Breakers, breakers), ("archive", Archive, archive)):
         if given is not None and not isinstance(given, kind):
             raise ConfigurationError(where, field, given, f"{kind.__name__}(…), or None")
-    for field, function in (("terminate_when", terminate_when), ("similarity", similarity)):
-        if function is not None and not callable(function):
-            raise ConfigurationError(where, field, function, "a function, or None")
+    if terminate_when is not None and not callable(terminate_when):
+        raise ConfigurationError(where, "terminate_when", terminate_when, "a function, or None")
+    if similarity is not None and not isinstance(similarity, Similarity):
+        allowed = "a measure with a name, to be called with texts, or None"
+        raise ConfigurationError(where, "similarity", similarity, allowed)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     return assemble(
@@ -191,10 +195,9 @@ def _seat(value: BlockLike | None, name: str, where: str, field: str) -> Block[A
 def _check_topology(where: str, topology: Any, names: list[str], hub: Any, sparsity: Any) -> None:  # noqa: ANN401 - to be checked
     if hub is not None and topology != "star":
         raise ConfigurationError(where, "hub", hub, "None: only the star has a hub")
-    if callable(topology):
-        return  # what it gives is checked in each round
-    try:
-        edges(topology, names, round=1, random=Random(0), hub=hub, sparsity=sparsity)  # noqa: S311  # type: ignore[arg-type]
+    own = callable(topology) and not inspect.iscoroutinefunction(topology)
+    try:  # what a function of the application gives is checked in each round
+        edges("all-to-all" if own else topology, names, round=1, random=Random(0), hub=hub, sparsity=sparsity)  # noqa: S311
     except ConfigurationError as error:
         raise ConfigurationError(where, error.field, error.got, error.allowed) from None
 
@@ -218,6 +221,8 @@ def _check_vote(
         raise ConfigurationError(where, "quorum", quorum, f"no more than the {len(names)} agents")
     if weights is None:
         return
+    if not isinstance(weights, Mapping):
+        raise ConfigurationError(where, "weights", weights, "a dict of agent to number, or None")
     if voting != "weighted":
         raise ConfigurationError(where, "weights", weights, "None with voting other than 'weighted'")
     for agent, weight in weights.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import told
 from flowdebate.measures import elo_changes, flips
 from flowdebate.models.text import one_line
+from flowdebate.patterns.consensus.store import answer_of
 from flowdebate.resources.archive import PersonaRecord, Rating
 from flowdebate.schemas.consensus import CritiquePattern, Feedback, PastDebate
 from flowdebate.schemas.measures import Position
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ("critique_patterns", "give_feedback", "positions_of", "records_of")
 
-PATIENCE = 10.0
-"""Seconds that the archive may take for each thing that it is told: the answer waits for no more."""
-
 
 async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context) -> Feedback:
     """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
@@ -34,7 +31,7 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
     archive = options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed)
-    teller = _Teller(ctx)
+    teller = _Teller(archive, ctx)
     changes = await _rated(options, archive, output, teller)
     debate = f"{ctx.run_id}:{ctx.sequencer.path}"
     await teller.tell("positions", lambda: archive.positions.add(debate, positions))
@@ -59,15 +56,15 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
 class _Teller:
     """Tells the archive one thing after another, and keeps what went wrong."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, archive: Archive, ctx: Context) -> None:
+        self._archive = archive
         self._ctx = ctx
         self.problems: list[str] = []
 
     async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Whether it worked."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._ctx.step(call, key=what)
+            await answer_of(self._archive, call, self._ctx, key=what)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
             self.problems.append(f"{what}: {one_line(told(error))}")
             return False

@@ -32,14 +32,15 @@ def ask_for_proposals(names: list[str]) -> Callable[[object, Context], list[Prop
     return asks
 
 
-def check_proposals(name: str) -> Handler[Any, None]:
+def check_proposals(name: str, agents: list[str]) -> Handler[Any, None]:
     """A tap that closes the phase; NoProposals where nobody has proposed anything."""
 
     @handler(name=f"{name}-check-proposals")
     def check(_: object, ctx: Context) -> None:
         state = ctx.sequencer.state
         if not state.proposals:
-            raise NoProposals(name, {failure.agent: failure.error for failure in state.failures})
+            errors = {failure.agent: failure.error for failure in state.failures}
+            raise NoProposals(name, {agent: errors[agent] for agent in agents})
         enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
 
     return check

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.schemas.consensus import ConsensusState
 
-__all__ = ("CRITICISING", "REVISING", "ask_for_critiques", "ask_for_revisions", "current_round", "open_round")
+__all__ = (
+    "CRITICISING",
+    "REVISING",
+    "ask_for_critiques",
+    "ask_for_revisions",
+    "critiques_made",
+    "current_round",
+    "open_round",
+)
 
 
 def open_round(options: Options) -> Handler[Any, None]:
@@ -69,6 +77,13 @@ def current_round(ctx: Context) -> ConsensusRound:
     return latest
 
 
+def critiques_made(ctx: Context) -> list[Critique]:
+    """This round's critiques in the order of its edges, in whatever order they came."""
+    latest = current_round(ctx)
+    order = {edge: index for index, edge in enumerate(latest.edges)}
+    return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
+
+
 def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
     """What the phase asks: each critic about each of its targets."""
     state: ConsensusState = ctx.sequencer.state
@@ -83,8 +98,7 @@ def ask_for_revisions(names: list[str]) -> Callable[[object, Context], list[Revi
 
     def asks(_: object, ctx: Context) -> list[RevisionAsked]:
         state: ConsensusState = ctx.sequencer.state
-        order = {edge: index for index, edge in enumerate(current_round(ctx).edges)}
-        made = sorted(current_round(ctx).critiques, key=lambda item: order[item.critic, item.target])
+        made = critiques_made(ctx)
         about = {name: [item for item in made if item.target == name] for name in names}
         return [
             RevisionAsked(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.blocks.consensus_agent import named_agent
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.losses import GuardedSeat, is_loss, lose
 from flowdebate.blocks.state import as_model
-from flowdebate.errors import OutputError, shown
-from flowdebate.measures import match_choice, strength, tally, vote_weight
-from flowdebate.models.text import clean_data
+from flowdebate.errors import OutputError, shown, told
+from flowdebate.measures import strength, tally, vote_weight
+from flowdebate.models.text import clean_data, one_line
 from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, announce
 from flowdebate.patterns.consensus.seats import Phase
 from flowdebate.patterns.consensus.stages import enter
+from flowdebate.patterns.consensus.store import answer_of
 from flowdebate.schemas.consensus import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
 from flowdebate.schemas.measures import Ballot
 
@@ -42,7 +44,7 @@ def ask_for_votes(names: list[str]) -> Callable[[object, Context], list[VoteAske
 def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
     said = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
     words = clean_data({"reasoning": said.reasoning, "choice": said.choice})
-    known = match_choice(words["choice"], [proposal.agent for proposal in asked.proposals])
+    known = named_agent(words["choice"], [proposal.agent for proposal in asked.proposals])
     return Ballot(
         voter=asked.agent,
         choice=words["choice"] if known is None else known,
@@ -69,7 +71,7 @@ def count_votes(options: Options) -> Handler[Any, None]:
         state: ConsensusState = ctx.sequencer.state
         weights = await _weights(options, ctx) if options.voting == "weighted" else None
         counted = _tally(options, state, weights, None)
-        if counted.tied and counted.winner is None and options.tie_break is not None:
+        if counted.tied and counted.quorum_met and options.tie_break is not None:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, weights, broken)
         ctx.sequencer.update(tally=counted)
@@ -106,8 +108,14 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
     archive, unknown = options.archive, [name for name in options.names if name not in own]
     if archive is None or not unknown:
         return own
-    ratings = await ctx.step(lambda: archive.ratings.of(unknown), key="ratings")
-    return {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()} | own
+    try:
+        ratings = await answer_of(archive, lambda: archive.ratings.of(unknown), ctx, key="ratings")
+        rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
+    except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
+        ctx.sequencer.state.problems.append(f"weights: {one_line(told(error))}; unrated votes weigh 1")
+        ctx.run.degrade("degraded")
+        return own
+    return rated | own
 
 
 async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
@@ -123,7 +131,7 @@ async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx:
     if answer is None:
         return None
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
-    chosen = match_choice(choice, counted.tied) if isinstance(choice, str) else None
+    chosen = named_agent(choice, counted.tied) if isinstance(choice, str) else None
     if chosen is None:
         names = ", ".join(map(repr, counted.tied))
         problem = f"chose {shown(choice)}; tied: {names}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
-from flowdebate.patterns.debate.assembly import Assembly
+from flowdebate.patterns.debate.assembly import Assembly, terms
+from flowdebate.patterns.loop import Loop
 from flowdebate.patterns.roster import Debater, checked_roster
 from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
@@ -105,17 +106,26 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
-    assembly = Assembly(
+    loop = Loop(
         name=name,
         where=where,
-        roster=roster,
         max_rounds=max_rounds,
-        judge=judge,
-        synthesizer=synthesizer,
-        moderator=moderator,
         terminate_when=terminate_when,
         transcript=create_debate_transcript() if transcript is None else transcript,
         owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=quorum,
+        turn_timeout=turn_timeout,
+        round_timeout=round_timeout,
+        terms=terms(max_rounds),
+    )
+    assembly = Assembly(
+        loop=loop,
+        roster=roster,
+        judge=judge,
+        synthesizer=synthesizer,
+        moderator=moderator,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         defaults={
             "model": model,
@@ -132,14 +142,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         synthesizer_visibility=as_visibility(
             synthesizer_visibility, OTHERS, where=where, field="synthesizer_visibility"
         ),
-        collection_id=name if collection_id is None else collection_id,
-        on_failure=on_failure,
-        quorum=quorum,
-        turn_timeout=turn_timeout,
-        round_timeout=round_timeout,
     )
     pipeline = assembly.pipeline()
-    checks.warn_of(
-        where, roster, max_rounds=max_rounds, model=model, named_judge=judge is None and not anonymize_transcript
-    )
+    checks.warn_of_rounds(where, max_rounds, who="debaters")
+    if judge is None and not anonymize_transcript:
+        checks.warn_of_named_judge(where, roster, model=model)
     return pipeline

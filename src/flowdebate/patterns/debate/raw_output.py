@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.schemas import StopReason
 
-__all__ = ("build_raw_output", "raw_output", "stop_reason", "without_output", "without_verdict")
+__all__ = ("build_raw_output", "raw_output", "stop_reason", "without_verdict")
 
 
 def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
@@ -63,13 +63,6 @@ def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
         return raw
 
     return build
-
-
-def without_output(error: Exception, raw: DebateRawOutput, ctx: Context) -> None:
-    """What a debate gives whose synthesizer was lost: nothing, and a raw output that says so."""
-    lose(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
-    losses = list(debate_state(ctx).losses)
-    finish(ctx, raw.model_copy(update={"losses": losses, "status": "degraded"}))
 
 
 def without_verdict(error: Exception, _: object, ctx: Context) -> object:

@@ -1,0 +1,59 @@
+"""A proponent, an opponent and a neutral debate whether machines may decide; each says who speaks next.
+
+Run it with `python examples/moral_decisions.py [text | tool | structured]`: it takes the local model (see
+docs/models.md). The argument is how the model names the next speaker.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Persona, handoff
+from flowdebate.patterns.handoff import HandedOver
+
+if TYPE_CHECKING:
+    from flowdebate import HandoffOutput
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models import Model
+
+PROPOSITION = (
+    "Artificial intelligence should be allowed to make moral decisions in situations where humans fail to agree."
+)
+
+
+class Speaker(Enum):
+    """Who takes part."""
+
+    PROPONENT = "Proponent"
+    OPPONENT = "Opponent"
+    NEUTRAL = "Neutral"
+
+
+DEBATERS = [
+    Persona(Speaker.PROPONENT.value, system_prompt="You agree with the proposition: {proposition}"),
+    Persona(Speaker.OPPONENT.value, system_prompt="You disagree with the proposition: {proposition}"),
+    Persona(Speaker.NEUTRAL.value, system_prompt="You have not made up your mind about it: {proposition}"),
+]
+
+
+def build(transition: Any = "structured", max_turns: int = 6) -> Sequencer[Any, Any]:
+    return handoff(name="moral-decisions", debaters=DEBATERS, transition=transition, max_turns=max_turns)
+
+
+def main(
+    model: Model | str | None = "local", *, transition: Any = "structured", max_turns: int = 6, seed: int | None = None
+) -> HandoffOutput:
+    result = build(transition, max_turns).run_sync(PROPOSITION, model=model, seed=seed)
+    output: HandoffOutput = result.output
+    for turn in output.transcript:
+        print(f"{turn.agent_name}: {turn.text}\n    -> {turn.next_agent_name} ({turn.chosen_by})")
+    for event in result.events:
+        if isinstance(event, HandedOver) and event.problem:
+            print(f"Turn {event.round}: {event.problem}")
+    return output
+
+
+if __name__ == "__main__":
+    main(transition=sys.argv[1] if len(sys.argv) > 1 else "structured")

@@ -1,0 +1,114 @@
+"""The forms in which models hand over: a call of `handoff`, JSON with the same fields, text; all read leniently.
+
+The schema that a model is given allows only those who can speak next; what it answers is read whatever it is, so that
+a wrong name costs one more call and no text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic_core import from_json
+
+from flowdebate.blocks.debater import trim_to_sentence
+from flowdebate.blocks.handover import written
+from flowdebate.blocks.tools import Tool, function_schema
+from flowdebate.models.one_object import one_object
+from flowdebate.models.text import clean_text
+from flowdebate.schemas.handoff import HandoffAnswer
+from flowdebate.views.transition import read_transition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.models.base import ToolSpec
+    from flowdebate.runs.context import Context
+
+__all__ = ("HandoffFields", "handoff_model", "handoff_spec", "handoff_tool", "read_text", "salvaged")
+
+
+class HandoffFields(BaseModel):
+    """The fields of a handover, as a model wrote them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    response: Any = None
+    next_agent_name: Any = None
+
+    def answer(self) -> HandoffAnswer:
+        """What they come to."""
+        response = clean_text(self.response) if isinstance(self.response, str) else ""
+        return HandoffAnswer(response=response, next_agent_name=written(self.next_agent_name))
+
+
+def handoff_spec(others: Sequence[str]) -> ToolSpec:
+    """What a model is told of the function `handoff`, by which it hands over to one of `others`.
+
+    >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
+    ['Con', 'Neutral']
+    """
+
+    def handoff(response: str, next_agent_name: str) -> None:
+        """Say something in the debate, and hand over to whoever speaks next.
+
+        Args:
+            response: What you say: two or three short sentences.
+            next_agent_name: Who speaks next.
+        """
+
+    handoff.__annotations__["next_agent_name"] = Literal[tuple(others)]
+    return function_schema(handoff)
+
+
+def handoff_tool(others: Sequence[str]) -> Tool:
+    """The function `handoff`, whose call is an answer; any JSON object will do as its arguments."""
+
+    async def call(values: dict[str, Any], _: Context) -> HandoffAnswer:
+        return HandoffFields(**values).answer()
+
+    return Tool(spec=handoff_spec(others), call=call, arguments=HandoffFields)
+
+
+def handoff_model(others: Sequence[str]) -> type[HandoffFields]:
+    """The same as an output schema: it says what `handoff_spec` says, and takes any JSON object."""
+    parameters = handoff_spec(others).parameters
+
+    def as_told(schema: dict[str, Any]) -> None:
+        schema.clear()
+        schema.update(parameters)
+
+    return create_model(
+        "Handoff", __base__=(type("Told", (HandoffFields,), {"model_config": ConfigDict(json_schema_extra=as_told)}),)
+    )
+
+
+def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
+    """What a model has said that answered in text: it may have written the fields down as JSON."""
+    found = one_object(text) if '"response"' in text else None
+    if found is not None:
+        fields = HandoffFields.model_validate_json(found)
+        if isinstance(fields.response, str):
+            return fields.answer()
+    transition = read_transition(text, names)
+    return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
+
+
+def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
+    """What was said in an answer that is no valid JSON: prose, or the part of an object up to where it was cut off."""
+    if not answer.lstrip().startswith(("{", "[")):
+        return read_text(answer, names)
+    for partial in (True, "trailing-strings"):
+        said = _part(answer, partial)
+        if isinstance(said, str) and said:
+            # the name is not taken from what was cut off: it could be the beginning of another one
+            return HandoffAnswer(response=clean_text(said if partial is True else trim_to_sentence(said)))
+    return HandoffAnswer(response="")
+
+
+def _part(text: str, partial: Any) -> object:  # noqa: ANN401 - as pydantic_core names its modes
+    try:
+        value = from_json(text, allow_partial=partial)
+    except ValueError:
+        return None
+    return value.get("response") if isinstance(value, dict) else None

@@ -1,0 +1,1 @@
+"""How each pattern is shown, while it goes on and when it was saved."""

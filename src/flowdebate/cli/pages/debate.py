@@ -1,0 +1,93 @@
+"""A debate: decisions, arguments, verdict, output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.cli.live import OneByOne
+from flowdebate.runs.events import JudgeViewMade, ModeratorDecided, RoundStarted, VerdictReached
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.cli.document import DebateDocument, Side
+    from flowdebate.cli.page import Page
+    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict
+
+__all__ = ("DebateView", "show", "winner_of")
+
+_AT_THE_END = ("judge", "synthesizer")
+"""Seats that have their turn after all rounds."""
+
+
+def show(document: DebateDocument, page: Page) -> None:
+    """Write a saved debate."""
+    raw = document.raw
+    for number in document.rounds:
+        page.round(number, document.max_rounds)
+        for decision in raw.moderator_decisions:
+            if decision.round == number:
+                _decision(decision, page)
+        for entry in raw.transcript:
+            if entry.round == number:
+                page.said(entry.agent_name, entry.stance, entry.text)
+        page.losses(loss for loss in raw.losses if loss.round == number and loss.seat not in _AT_THE_END)
+    page.losses(loss for loss in raw.losses if loss.seat in _AT_THE_END)
+    if raw.verdict is not None:
+        _verdict(raw.verdict, document.sides, page)
+    if document.output is not None:
+        page.output(document.output)
+
+
+class DebateView(OneByOne):
+    """A debate as it is held."""
+
+    def __init__(self, page: Page, *, sides: Sequence[Side], synthesizer: str | None, moderated: bool) -> None:
+        super().__init__(page, synthesizer=synthesizer)
+        self._sides = sides
+        self._moderated = moderated
+
+    def show(self, event: object) -> None:
+        super().show(event)
+        match event:
+            case RoundStarted() if self._moderated:
+                self.page.notice("The moderator opens the round …")
+            case ModeratorDecided():
+                _decision(event.decision, self.page)
+            case JudgeViewMade():
+                self.page.notice("The judge weighs the arguments …")
+            case VerdictReached():
+                _verdict(event.verdict, self._sides, self.page)
+                self.await_output()
+            case _:
+                pass
+
+
+def winner_of(verdict: DebateVerdict, sides: Sequence[Side]) -> str:
+    """Who won, by name and stance.
+
+    >>> from flowdebate.cli.document import Side
+    >>> from flowdebate.schemas import DebateVerdict
+    >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
+    'a (cap rents)'
+    """
+    if verdict.winner is None:
+        return "none, the answer combines several positions"
+    names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
+    return f"{names} ({verdict.winner})" if names else verdict.winner
+
+
+def _decision(decision: DebateModeratorDecision, page: Page) -> None:
+    page.line()
+    page.labelled("Moderator calls on", ", ".join(decision.next_speakers) or "nobody", "bold", indent="")
+    if decision.briefing:
+        page.labelled("Briefing", decision.briefing, "dim")
+    if decision.new_angle:
+        page.labelled("Angle", decision.new_angle, "dim")
+    if decision.done:
+        page.line("  This round is the last.")
+
+
+def _verdict(verdict: DebateVerdict, sides: Sequence[Side], page: Page) -> None:
+    winner = ("Winner", winner_of(verdict, sides), "bold green")
+    page.card("Verdict", [winner, ("Verdict", verdict.verdict, ""), ("Reasoning", verdict.reasoning, "")])

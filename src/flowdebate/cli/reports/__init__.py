@@ -1,0 +1,1 @@
+"""What stands in each pattern's Markdown report."""

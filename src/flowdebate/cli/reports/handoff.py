@@ -1,0 +1,27 @@
+"""The Markdown of a handoff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.cli.pages.handoff import handed_over
+from flowdebate.cli.report import escaped, losses, quoted, speaker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.cli.pages.handoff import HandoffDocument
+
+__all__ = ("body",)
+
+
+def body(document: HandoffDocument) -> Iterator[str]:
+    """The turns."""
+    raw = document.raw
+    yield from ("## Turns", "")
+    for number in range(1, raw.turns + 1):
+        for entry in raw.transcript:
+            if entry.round == number:
+                yield from (speaker(entry.agent_name, f"turn {number}"), "", quoted(entry.text), "")
+                yield from (f"*{escaped(handed_over(entry))}*", "") if entry.chosen_by is not None else ()
+        yield from losses(loss for loss in raw.losses if loss.round == number)

@@ -1,0 +1,166 @@
+"""`flowdebate run`: sides argue round by round, a judge finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
+from flowdebate.cli.command import carry_out
+from flowdebate.cli.keys import Given, Key, count, flag, text
+from flowdebate.cli.plan import COMMON_KEYS, OUTPUT_KEYS, Models, Plan, common, output_schema
+from flowdebate.cli.sides import default_sides
+from flowdebate.cli.speakers import roster, sides
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.document import DebateDocument
+    from flowdebate.cli.page import Page
+    from flowdebate.cli.pages.debate import DebateView
+    from flowdebate.models.output import OutputSchema
+
+__all__ = ("KEYS", "DebatePlan", "make_plan", "run")
+
+KEYS: Mapping[str, Key] = {
+    "question": text("QUESTION"),
+    "debaters": sides("--debater"),
+    "rounds": count("--rounds"),
+    "moderator": flag("--moderator"),
+    **OUTPUT_KEYS,
+    **COMMON_KEYS,
+}
+
+
+def run(  # noqa: PLR0913 - the options of the command
+    *,
+    question: opt.Subject = None,
+    debaters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--debater",
+            metavar="NAME=STANCE",
+            help="A side, and what it defends; once for each. Default: two sides, for yes and for no.",
+        ),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds at most. Default: 2.")] = None,
+    moderator: Annotated[
+        bool | None,
+        typer.Option(
+            "--moderator/--no-moderator", help="A moderator opens each round, picks speakers, may end the debate."
+        ),
+    ] = None,
+    model: opt.ModelSpec = None,
+    judge_model: opt.JudgeModel = None,
+    base_url: opt.BaseUrl = None,
+    schema: opt.Schema = None,
+    synthesize: opt.Synthesize = None,
+    file: opt.File = None,
+    seed: opt.Seed = None,
+    max_calls: opt.MaxCalls = None,
+    max_tokens: opt.MaxTokens = None,
+    max_seconds: opt.MaxSeconds = None,
+    attempts: opt.Attempts = None,
+    fallback: opt.Fallback = None,
+    on_failure: opt.OnFailure = None,
+    record: opt.Record = None,
+    replay: opt.Replay = None,
+    as_json: opt.Json = False,
+    markdown: opt.Markdown = None,
+) -> None:
+    """Hold a debate, and show it while it goes on. Sides argue their positions, a judge finds for one of them.
+
+    A synthesizer writes an answer only where a schema or --synthesize asks for it.
+    """
+    carry_out(make_plan, dict(locals()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebatePlan(Plan):
+    """Everything that a debate is made of."""
+
+    NAME: ClassVar[str] = "debate"
+    moderator: bool
+    schema: OutputSchema | None
+    synthesize: bool
+
+    def pattern(self) -> Sequencer[Any, Any]:
+        from flowdebate.blocks.moderator import create_moderator
+        from flowdebate.patterns.debate import debate
+        from flowdebate.resources.transcript import create_debate_transcript
+
+        transcript = create_debate_transcript()
+        moderator = None
+        if self.moderator:
+            moderator = create_moderator(
+                name=self.NAME,
+                roster_names=[debater.name for debater in self.speakers],
+                transcript=transcript,
+                max_rounds=self.rounds,
+                instructions=self.instructions,
+            )
+        return debate(
+            name=self.NAME,
+            debaters=self.speakers,
+            max_rounds=self.rounds,
+            moderator=moderator,
+            synthesizer=None if self.synthesize else False,
+            transcript=transcript,
+            output_schema=self.schema,
+            instructions=self.instructions,
+            on_failure=self.on_failure,
+        )
+
+    def document(self, raw: Any, output: object, /, **facts: Any) -> DebateDocument:  # noqa: ANN401 - of any run
+        from flowdebate.cli.document import DebateDocument, speakers_of
+        from flowdebate.schemas import DebateRawOutput
+
+        nothing = DebateRawOutput(
+            rounds=0,
+            question=self.subject,
+            transcript=[],
+            verdict=None,
+            stop_reason=None,
+            status="interrupted",
+            seed=facts["seed"],
+        )
+        return DebateDocument(
+            raw=nothing if raw is None else raw,
+            output=output if self.synthesize else None,
+            debaters=speakers_of(self.speakers),
+            max_rounds=self.rounds,
+            **facts,
+        )
+
+    def view(self, page: Page) -> DebateView:
+        from flowdebate.cli.document import DebateDocument, speakers_of
+        from flowdebate.cli.pages.debate import DebateView
+
+        page.subject(DebateDocument.LABEL, self.subject)
+        synthesizer = f"{self.NAME}-synthesizer" if self.synthesize else None
+        sides = speakers_of(self.speakers)
+        return DebateView(page, sides=sides, synthesizer=synthesizer, moderated=self.moderator)
+
+
+def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> DebatePlan:
+    """The plan of what was given on the command line (None: not given), over what `file` says.
+
+    ConfigurationError or BadFile for what cannot be debated; it names the option, or the file and the key.
+    """
+    from flowdebate.patterns.roster import Debater
+
+    given = Given(KEYS, options, file)
+    made = Models(given["base_url"])
+    shared = common(given, made, subject="question", rounds=2)
+    schema = output_schema(given)
+    default = default_sides(shared["subject"])
+    return DebatePlan(
+        **shared,
+        speakers=roster(given, made, key="debaters", kind=Debater, default=default),
+        moderator=bool(given["moderator"]),
+        schema=schema,
+        synthesize=schema is not None or bool(given["synthesize"]),
+    )

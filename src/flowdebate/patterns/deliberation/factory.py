@@ -1,0 +1,144 @@
+"""`deliberation()`: personas argue at the same time, round by round; a moderator closes each round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.reporter import ReportForm, check_report_form
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import checks
+from flowdebate.patterns.deliberation.assembly import Assembly, terms
+from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.resources.deliberation_transcript import DeliberationTranscript, create_deliberation_transcript
+from flowdebate.resources.resource import StateResource
+from flowdebate.schemas.deliberation import DeliberationTranscriptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import Model, ModelSettings
+
+__all__ = ("deliberation",)
+
+DEBATER = Visibility(client=True, history=False)
+MODERATOR = Visibility(client=True, history=True)
+
+
+def deliberation(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    max_rounds: int = 3,
+    moderator: BlockLike | None = None,
+    report: ReportForm = "structured",
+    terminate_when: Function | None = None,
+    transcript: DeliberationTranscript | None = None,
+    instructions: TextSlot | None = None,
+    model: Model | str | None = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    moderator_visibility: Visibility | Mapping[str, bool] | None = None,
+    debater_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    on_failure: OnFailure = "fail",
+    quorum: int = 2,
+    turn_timeout: float | None = None,
+    round_timeout: float | None = None,
+) -> Sequencer[Any, Any]:
+    """Make a block that deliberates on a topic: `await pattern.run("Should we invest?")`, or `{"topic": …}`.
+
+    Each round, all debaters speak once, at the same time, so that none sees what the others say in it; then the
+    moderator reads everything and reports `{summary, status, decision}`. When it finds the matter SETTLED, after
+    `max_rounds` rounds, or when `terminate_when(ctx)` is true after a round, the deliberation is over. Its output is a
+    `DeliberationOutput`: the decision (or, where it is settled without one, the summary), and all that was said.
+
+    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
+    - `moderator`, a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`.
+      A moderator of your own returns a `ModeratorReport`, a dict, or text, which `parse_report` reads.
+    - `report`: how the default moderator's model is asked: "structured" by a schema, "text" for lines of text.
+    - `transcript`: what `create_deliberation_transcript()` makes, to share it with blocks of your own; None makes one.
+    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
+      only. Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in
+      history.
+    - `collection_id`: the id of the audit trail (default: `name`).
+    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
+      or `StandIn(model)`. With the latter two a round whose report was lost is closed without one, and the
+      deliberation goes on. Failures of the application's own code are always raised.
+    - `quorum`: with turns left out, how many must be heard in a round; `QuorumLost` if fewer.
+    - `turn_timeout`, `round_timeout`: seconds that a seat, and all turns of a round together, may take; the report has
+      a seat's time. What is late is lost as if its provider had failed.
+
+    Raises `ConfigurationError` for what cannot be, before anything is built.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> bull, bear = {"name": "Bull", "role": "optimist"}, {"name": "Bear", "role": "risk analyst"}
+    >>> pattern = deliberation(name="deal", debaters=[bull, bear])
+    >>> settled = {"summary": "Both want milestones.", "status": "SETTLED", "decision": "Invest half now."}
+    >>> output = pattern.run_sync("Invest $1M?", model=ScriptedModel("It grows.", "It burns.", settled)).output
+    >>> output.rounds, output.is_settled, output.final_decision
+    (1, True, 'Invest half now.')
+    """
+    checks.check_name(name, where="deliberation", field="name")
+    where = f"deliberation {name!r}"
+    roster = checked_roster(debaters, where=where, kind=Persona)
+    checks.check_rounds(max_rounds, where=where)
+    checks.check_seat(where, "moderator", moderator, "None, which is the default block,")
+    check_report_form(report, where=where)
+    _check_transcript(transcript, where=where)
+    checks.check_predicate(terminate_when, where=where)
+    checks.check_failure_options(
+        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
+    )
+    if collection_id is not None:
+        checks.check_name(collection_id, where=where, field="collection_id")
+    loop = Loop(
+        name=name,
+        where=where,
+        max_rounds=max_rounds,
+        terminate_when=terminate_when,
+        transcript=create_deliberation_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=quorum,
+        turn_timeout=turn_timeout,
+        round_timeout=round_timeout,
+        terms=terms(roster, max_rounds),
+    )
+    return Assembly(
+        loop=loop,
+        roster=roster,
+        moderator=moderator,
+        report=report,
+        defaults={
+            "model": model,
+            "tools": tools,
+            "uses": uses,
+            "context": context,
+            "instructions": instructions,
+            "settings": settings,
+        },
+        debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
+        moderator_visibility=as_visibility(moderator_visibility, MODERATOR, where=where, field="moderator_visibility"),
+    ).pipeline()
+
+
+def _check_transcript(value: object, *, where: str) -> None:
+    """A transcript comes from `create_deliberation_transcript()`; that of another pattern has other entries."""
+    if value is None or (
+        isinstance(value, StateResource)
+        and value.key == "transcript"
+        and isinstance(value.initial(), DeliberationTranscriptState)
+    ):
+        return
+    raise ConfigurationError(where, "transcript", value, "what create_deliberation_transcript() makes, or None")

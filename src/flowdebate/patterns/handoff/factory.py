@@ -1,0 +1,171 @@
+"""`handoff()`: whoever has spoken says who speaks next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, get_args
+
+from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.checks import check_count
+from flowdebate.patterns import checks
+from flowdebate.patterns.handoff.assembly import Assembly, terms
+from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.resources.handoff_transcript import HandoffTranscript, create_handoff_transcript
+from flowdebate.resources.resource import StateResource
+from flowdebate.schemas.handoff import HandoffTranscriptState, OnInvalid, TransitionForm
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import Model, ModelSettings
+
+__all__ = ("handoff",)
+
+DEBATER = Visibility(client=True, history=False)
+
+
+def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    first: str | None = None,
+    transition: TransitionForm = "structured",
+    max_turns: int = 10,
+    on_invalid: OnInvalid = "retry",
+    terminate_when: Function | None = None,
+    transcript: HandoffTranscript | None = None,
+    instructions: TextSlot | None = None,
+    model: Model | str | None = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    debater_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    on_failure: OnFailure = "fail",
+    turn_timeout: float | None = None,
+) -> Sequencer[Any, Any]:
+    """Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
+
+    One debater speaks at a time, and says who speaks next. It ends after `max_turns` turns, or when
+    `terminate_when(ctx)` is true after one. Its output is a `HandoffOutput`: the turns, each with who was named to
+    speak next, and how that was chosen.
+
+    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`). A name
+      may be an enum's member: its value counts. A `{proposition}` in a system prompt is replaced.
+    - `first`: who speaks first; None is the first that is declared.
+    - `transition`: how the default block's model hands over: "structured" in JSON, `{response, next_agent_name}`; "tool"
+      by calling `handoff(response, next_agent_name)`; "text" by ending its answer in "Transition to NAME".
+    - `on_invalid`: what is done where nobody was named, or somebody who cannot speak next: "retry" (the model is asked
+      once more, with the reason; then the lot decides), "random" (the lot decides at once), "error" (`RosterError`).
+      The first words that were said stand, whatever comes of it.
+    - a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`. It returns
+      `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
+    - `transcript`: what `create_handoff_transcript()` makes, to share it with blocks of your own; None makes one.
+    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and `debater_visibility` reach the default blocks
+      only. Default of the visibility: items are shown to the client, and not kept in history.
+    - `collection_id`: the id of the audit trail (default: `name`).
+    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip" (it
+      counts as a turn, and the lot decides who is next), or `StandIn(model)`. Failures of the application's own code
+      are always raised.
+    - `turn_timeout`: seconds that a turn may take, tools and retries included, and being asked once more as many again.
+
+    Raises `ConfigurationError` for what cannot be, before anything is built.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> sides = [{"name": "Pro"}, {"name": "Con"}, {"name": "Neutral"}]
+    >>> pattern = handoff(name="morals", debaters=sides, transition="text", max_turns=2)
+    >>> model = ScriptedModel("Machines are fair.\\nTransition to con", "Fair to whom? Transition to Neutral.")
+    >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
+    [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
+    """
+    checks.check_name(name, where="handoff", field="name")
+    where = f"handoff {name!r}"
+    roster = checked_roster(_with_plain_names(debaters), where=where, kind=Persona)
+    opens = _checked_first(first, roster, where=where)
+    _check_choice(where, transition=(transition, TransitionForm), on_invalid=(on_invalid, OnInvalid))
+    check_count(where, max_turns=max_turns)
+    _check_transcript(transcript, where=where)
+    checks.check_predicate(terminate_when, where=where)
+    checks.check_failure_options(
+        where, on_failure=on_failure, quorum=1, turn_timeout=turn_timeout, round_timeout=None
+    )
+    if collection_id is not None:
+        checks.check_name(collection_id, where=where, field="collection_id")
+    loop = Loop(
+        name=name,
+        where=where,
+        max_rounds=max_turns,
+        terminate_when=terminate_when,
+        transcript=create_handoff_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=0,  # a turn has one voice: when that is lost, another one is next
+        turn_timeout=turn_timeout,
+        round_timeout=None,
+        terms=terms(first=opens, max_turns=max_turns),
+    )
+    return Assembly(
+        loop=loop,
+        roster=roster,
+        transition=transition,
+        on_invalid=on_invalid,
+        defaults={
+            "model": model,
+            "tools": tools,
+            "uses": uses,
+            "context": context,
+            "instructions": instructions,
+            "settings": settings,
+        },
+        visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
+    ).pipeline()
+
+
+def _with_plain_names(debaters: Any) -> Any:  # noqa: ANN401 - it is checked behind this
+    """`debaters` with the values of names that are an enum's members: such a member shows another name than it has."""
+    if not isinstance(debaters, (list, tuple)):
+        return debaters
+    plain: list[Any] = []
+    for entry in debaters:
+        if isinstance(entry, Persona) and isinstance(entry.name, Enum):
+            plain.append(replace(entry, name=entry.name.value))
+        elif isinstance(entry, Mapping) and isinstance(entry.get("name"), Enum):
+            plain.append({**entry, "name": entry["name"].value})
+        else:
+            plain.append(entry)
+    return plain
+
+
+def _checked_first(first: object, roster: Sequence[Persona], *, where: str) -> str:
+    names = [persona.name for persona in roster]
+    plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
+    if not isinstance(plain, str) or plain not in names:
+        raise ConfigurationError(where, "first", first, f"None, or one of {', '.join(map(repr, names))}")
+    return plain
+
+
+def _check_choice(where: str, **options: tuple[object, Any]) -> None:
+    """Each option is one of the values of its type."""
+    for field, (value, kind) in options.items():
+        if not isinstance(value, str) or value not in get_args(kind):
+            raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
+
+
+def _check_transcript(value: object, *, where: str) -> None:
+    """A transcript comes from `create_handoff_transcript()`; that of another pattern has other entries."""
+    if value is None or (
+        isinstance(value, StateResource)
+        and value.key == "transcript"
+        and isinstance(value.initial(), HandoffTranscriptState)
+    ):
+        return
+    raise ConfigurationError(where, "transcript", value, "what create_handoff_transcript() makes, or None")

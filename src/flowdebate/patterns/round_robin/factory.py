@@ -1,0 +1,165 @@
+"""`round_robin()`: a panel of roles speaks round by round, and a deliverable is made of what it said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.referee import Referee
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.output import OutputSchema
+from flowdebate.patterns import checks
+from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.round_robin.assembly import Assembly, terms
+from flowdebate.resources.panel_transcript import PanelTranscript, create_panel_transcript
+from flowdebate.resources.resource import StateResource
+from flowdebate.schemas.panel import PanelTranscriptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import Model, ModelSettings
+
+__all__ = ("round_robin",)
+
+PANELIST = Visibility(client=True, history=False)
+SYNTHESIZER = Visibility(client=True, history=True)
+
+
+def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    panelists: Sequence[Persona | Mapping[str, Any]],
+    max_rounds: int = 2,
+    referee: BlockLike | None = None,
+    synthesizer: BlockLike | Literal[False] | None = None,
+    terminate_when: Function | None = None,
+    transcript: PanelTranscript | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    instructions: TextSlot | None = None,
+    model: Model | str | None = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    panelist_visibility: Visibility | Mapping[str, bool] | None = None,
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    on_failure: OnFailure = "fail",
+    quorum: int = 2,
+    turn_timeout: float | None = None,
+    round_timeout: float | None = None,
+) -> Sequencer[Any, Any]:
+    """Make a block that works on a question and delivers: `await pattern.run("What should the launch plan say?")`.
+
+    Each round, every panelist speaks once, in declared order, and sees what was said before it, in the same round
+    too. After `max_rounds` rounds, or when `terminate_when(ctx)` is true after a round, the synthesizer makes the
+    output of it all. It is the loop of `debate()` without a moderator, with roles instead of stances and a
+    deliverable instead of a verdict.
+
+    - `panelists`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
+    - `referee`: audits how well was argued, after each round; None leaves it out, `create_referee` makes the default
+      one, else a block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict. Later
+      rounds and the synthesizer see what it found. It decides neither who speaks nor when it ends; assessments of
+      those who did not speak in the round are dropped.
+    - `synthesizer`, a panelist's `block`: None is the default, else a block or a function. `synthesizer` also takes
+      False: the output is then the `PanelOutput` itself.
+    - `output_schema`: what the output must be; a synthesizer of your own is held to it as well.
+    - `transcript`: what `create_panel_transcript()` makes, to share it with blocks of your own; None makes one.
+    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default panelists
+      and the default synthesizer only. Defaults of the visibilities: items of all are shown to the client; those of
+      panelists are not kept in history.
+    - `collection_id`: the id of the audit trail (default: `name`).
+    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
+      or `StandIn(model)`. With the latter two a lost audit leaves its round without one, and a lost synthesizer the
+      panel without an output; `raw.losses` has them all. Failures of the application's own code are always raised.
+    - `quorum`: with turns left out, how many panelists must be heard in a round; `QuorumLost` if fewer.
+    - `turn_timeout`, `round_timeout`: seconds that a seat, and the turns of a round together, may take; an audit has
+      a seat's time. What is late is lost as if its provider had failed.
+
+    The input is a question: a str, `{"question": str}` or a `PanelInput`. Raises `ConfigurationError` for what cannot
+    be a panel, before anything is built; warns (`FlowDebateWarning`) of more than four rounds.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> members = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]
+    >>> panel = round_robin(name="launch", panelists=members, max_rounds=1)
+    >>> result = panel.run_sync("Launch in May?", model=ScriptedModel("It pays.", "Test it first.", "In June."))
+    >>> result.output, [entry.agent_name for entry in result.raw.transcript]
+    ('In June.', ['Ada', 'Ben'])
+    """
+    checks.check_name(name, where="round_robin", field="name")
+    where = f"round_robin {name!r}"
+    roster = checked_roster(panelists, where=where, kind=Persona, field="panelists")
+    checks.check_rounds(max_rounds, where=where)
+    _check_referee(referee, roster, where=where)
+    checks.check_synthesizer(where, synthesizer, output_schema)
+    _check_transcript(transcript, where=where)
+    checks.check_predicate(terminate_when, where=where)
+    checks.check_failure_options(
+        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
+    )
+    if collection_id is not None:
+        checks.check_name(collection_id, where=where, field="collection_id")
+    loop = Loop(
+        name=name,
+        where=where,
+        max_rounds=max_rounds,
+        terminate_when=terminate_when,
+        transcript=create_panel_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=quorum,
+        turn_timeout=turn_timeout,
+        round_timeout=round_timeout,
+        terms=terms(max_rounds),
+    )
+    assembly = Assembly(
+        loop=loop,
+        roster=roster,
+        referee=referee,
+        synthesizer=synthesizer,
+        output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        defaults={
+            "model": model,
+            "tools": tools,
+            "uses": uses,
+            "context": context,
+            "instructions": instructions,
+            "settings": settings,
+        },
+        panelist_visibility=as_visibility(panelist_visibility, PANELIST, where=where, field="panelist_visibility"),
+        synthesizer_visibility=as_visibility(
+            synthesizer_visibility, SYNTHESIZER, where=where, field="synthesizer_visibility"
+        ),
+    )
+    pipeline = assembly.pipeline()
+    checks.warn_of_rounds(where, max_rounds, who="panelists")
+    return pipeline
+
+
+def _check_referee(value: object, roster: Sequence[Persona], *, where: str) -> None:
+    """A referee is a block or a function; a default one audits those who sit on the panel."""
+    checks.check_seat(where, "referee", value, "None, which leaves it out,")
+    names = [panelist.name for panelist in roster]
+    if isinstance(value, Referee) and sorted(value.roster_names) != sorted(names):
+        allowed = f"made with the panelists' names, roster_names={names}"
+        raise ConfigurationError(where, "referee", list(value.roster_names), allowed)
+
+
+def _check_transcript(value: object, *, where: str) -> None:
+    """A transcript comes from `create_panel_transcript()`; that of another pattern has other entries."""
+    if value is None or (
+        isinstance(value, StateResource)
+        and value.key == "transcript"
+        and isinstance(value.initial(), PanelTranscriptState)
+    ):
+        return
+    raise ConfigurationError(where, "transcript", value, "what create_panel_transcript() makes, or None")

@@ -1,0 +1,53 @@
+"""What the tests of `round_robin()` share: two panelists, a report, and models whose answers tell who gave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Persona, round_robin
+from flowdebate.patterns.round_robin import create_panel_transcript, create_referee
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.testing import ModelRequest
+
+PANEL = (
+    Persona("ada", "economist", "You count what it costs."),
+    Persona("ben", "engineer", "You ask whether it holds."),
+)
+NAMES = tuple(panelist.name for panelist in PANEL)
+QUESTION = "When should the bridge be closed?"
+REPORT = {
+    "assessments": [{"agentName": "ada", "issues": ["no figures"], "score": 40}],
+    "notes": "Give figures.",
+}
+
+
+def bridge(**options: Any) -> Any:
+    """A panel of two that gives its raw output."""
+    return round_robin(**{"name": "bridge", "panelists": PANEL, "synthesizer": False, **options})
+
+
+def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:
+    """The options of `round_robin()` for the default referee."""
+    transcript = create_panel_transcript()
+    referee = create_referee(name=name, roster_names=names, transcript=transcript, **options)
+    return {"referee": referee, "transcript": transcript}
+
+
+def by_seat(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any = "The answer.") -> FunctionModel:
+    """A model that answers every default block: a panelist's answer is its block's name."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-referee"):
+            return report(request) if callable(report) else report
+        return last if request.block.endswith("-synthesizer") else f"said by {request.block}"
+
+    return FunctionModel(answer)
+
+
+def said(raw: Any) -> list[tuple[int, str, str]]:
+    """Who said what in which round."""
+    return [(entry.round, entry.agent_name, entry.text) for entry in raw.transcript]

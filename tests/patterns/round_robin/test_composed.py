@@ -1,0 +1,127 @@
+"""Panels as parts of larger pipelines, and many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Persona, Session, debate, handler, sequencer
+from flowdebate.errors import ResourceConflict
+from flowdebate.patterns.round_robin import create_panel_transcript
+from flowdebate.testing import FunctionModel, ScriptedModel
+
+from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+SIDES = (Debater("close", "close the bridge now"), Debater("wait", "keep it open"))
+FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict": "Keep it open."}
+
+
+async def test_one_panel_is_held_many_times_at_once_without_mixing() -> None:
+    """100 runs of the same pattern object, with its referee, each with its own question, transcript and audits."""
+    pattern = bridge(**refereed())
+
+    async def answer(request: ModelRequest) -> Any:
+        about = request.messages[0]["content"].split("Question: ")[1].split("\n")[0]
+        await asyncio.sleep(0)
+        if request.block.endswith("-referee"):
+            return {"assessments": [], "notes": f"noted on {about}"}
+        shown = str(request.messages[-1]["content"])
+        assert all(line.endswith(about) for line in shown.splitlines() if line.startswith(("[", "Referee")))
+        return f"said on {about}"
+
+    results = await asyncio.gather(*[pattern.run(f"Q{n}?", model=FunctionModel(answer)) for n in range(100)])
+    for number, result in enumerate(results):
+        assert result.output.question == f"Q{number}?"
+        assert {entry.text for entry in result.output.transcript} == {f"said on Q{number}?"}
+        assert [audit.notes for audit in result.output.audits] == [f"noted on Q{number}?"] * 2
+        assert result.tasks.count("completed") == 4
+
+
+async def test_runs_that_share_a_session_do_not_mix() -> None:
+    """Also where a debate was held in it before: its transcript is of another kind."""
+    session = Session()
+    await debate(name="first", debaters=SIDES, synthesizer=False).run(
+        QUESTION, model=ScriptedModel(*"ABCD", FOUND), session=session
+    )
+    results = await asyncio.gather(*[bridge().run(f"Q{n}?", model=by_seat(), session=session) for n in range(10)])
+    assert [result.output.question for result in results] == [f"Q{n}?" for n in range(10)]
+    assert {len(result.output.transcript) for result in results} == {4}
+
+
+async def test_a_panel_on_a_debaters_seat_argues_for_it() -> None:
+    """Its deliverable is the argument; it is asked the debate's question, and keeps its transcript to itself."""
+    panel = bridge(max_rounds=1, synthesizer=None)
+    sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
+    model = ScriptedModel("A", "B", "The panel's argument.", "No.", FOUND)
+    result = await debate(name="outer", debaters=sides, max_rounds=1, synthesizer=False).run(QUESTION, model=model)
+    assert [entry.text for entry in result.output.transcript] == ["The panel's argument.", "No."]
+    assert f"Question: {QUESTION}" in model.calls[0].prompt
+    assert "[ada, economist]" not in model.calls[3].prompt
+    assert result.raw is result.output
+    assert [trail.collection_id for trail in result.task_collections] == ["outer", "bridge"]
+
+
+async def test_a_debate_on_a_panelists_seat_speaks_for_it() -> None:
+    """The debate is about the panel's question, and its deliverable is what the panelist says."""
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1)
+    model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
+    result = await bridge(panelists=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
+        QUESTION, model=model
+    )
+    assert said(result.output) == [(1, "team", "We debated: keep it open."), (1, "ben", "B")]
+    assert f"Question: {QUESTION}" in model.calls[0].prompt
+    assert "[team, two minds] We debated: keep it open." in model.calls[4].prompt
+    assert result.output.question == QUESTION
+
+
+async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
+    """The deliverable of one is the question of the next; each has its own trail."""
+    pipeline = sequencer(name="both").then(bridge(max_rounds=1, synthesizer=None))
+    pipeline = pipeline.then(debate(name="then", debaters=SIDES, max_rounds=1, synthesizer=False))
+    result = await pipeline.run(QUESTION, model=ScriptedModel("A", "B", "Close it?", "Yes.", "No.", FOUND))
+    assert result.output.question == "Close it?"
+    assert [trail.collection_id for trail in result.task_collections] == ["bridge", "then"]
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_a_refereed_panel_is_held_on_each_of_several_questions(limit: int | None) -> None:
+    """`for_each`, with a shared transcript resource: outputs in the questions' order, nothing mixed."""
+    several = sequencer(name="several").for_each(bridge(**refereed()), max_concurrency=limit)
+    result = await several.run([f"Q{n}?" for n in range(4)], model=by_seat())
+    assert [raw.question for raw in result.output] == [f"Q{n}?" for n in range(4)]
+    assert [(len(raw.transcript), len(raw.audits)) for raw in result.output] == [(4, 2)] * 4
+
+
+async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None:
+    """Given the same object; one of its own is refused when the pipeline is built."""
+
+    def reading(transcript: Any) -> Any:
+        @handler(name="count", resources={"transcript": transcript})
+        def count(_: object, ctx: Context) -> list[str]:
+            return [entry.text for entry in ctx.resources.transcript.state.entries]
+
+        return count
+
+    transcript = create_panel_transcript()
+    pattern = bridge(max_rounds=1, transcript=transcript)
+    pipeline = sequencer(name="all").then(pattern).then(reading(transcript))
+    assert (await pipeline.run(QUESTION, model=ScriptedModel("A", "B"))).output == ["A", "B"]
+    with pytest.raises(ResourceConflict):
+        sequencer(name="all").then(pattern).then(reading(create_panel_transcript()))
+
+
+async def test_a_reader_of_the_handle_follows_the_panel() -> None:
+    """Iterating over a run yields its events; the referee's audit among them."""
+    handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_seat())
+    kinds = [event.kind async for event in handle if hasattr(event, "kind")]
+    told = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "debate_stopped"}]
+    assert told == ["turn_finished", "turn_finished", "referee_reported", "debate_stopped"]
+    assert (await handle).output.audits[0].notes == REPORT["notes"]

@@ -1,0 +1,148 @@
+"""The deliverable: made by a synthesizer of all that was said, and held to the schema that was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import PanelOutput, generator, round_robin
+from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
+from flowdebate.schemas.panel import PanelTranscriptState, RefereeAudit
+from flowdebate.testing import ScriptedModel
+from tests.patterns.debates import system_of, turn_of
+
+from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+class Plan(BaseModel):
+    """A deliverable."""
+
+    plan: str
+    nights: int
+
+
+@dataclass
+class Note:
+    """Another."""
+
+    text: str
+
+
+PLAN = {"plan": "Close it at night.", "nights": 3}
+SCHEMA = {"type": "object", "properties": {"nights": {"type": "integer"}}, "required": ["nights"]}
+
+
+def test_without_a_schema_the_deliverable_is_text() -> None:
+    """What the synthesizer's model wrote; all that the panel came to is the run's raw output."""
+    result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
+    assert result.output == "Close it."
+    assert isinstance(result.raw, PanelOutput)
+    assert [entry.text for entry in result.raw.transcript] == ["A1", "B1", "A2", "B2"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "output"),
+    [(Plan, PLAN, Plan(**PLAN)), (Note, {"text": "x"}, Note("x")), (SCHEMA, {"nights": 3}, {"nights": 3})],
+    ids=["model", "dataclass", "JSON Schema"],
+)
+def test_the_deliverable_is_what_the_schema_says(schema: Any, answer: Any, output: Any) -> None:
+    """A pydantic model, a dataclass, a JSON Schema."""
+    made = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_seat(last=answer))
+    assert made.output == output
+
+
+def test_a_model_that_cannot_deliver_is_asked_again_and_then_fails() -> None:
+    """A deliverable that does not fit is none."""
+    with pytest.raises(SchemaViolation):
+        bridge(synthesizer=None, output_schema=Plan).run_sync(QUESTION, model=by_seat(last={"plan": 3}))
+
+
+def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:
+    """Question, names and roles, the referee's notes and scores; what to do stands last."""
+    model = ScriptedModel("A1", "B1", REPORT, "The answer.")
+    bridge(synthesizer=None, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
+    turn = turn_of(model.calls[-1])
+    assert "[ada, economist] A1\n[ben, engineer] B1\nReferee: Give figures.\nReferee on [ada]: 40 of 100" in turn
+    assert turn.startswith(f"Question: {QUESTION}")
+    assert turn.endswith(f"Write the panel's answer to the question: {QUESTION}")
+    assert "badly argued" in turn
+
+
+def test_a_synthesizer_without_audits_is_told_nothing_of_a_referee() -> None:
+    """There are no such lines."""
+    model = ScriptedModel("A1", "B1", "The answer.")
+    bridge(synthesizer=None, max_rounds=1).run_sync(QUESTION, model=model)
+    assert "referee" not in (system_of(model.calls[-1]) + turn_of(model.calls[-1])).casefold()
+
+
+def test_a_synthesizer_of_ones_own_takes_the_raw_output() -> None:
+    """A function of it, with or without the context; without a schema anything will do."""
+
+    def count(raw: PanelOutput, ctx: Context) -> tuple[int, int]:
+        return len(raw.transcript), ctx.usage.calls
+
+    assert bridge(synthesizer=count).run_sync(QUESTION, model=by_seat()).output == (4, 4)
+
+
+def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
+    """What fits is made the schema's type; what does not names the block and the field."""
+    fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
+    assert fits.run_sync(QUESTION, model=by_seat()).output == Plan(**PLAN)
+    with pytest.raises(OutputError) as caught:
+        bridge(synthesizer=lambda _: {"plan": "x"}, output_schema=Plan).run_sync(QUESTION, model=by_seat())
+    assert caught.value.block == "bridge-synthesizer"
+    assert [field for field, _ in caught.value.problems] == ["nights"]
+    named = generator(name="own-writer", prompt="Write.", user=lambda raw: raw.question)
+    with pytest.raises(OutputError, match="own-writer"):
+        bridge(synthesizer=named, output_schema=Plan, max_rounds=1).run_sync(QUESTION, model=ScriptedModel(*"AB", "{}"))
+
+
+def test_a_schema_without_a_synthesizer_is_refused() -> None:
+    """There is nothing to apply it to."""
+    with pytest.raises(ConfigurationError, match="`output_schema` must be None with synthesizer=False"):
+        round_robin(name="bridge", panelists=PANEL, synthesizer=False, output_schema=Plan)
+
+
+def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
+    """As all that travels; the seed is the run's."""
+    raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_seat(), seed=7).output
+    wire = raw.to_wire()
+    assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
+    assert wire["transcript"][0] == {
+        "round": 1,
+        "agentName": "ada",
+        "role": "economist",
+        "text": "said by bridge-panelist-ada",
+    }
+    assert wire["audits"][0]["assessments"] == [{"agentName": "ada", "issues": ["no figures"], "score": 40}]
+    assert (wire["seed"], PanelOutput.model_validate(wire)) == (7, raw)
+
+
+def test_the_shared_transcript_is_left_as_it_was_when_the_panel_ended() -> None:
+    """In the run and in the session."""
+    result = bridge(max_rounds=1).run_sync(QUESTION, model=by_seat())
+    assert isinstance(result.transcript, PanelTranscriptState)
+    assert result.transcript.entries == result.output.transcript
+
+
+def test_an_audit_is_that_of_the_round_in_progress_or_none() -> None:
+    """`ctx.sequencer.state.audit` is None before the referee, and its audit after it."""
+    seen: list[RefereeAudit | None] = []
+
+    def watch(_: object, ctx: Context) -> str:
+        seen.append(ctx.sequencer.state.audit)
+        return "said"
+
+    def stop(ctx: Context) -> bool:
+        seen.append(ctx.sequencer.state.audit)
+        return False
+
+    panelists = [{"name": "ada", "block": watch}, PANEL[1]]
+    bridge(panelists=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_seat())
+    assert [audit.round if audit else None for audit in seen] == [None, 1, None]

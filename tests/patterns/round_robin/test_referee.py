@@ -1,0 +1,280 @@
+"""The referee: it audits each round, is heard in the next ones, and controls neither order nor end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Persona, handler, round_robin
+from flowdebate.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    FlowDebateError,
+    OutputError,
+    ResourceConflict,
+    SchemaViolation,
+)
+from flowdebate.patterns.round_robin import (
+    RefereeAudit,
+    RefereeReport,
+    RefereeReported,
+    create_panel_transcript,
+    create_referee,
+)
+from flowdebate.patterns.round_robin.auditing import audit_of
+from flowdebate.runs.events import RoundStarted, RunFinished, TurnStarted
+from flowdebate.schemas.panel import Assessment
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names
+from tests.patterns.debates import asked, events, turn_of
+
+from .panels import NAMES, PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+KEPT = RefereeAudit(
+    round=1, assessments=[Assessment(agent_name="ada", issues=["no figures"], score=40)], notes="Give figures."
+)
+
+
+def test_each_round_is_audited_after_its_turns() -> None:
+    """One audit a round, the last one too, each in the output and told as an event."""
+    model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
+    result = bridge(**refereed()).run_sync(QUESTION, model=model)
+    assert asked(model) == [*(["bridge-panelist-ada", "bridge-panelist-ben", "bridge-referee"] * 2)]
+    assert result.output.audits == [KEPT, RefereeAudit(round=2, notes="Better.")]
+    assert [event.audit for event in events(result, RefereeReported)] == result.output.audits
+    model.assert_complete()
+
+
+def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
+    """All that was said, with names and roles, its scores, and whom to assess."""
+    model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
+    bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
+    first, second = (turn_of(call) for call in model.calls if call.block == "bridge-referee")
+    assert "[ada, economist] A1\n[ben, engineer] B1" in first
+    assert "Referee" not in first
+    assert "Referee: Give figures.\nReferee on [ada]: 40 of 100; no figures\nRound 2:" in second
+    assert second.endswith("Round 2 of at most 2 is over. Audit what these members said in round 2: ada, ben")
+
+
+def test_later_panelists_see_what_it_found_of_earlier_rounds() -> None:
+    """Behind the round that it audits, so that prompts only grow; the one who is meant is told once more."""
+    model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
+    bridge(**refereed()).run_sync(QUESTION, model=model)
+    ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
+    audited = "[ben, engineer] B1\nReferee: Give figures.\nReferee on [ada]: no figures"
+    assert "Referee" not in ada_1 + ben_1
+    assert audited in ada_2
+    assert audited in ben_2
+    assert "The referee found of your last turn: no figures." in ada_2
+    assert "The referee found" not in ben_2
+    shown = ben_2.partition("\n\n")[0]
+    assert shown.startswith(ada_2.partition("\n\n")[0])
+    assert shown.startswith(ben_1.partition("\n\n")[0])
+
+
+def test_panelists_are_told_of_a_referee_only_where_there_is_one() -> None:
+    """The system message explains the referee's lines."""
+    with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
+    bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
+    bridge(max_rounds=1).run_sync(QUESTION, model=without)
+    assert 'begins with "Referee"' in with_one.calls[0].prompt
+    assert "referee" not in without.calls[0].prompt.casefold()
+
+
+def test_the_schema_of_the_default_referee_holds_the_panel() -> None:
+    """The names are an enum, issues come before the score, and the notes last: it reasons before it finds."""
+    model = ScriptedModel(*"AB", REPORT)
+    bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
+    schema = model.calls[2].output_schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["assessments", "notes"]
+    assessment = schema["$defs"]["Assessment"]
+    assert list(assessment["properties"]) == ["agentName", "issues", "score"]
+    assert assessment["properties"]["agentName"]["enum"] == list(NAMES)
+    limits = [schema["properties"]["assessments"][key] for key in ("minItems", "maxItems")]
+    assert limits == [len(NAMES)] * 2
+
+
+@pytest.mark.parametrize("form", ["model", "snake", "camel", "audit"])
+def test_a_referee_of_ones_own_may_be_a_function(form: str) -> None:
+    """It returns the model, or a dict in either key style; it reads the panel through its context."""
+    report = RefereeReport.model_validate(REPORT)
+
+    async def audit(value: Any, ctx: Context) -> Any:
+        assert value.question == QUESTION
+        assert ctx.sequencer.state.round == 1
+        return {
+            "model": report,
+            "snake": report.model_dump(),
+            "camel": report.model_dump(by_alias=True),
+            "audit": RefereeAudit(round=9, notes=report.notes, assessments=report.assessments),
+        }[form]
+
+    result = bridge(max_rounds=1, referee=audit).run_sync(QUESTION, model=by_seat())
+    assert result.output.audits == [KEPT]
+
+
+def test_a_referee_of_ones_own_reads_the_shared_transcript() -> None:
+    """Given the same resource object; another one is refused when the panel is built."""
+    transcript = create_panel_transcript()
+
+    @handler(name="counting", resources={"transcript": transcript})
+    def counting(_: object, ctx: Context) -> dict[str, str]:
+        return {"notes": f"{len(ctx.resources.transcript.state.entries)} so far"}
+
+    result = bridge(referee=counting, transcript=transcript).run_sync(QUESTION, model=by_seat())
+    assert [audit.notes for audit in result.output.audits] == ["2 so far", "4 so far"]
+    with pytest.raises(ResourceConflict, match="transcript=transcript"):
+        bridge(referee=counting)
+
+
+def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
+    """What a block of the application returns is its own fault, and is told as such."""
+    with pytest.raises(OutputError) as caught:
+        bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(
+            QUESTION, model=by_seat()
+        )
+    assert caught.value.block == "bridge-referee"
+    assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
+
+
+def test_a_model_that_cannot_report_is_asked_again_and_then_lost() -> None:
+    """By default the run raises; with "skip" the round has no audit, and the panel is complete otherwise."""
+    bad = {"assessments": "all fine", "notes": 3}
+    with pytest.raises(SchemaViolation):
+        bridge(**refereed()).run_sync(QUESTION, model=by_seat(report=bad))
+    result = bridge(on_failure="skip", **refereed()).run_sync(QUESTION, model=by_seat(report=bad))
+    assert len(result.output.transcript) == 4
+    assert (result.output.audits, result.status) == ([], "degraded")
+    assert [(loss.seat, loss.round, loss.instead) for loss in result.output.losses] == [
+        ("referee", 1, "no_report"),
+        ("referee", 2, "no_report"),
+    ]
+
+
+@pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])
+def test_a_model_that_writes_that_there_is_no_issue_has_none(none: str) -> None:
+    """Nobody is told to mend "none"."""
+    report = {"assessments": [{"agentName": "ada", "issues": [none, "No figures."], "score": 40}], "notes": "-"}
+    output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_seat(report=report)).output
+    assert output.audits[0].assessments[0].issues == ["No figures."]
+
+
+def test_strangers_and_repetitions_are_dropped_and_named() -> None:
+    """A finding about somebody who is not there, or a second one, changes nothing; names are read as they are meant."""
+    found = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
+    report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in found])
+    audit = audit_of(report, round=3, spoke=NAMES)
+    assert [(item.agent_name, item.score) for item in audit.assessments] == [("ada", 90), ("ben", 60)]
+    assert (audit.dropped, audit.round) == (["Zoe", "ada"], 3)
+
+
+def test_who_did_not_speak_in_the_round_is_not_assessed() -> None:
+    """A turn that was lost cannot be argued well or badly."""
+    report = {"assessments": [{"agentName": name, "issues": [], "score": 50} for name in NAMES], "notes": "-"}
+    model = ScriptedModel(ConnectionLost("gone"), "B1", report)
+    output = bridge(max_rounds=1, on_failure="skip", quorum=1, **refereed()).run_sync(QUESTION, model=model).output
+    assert [found.agent_name for found in output.audits[0].assessments] == ["ben"]
+    assert output.audits[0].dropped == ["ada"]
+
+
+def test_the_default_referee_is_made_for_the_panel() -> None:
+    """Other names than the panelists' are refused when the panel is built; so is a referee without any."""
+    with pytest.raises(ConfigurationError, match=r"`referee` must be made with the panelists' names") as caught:
+        bridge(**refereed(names=("ada", "zoe")))
+    assert caught.value.got == ["ada", "zoe"]
+    for roster in ([], [""], "ada", [1]):
+        with pytest.raises(ConfigurationError, match="roster_names"):
+            create_referee(name="x", roster_names=roster, transcript=create_panel_transcript())  # type: ignore[arg-type]
+
+
+words = arguments()
+reports = st.fixed_dictionaries(
+    {
+        "assessments": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "agent_name": st.sampled_from(NAMES) | names(),
+                    "issues": st.lists(words, max_size=3),
+                    "score": st.integers(0, 100),
+                }
+            ),
+            max_size=4,
+        ),
+        "notes": words,
+    }
+)
+ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
+
+
+@settings(max_examples=100, deadline=None)
+@given(reports=st.lists(reports, min_size=1, max_size=3))
+def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, Any]]) -> None:
+    """Whatever it finds, of whomever: three rounds in declared order, and an audit of each about the panel only."""
+
+    def audit(_: object, ctx: Context) -> Any:
+        return reports[ctx.sequencer.state.round % len(reports)]
+
+    output = bridge(max_rounds=3, referee=audit).run_sync(QUESTION, model=by_seat()).output
+    assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
+    assert (output.stop_reason, [audit.round for audit in output.audits]) == ("max_rounds", [1, 2, 3])
+    for kept in output.audits:
+        assessed = [found.agent_name for found in kept.assessments]
+        assert set(assessed) <= set(NAMES)
+        assert len(assessed) == len(set(assessed))
+
+
+@settings(max_examples=150, deadline=None)
+@given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
+def test_no_model_on_the_referees_seat_changes_who_speaks_or_when_it_ends(replies: list[Any]) -> None:
+    """Whatever it answers, or fails with: what it loses is lost, and the panel goes its way."""
+    given_: list[Any] = []
+
+    def answer(_: object) -> Any:
+        given_.append(reply := replies[len(given_) % len(replies)])
+        return reply
+
+    options = refereed(model=FunctionModel(answer))
+    handle = None
+    try:
+        handle = bridge(max_rounds=3, on_failure="skip", **options).run_sync(QUESTION, model=by_seat())
+    except Sabotage:  # the double itself is broken: an error of the application's own code
+        return
+    output = handle.output
+    assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
+    assert output.stop_reason == "max_rounds"
+    lost = [loss.round for loss in output.losses]
+    assert sorted([*lost, *(audit.round for audit in output.audits)]) == [1, 2, 3]
+
+
+@settings(max_examples=150, deadline=None)
+@given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
+def test_a_hostile_function_on_the_referees_seat_ends_nothing_early(values: list[Any]) -> None:
+    """With any function as its referee a panel goes on in declared order, or raises: it never just ends."""
+    panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
+
+    def audit(_: object, ctx: Context) -> Any:
+        value = values[(ctx.sequencer.state.round - 1) % len(values)]
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    pattern = round_robin(name="any", panelists=panelists, max_rounds=3, referee=audit, synthesizer=False)
+    try:
+        run: Any = pattern.run_sync(QUESTION)
+    except FlowDebateError as error:
+        run = error.run
+    except Sabotage:
+        return
+    spoken = [(event.round, event.agent_name) for event in events(run, TurnStarted)]
+    assert spoken == ORDER[: 2 * len(events(run, RoundStarted))]
+    assert run.status == ("complete" if spoken == ORDER and run.raw.stop_reason else "failed")
+    assert isinstance(run.events[-1], RunFinished)
+    assert said(run.raw) == [(number, name, "said") for number, name in spoken]
