@@ -1,0 +1,222 @@
+"""What the tests of `consensus()` share: agents, models whose answers tell who gave them, and what every run keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, settings
+
+from flowdebate import consensus
+from flowdebate.errors import ProviderFailed
+from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import events as told
+from flowdebate.patterns.consensus.stages import in_order_of_stages
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.result import RunView
+    from flowdebate.schemas.consensus import ConsensusInput, ConsensusOutput
+
+TASK = "How can rents be affordable?"
+NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")
+THREE = NAMES[:3]
+
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For laws over whole debates, of which each is up to a few hundred calls."""
+
+_PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
+_EVENTS = tuple(getattr(told, name) for name in told.__all__ if isinstance(getattr(told, name), type))
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a model was asked for, as it can be told from the block and the prompt."""
+
+    phase: str
+    """As in `AgentFailure`, or "judge", or "tie"."""
+    agent: str = ""
+    round: int = 0
+    target: str | None = None
+    """Whose proposal is to be criticised."""
+    request: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def prompt(self) -> str:
+        """All messages as one text."""
+        return "\n".join(str(message["content"]) for message in self.request.messages)
+
+
+def call_of(request: ModelRequest) -> Call:
+    """Who asks for what; agents' names have no brackets."""
+    _, verb, *agent = request.block.split("-", 2)
+    user = str(request.messages[-1]["content"])
+    numbered = re.match(r"Round (\d+)", user)
+    shown = re.search(r"^\[([^\]]*)\] ", user, re.MULTILINE)
+    phase = _PHASES.get(verb, verb)
+    return Call(
+        phase=phase,
+        agent="".join(agent) if verb in _PHASES else "",
+        round=int(numbered[1]) if numbered else 0,
+        target=shown[1] if shown and phase == "critique" else None,
+        request=request,
+    )
+
+
+def answer_of(call: Call) -> Any:
+    """What everybody answers unless a test says otherwise: texts that differ, and a vote for the first agent."""
+    match call.phase:
+        case "proposal":
+            return f"{call.agent} has a first idea."
+        case "critique":
+            return {
+                "reasoning": f"{call.agent} has read {call.target}.",
+                "issues": [f"{call.agent} misses something in {call.target} in round {call.round}."],
+                "suggestions": [f"{call.agent} would add something."],
+                "severity": 0.4,
+            }
+        case "revision":
+            text = f"{call.agent} has idea number {call.round}, quite another one."
+            return {"proposal": text, "position": f"{call.agent} says so", "enough": False}
+        case "judge":
+            return {"reasoning": "Much is open.", "conclusive": False}
+        case _:
+            return {"reasoning": f"{call.agent} has weighed them.", "choice": "ann", "confidence": 0.75}
+
+
+def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None = None) -> FunctionModel:
+    """A model that gives `answer(call)`, sync or async, None for the usual; `calls` keeps what was asked, in order."""
+
+    async def act(request: ModelRequest) -> Any:
+        call = call_of(request)
+        if calls is not None:
+            calls.append(call)
+        reply = answer(call)
+        if asyncio.iscoroutine(reply):
+            reply = await reply
+        return answer_of(call) if reply is None else reply
+
+    return FunctionModel(act)
+
+
+def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[ConsensusInput, ConsensusOutput]:
+    """A debate of `names`, whose texts are compared by their words."""
+    agents = options.pop("agents", [{"name": name} for name in names])
+    return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})
+
+
+def comparable(output: ConsensusOutput) -> dict[str, Any]:
+    """All of an output but the time that it took."""
+    dumped = output.model_dump()
+    if dumped["analytics"] is not None:
+        del dumped["analytics"]["seconds"]
+    return dumped
+
+
+def consensus_events(run: RunView) -> list[Any]:
+    """The debate's own events, in order."""
+    return [event for event in run.events if isinstance(event, _EVENTS)]
+
+
+def stages(run: RunView) -> list[str]:
+    """The stages that were told."""
+    return [event.stage.label for event in run.events if isinstance(event, told.StageEntered)]
+
+
+def check_told(run: RunView) -> list[Any]:
+    """The laws of events and stages, whatever the way out; gives the debate's events."""
+    made = consensus_events(run)
+    assert [event.number for event in made] == list(range(1, len(made) + 1))
+    assert [index for index, event in enumerate(made) if isinstance(event, told.DebateStarted)] == [0]
+    assert [index for index, event in enumerate(made) if isinstance(event, told.DebateEnded)] == [len(made) - 1]
+    entered = [event.stage for event in made if isinstance(event, told.StageEntered)]
+    assert in_order_of_stages(entered)
+    raw: ConsensusOutput = run.raw
+    assert raw.stages == entered
+    assert made[-1].outcome == raw.outcome
+    assert made[-1].rounds == len(raw.rounds)
+    check_recorded(made, raw)
+    return made
+
+
+def check_recorded(made: Sequence[Any], raw: ConsensusOutput) -> None:
+    """All that was told is in the output, and nothing else."""
+    said = [event for event in made if isinstance(event, told.AgentMessage)]
+    first = {event.agent: event.text for event in said if event.phase == "proposal"}
+    revised = {(event.round, event.agent): event.text for event in said if event.phase == "revision"}
+    assert {proposal.agent: proposal.text for proposal in raw.proposals} == first
+    assert {(one.round, item.agent): item.text for one in raw.rounds for item in one.revisions} == revised
+    critiques = [event.critique for event in made if isinstance(event, told.CritiqueMade)]
+    assert by_key(critiques) == by_key([critique for one in raw.rounds for critique in one.critiques])
+    assert sorted(e.ballot.voter for e in made if isinstance(e, told.VoteCast)) == sorted(b.voter for b in raw.ballots)
+    failures = [event.failure for event in made if isinstance(event, told.AgentFailed)]
+    assert sorted(failures, key=repr) == sorted(raw.failures, key=repr)
+
+
+def by_key(critiques: Sequence[Any]) -> list[Any]:
+    """Critiques in an order that does not depend on when they came."""
+    return sorted(critiques, key=lambda critique: (critique.round, critique.critic, critique.target))
+
+
+_WORDS = ("Cap rents", "Build homes", "Build more homes now", "Cap all rents now, and build homes")
+
+
+@dataclass
+class World:
+    """A model whose answers follow from a seed, the call and all of its prompt; some calls fail, and some take longer.
+
+    `order` is the seed of how long each takes: it must not matter. `failing` is the share of calls that fail.
+    """
+
+    seed: int
+    names: Sequence[str] = THREE
+    failing: float = 0.0
+    order: int | None = None
+    prompts: dict[Call, str] = field(default_factory=dict)
+    answers: dict[Call, Any] = field(default_factory=dict)
+
+    def model(self) -> FunctionModel:
+        """The world as a model."""
+        return FunctionModel(self._answer)
+
+    async def _answer(self, request: ModelRequest) -> Any:
+        call = call_of(request)
+        assert call not in self.prompts, f"asked twice: {call}"
+        self.prompts[call] = call.prompt
+        if self.order is not None:
+            for _ in range(Random(f"{self.order}:{call}").randrange(6)):
+                await asyncio.sleep(0)
+        if Random(f"fails:{self.seed}:{call}").random() < self.failing:
+            raise ProviderFailed(f"lost {call.phase} of {call.agent}", status=500)
+        answer = self.answers[call] = self._said(call, Random(f"{self.seed}:{call}:{_digest(call.prompt)}"))
+        return answer
+
+    def _said(self, call: Call, random: Random) -> Any:
+        text = f"{random.choice(_WORDS)} {random.choice(_WORDS)} {call.agent}"
+        match call.phase:
+            case "proposal":
+                return text
+            case "critique":
+                issues = [f"{word} is not enough." for word in random.sample(_WORDS, random.randrange(3))]
+                severity = random.choice((0, 0.25, 0.7, 1))
+                return {"reasoning": text, "issues": issues, "suggestions": issues[:1], "severity": severity}
+            case "revision":
+                position = random.choice(("yes", "no", ""))
+                return {"proposal": text, "position": position, "enough": random.random() < 0.4}
+            case "judge":
+                return {"reasoning": text, "conclusive": random.random() < 0.2}
+            case _:
+                choice = random.choice((*self.names, *self.names, "nobody", "", f" **{self.names[0].upper()}** "))
+                return {"reasoning": text, "choice": choice, "confidence": random.choice((0, 0.5, 1))}
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

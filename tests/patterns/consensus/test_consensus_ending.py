@@ -1,0 +1,371 @@
+"""Whether there is another round: convergence, the agents, a judge, a predicate, a budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
+from flowdebate.errors import OutputError, ProviderFailed
+from flowdebate.measures import Jaccard
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusOutput, EarlyEnd, RoundsAsked
+
+
+def ended(output: ConsensusOutput) -> tuple[str, int] | None:
+    """Who or what ended the rounds early, and after which."""
+    early: EarlyEnd | None = output.early_end
+    return None if early is None else (early.source, early.round)
+
+
+def alike(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any:
+    """A model whose revisions are the same text from a round on; each agent states `position`."""
+
+    def answer(call: Call) -> Any:
+        if call.phase != "revision":
+            return None
+        stated = position if isinstance(position, str) else position[call.agent]
+        text = "Cap rents now." if call.round >= from_round else answer_of(call)["proposal"]
+        return {"proposal": text, "position": stated, "enough": False}
+
+    return model(answer)
+
+
+# Convergence
+
+
+@pytest.mark.parametrize("from_round", [1, 2])
+def test_proposals_that_have_come_together_end_the_rounds(from_round: int) -> None:
+    """Same words and no contradiction; the reason says how alike they are, and by what measure."""
+    result = plan(max_rounds=3).run_sync(TASK, model=alike(from_round=from_round))
+    check_told(result)
+    output = result.output
+    assert ended(output) == ("convergence", from_round)
+    assert len(output.rounds) == from_round
+    assert output.early_end is not None
+    assert output.early_end.reason == "similarity 1.00 (jaccard)"
+    assert [one.convergence.status for one in output.rounds if one.convergence] == [
+        *["refining"] * (from_round - 1),
+        "converged",
+    ]
+    assert output.status == "complete"
+
+
+def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
+    """The same words under contradicting positions are stagnation: it is reported, and the rounds go on."""
+    positions = {"ann": "yes", "bob": "no", "cy": "yes"}
+    output = plan(max_rounds=3).run_sync(TASK, model=alike(positions)).output
+    assert ended(output) is None
+    statuses = [one.convergence.status for one in output.rounds if one.convergence]
+    assert statuses == ["refining", "stagnant", "stagnant"]
+    assert all(one.convergence.similarity == 1 for one in output.rounds if one.convergence)
+    assert output.analytics is not None
+    assert "the agents repeated themselves, and did not agree" in output.analytics.insights
+
+
+def test_a_position_is_held_until_another_is_stated() -> None:
+    """Who loses its revision has not given its answer up."""
+
+    def answer(call: Call) -> Any:
+        if call == Call("revision", "bob", 2):
+            return ProviderFailed("down")
+        if call.phase != "revision":
+            return None
+        return {"proposal": "Cap rents.", "position": "no" if call.agent == "bob" else "yes", "enough": False}
+
+    output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
+    assert [one.convergence.status for one in output.rounds if one.convergence] == ["refining", "stagnant"]
+    assert {proposal.agent: proposal.position for proposal in output.final_proposals} == {
+        "ann": "yes",
+        "bob": "no",
+        "cy": "yes",
+    }
+
+
+def test_without_convergence_it_is_measured_and_ends_nothing() -> None:
+    """`convergence=None`."""
+    output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=alike()).output
+    assert ended(output) is None
+    assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
+
+
+@pytest.mark.parametrize(("bound", "rounds"), [(0.5, 1), (0.7, 2), (0.7001, 3)])
+def test_the_bound_of_convergence_is_the_applications(bound: float, rounds: int) -> None:
+    """At the bound itself it has converged."""
+
+    class Steps:
+        name = "steps"
+
+        def __call__(self, texts: Any, /) -> Any:
+            same = 0.6 if all("number 1" in text for text in texts) else 0.7
+            return [[1.0 if one == other else same for other in texts] for one in texts]
+
+    def silent(call: Call) -> Any:
+        return {**answer_of(call), "position": ""} if call.phase == "revision" else None
+
+    output = plan(max_rounds=3, convergence=bound, similarity=Steps()).run_sync(TASK, model=model(silent)).output
+    assert len(output.rounds) == rounds
+
+
+def test_proposals_that_have_little_in_common_diverge() -> None:
+    """Below `diverging`; it ends nothing."""
+    words = dict(zip(THREE, ("cap every rent", "build more homes", "tax idle land"), strict=True))
+
+    def answer(call: Call) -> Any:
+        if call.phase == "revision":
+            return {"proposal": words[call.agent], "position": "", "enough": False}
+        return None
+
+    output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
+    assert [one.convergence.status for one in output.rounds if one.convergence] == ["diverging"] * 2
+    assert ended(output) is None
+    bound = plan(max_rounds=1, diverging=0.0).run_sync(TASK, model=model(answer)).output
+    assert bound.rounds[0].convergence is not None
+    assert bound.rounds[0].convergence.status == "refining"
+
+
+def test_stability_is_against_the_agents_own_text_before() -> None:
+    """Also where an agent's last revision lies rounds back."""
+
+    def answer(call: Call) -> Any:
+        if call.phase != "revision":
+            return None
+        return ProviderFailed("down") if call.round == 2 else {**answer_of(call), "proposal": f"{call.agent} stays so"}
+
+    output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=model(answer)).output
+    stability = [one.convergence.stability for one in output.rounds if one.convergence]
+    assert stability[0] is not None
+    assert 0 < stability[0] < 1
+    assert stability[1:] == [1.0, 1.0]
+
+
+def test_the_best_measure_that_is_installed_is_taken() -> None:
+    """Which one it was is in the result."""
+    output = plan(max_rounds=1, similarity=None).run_sync(TASK, model=model()).output
+    assert output.rounds[0].convergence is not None
+    assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
+
+
+# The agents
+
+
+@pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
+def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
+    """By saying with their revision that it is enough."""
+
+    def answer(call: Call) -> Any:
+        return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
+
+    result = plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer))
+    check_told(result)
+    assert ended(result.output) == (("agents", 1) if ends else None)
+    assert result.output.rounds[0].enough == list(NAMES[:content])
+    if ends:
+        assert result.output.early_end is not None
+        assert result.output.early_end.reason == f"{content} of 4 think that another round would change nothing"
+
+
+def test_who_loses_its_revision_has_not_said_that_it_is_enough() -> None:
+    """Half of those with a proposal is not more than half."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "revision":
+            return ProviderFailed("down") if call.agent in ("cy", "di") else {**answer_of(call), "enough": True}
+        return None
+
+    assert ended(plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer)).output) is None
+
+
+# A judge
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
+)
+def test_a_judge_can_end_the_rounds(answer: Any) -> None:
+    """A function of the application: it is given the round as it is, and its reason is kept."""
+    asked: list[RoundsAsked] = []
+
+    def judge(value: RoundsAsked) -> Any:
+        asked.append(value)
+        return answer if value.round == 2 else False
+
+    result = plan(max_rounds=4, judge=judge).run_sync(TASK, model=model())
+    check_told(result)
+    assert ended(result.output) == ("judge", 2)
+    assert result.output.early_end is not None
+    assert result.output.early_end.reason in ("", "It is clear.\ufffd")
+    assert [(value.task, value.round) for value in asked] == [(TASK, 1), (TASK, 2)]
+    for value, one in zip(asked, result.output.rounds, strict=True):
+        assert value.critiques == one.critiques
+        assert value.proposals == one.revisions
+    result.output.to_wire()
+    result.output.model_dump_json()
+
+
+def test_the_default_judge_is_a_model_that_is_no_agent() -> None:
+    """Asked after the round, with all proposals and this round's critiques."""
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        return {"reasoning": "All is said.", "conclusive": call.round == 2} if call.phase == "judge" else None
+
+    judge = create_conclusive_judge(name="plan")
+    output = plan(max_rounds=3, judge=judge).run_sync(TASK, model=model(answer, calls=calls)).output
+    assert ended(output) == ("judge", 2)
+    assert output.early_end is not None
+    assert output.early_end.reason == "All is said."
+    prompts = [call.prompt for call in calls if call.phase == "judge"]
+    assert len(prompts) == 2
+    for number, prompt in enumerate(prompts, start=1):
+        assert f"Round {number} is over." in prompt
+        assert "You are no agent." in prompt
+        assert f"in round {number}." in prompt
+        assert f"in round {3 - number}." not in prompt
+
+
+@pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
+def test_what_a_judge_of_ones_own_returns_has_to_fit(answer: Any) -> None:
+    """An OutputError that names the judge."""
+    with pytest.raises(OutputError, match="JudgeAnswer") as caught:
+        plan(judge=lambda asked: answer).run_sync(TASK, model=model())
+    assert caught.value.block == "plan-judge"
+
+
+# A predicate
+
+
+def test_a_predicate_can_end_the_rounds() -> None:
+    """Sync or async, of the context: it sees the debate's state."""
+    seen: list[tuple[int, list[str]]] = []
+
+    async def enough(ctx: Context) -> bool:
+        state = ctx.sequencer.state
+        seen.append((state.round, sorted(state.proposals)))
+        return bool(state.round == 2)
+
+    result = plan(max_rounds=4, terminate_when=enough).run_sync(TASK, model=model())
+    check_told(result)
+    assert ended(result.output) == ("predicate", 2)
+    assert seen == [(1, list(THREE)), (2, list(THREE))]
+    assert ended(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
+        "predicate",
+        1,
+    )
+
+
+# A budget
+
+
+@QUICK
+@given(
+    size=st.integers(1, 5),
+    more=st.integers(0, 60),
+    topology=st.sampled_from(("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")),
+    judged=st.booleans(),
+    ties=st.booleans(),
+)
+def test_a_debate_makes_no_more_calls_than_its_budget(
+    size: int,
+    more: int,
+    topology: str,
+    judged: bool,  # noqa: FBT001
+    ties: bool,  # noqa: FBT001
+) -> None:
+    """From the least that a debate of one round takes: the vote is always held, and as many rounds as there is room."""
+    names = NAMES[:size]
+    options: dict[str, Any] = {"topology": topology, "convergence": None}
+    if judged:
+        options["judge"] = create_conclusive_judge(name="plan")
+    if ties:
+        options["tie_break"] = create_tie_judge(name="plan", choices=names)
+
+    def votes(call: Call) -> Any:
+        return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
+
+    one = plan(names, max_rounds=1, **options).run_sync(TASK, model=model(votes), seed=1)
+    tie = 1 if ties else 0
+    asked_once = one.usage.calls if size > 1 else one.usage.calls + tie  # nobody ties with nobody
+    round_calls = asked_once - 2 * size - tie
+    budget = asked_once + more
+    result = plan(names, max_rounds=6, budget=budget, **options).run_sync(TASK, model=model(votes), seed=1)
+    check_told(result)
+    assert result.usage.calls <= budget
+    assert result.output.tally is not None
+    rounds = len(result.output.rounds)
+    if rounds == 6:
+        assert ended(result.output) is None
+    else:
+        assert ended(result.output) == ("budget", rounds)
+        assert result.usage.calls + round_calls > budget - (0 if size > 1 else tie)
+
+
+def test_a_budget_says_what_it_was_short_of() -> None:
+    """Calls made, and what a round more and the vote would take."""
+    output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
+    assert ended(output) == ("budget", 1)
+    assert output.early_end is not None
+    assert output.early_end.reason == "12 calls made; a round more and the vote would take 12 of 20"
+
+
+# No early end
+
+
+@pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
+@pytest.mark.parametrize("max_rounds", [1, 2])
+def test_what_would_end_the_last_round_is_no_early_end(source: str, max_rounds: int) -> None:
+    """Nothing was cut short."""
+
+    def answer(call: Call) -> Any:
+        if call.phase != "revision" or call.round < max_rounds:
+            return None
+        return {"proposal": "Cap.", "position": "", "enough": True} if source in ("convergence", "agents") else None
+
+    options: dict[str, Any] = {
+        "judge": {"judge": lambda asked: asked.round == max_rounds},
+        "predicate": {"terminate_when": lambda ctx: ctx.sequencer.state.round == max_rounds},
+        "budget": {"budget": 3 + 9 * max_rounds + 3},
+        "agents": {"convergence": None},
+    }.get(source, {})
+    output = plan(max_rounds=max_rounds, **options).run_sync(TASK, model=model(answer)).output
+    assert ended(output) is None
+    assert len(output.rounds) == max_rounds
+
+
+def test_the_first_to_end_the_rounds_is_named() -> None:
+    """Convergence before the agents, both before judge and predicate."""
+
+    def answer(call: Call) -> Any:
+        return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
+
+    options: dict[str, Any] = {"judge": lambda asked: True, "terminate_when": lambda ctx: True, "budget": 1}
+    sources = []
+    for convergence, enough in ((0.85, True), (None, True), (None, False)):
+
+        def said(call: Call, enough: bool = enough) -> Any:  # noqa: FBT001
+            given = answer(call)
+            return {**given, "enough": enough} if given else None
+
+        debate = plan(max_rounds=2, convergence=convergence, **options)
+        sources.append(ended(debate.run_sync(TASK, model=model(said)).output))
+    assert sources == [("convergence", 1), ("agents", 1), ("judge", 1)]
+    del options["judge"]
+    assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
+
+
+@QUICK
+@given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
+def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
+    """Whatever is said in it."""
+    debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring", similarity=Jaccard())
+    result = debate.run_sync(TASK, model=model())
+    check_told(result)
+    assert [one.round for one in result.output.rounds] == list(range(1, max_rounds + 1))

@@ -1,0 +1,450 @@
+"""What providers lose, what the application's own code raises, and what is never heard of again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContentFiltered,
+    EmptyResponse,
+    FlowDebateError,
+    ModelTimeout,
+    NoProposals,
+    OutputError,
+    ProviderFailed,
+    RateLimited,
+    Refused,
+)
+from flowdebate.models.base import ModelResponse
+from flowdebate.runs.events import SeatLost
+from tests.patterns.debates import events
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+
+PHASES = ("proposal", "critique", "revision", "vote")
+WHISPER = "Xanthippe"
+"""Said in calls that come to nothing, and nowhere else."""
+
+
+def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
+    """A model whose calls of these (phase, agent) fail."""
+
+    def answer(call: Call) -> Any:
+        return (error or ConnectionLost("gone")) if (call.phase, call.agent) in lost else None
+
+    return model(answer)
+
+
+# What a lost call is
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that comes to nothing, and what is told of it."""
+
+    id: str
+    reply: Any
+    kind: str
+    error: str
+
+
+LOST = [
+    Case("the endpoint fails", ProviderFailed("down", status=503), "ProviderFailed", "down"),
+    Case("the quota is used up", RateLimited("no more", quota_exhausted=True), "RateLimited", "no more"),
+    Case("the model declines", Refused("I would rather not"), "Refused", "I would rather not"),
+    Case("a filter stops it", ContentFiltered("policy"), "ContentFiltered", "policy"),
+    Case("nothing was said", EmptyResponse("no text"), "EmptyResponse", "no text"),
+    Case("it takes too long", ModelTimeout(3), "ModelTimeout", "no answer within 3 s"),
+]
+
+
+@pytest.mark.parametrize("case", LOST, ids=lambda case: case.id)
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_lost_call_is_a_failure_and_the_debate_goes_on(case: Case, phase: str) -> None:
+    """Who, what, in which round, about whose proposal, and why; the run is degraded."""
+
+    def answer(call: Call) -> Any:
+        return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    check_told(result)
+    (failure,) = result.output.failures
+    assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, case.kind)
+    assert failure.round == (0 if phase == "proposal" else 1)
+    assert failure.target == ("cy" if phase == "critique" else None)
+    assert case.error in failure.error
+    assert "\n" not in failure.error
+    assert result.status == result.output.status == "degraded"
+    assert result.output.outcome == "consensus"
+
+
+def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
+    """A critique without its severity, a vote with a confidence of 7."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "critique" and call.agent == "bob":
+            return {"reasoning": "", "issues": [], "suggestions": []}
+        if call.phase == "vote" and call.agent == "cy":
+            return {**answer_of(call), "confidence": 7}
+        return None
+
+    output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
+    assert [(f.agent, f.phase, f.kind) for f in output.failures] == [
+        ("bob", "critique", "SchemaViolation"),
+        ("bob", "critique", "SchemaViolation"),
+        ("cy", "vote", "SchemaViolation"),
+    ]
+    assert output.tally is not None
+    assert output.tally.failed == 1
+
+
+def test_a_blank_proposal_is_a_failure() -> None:
+    """A model that says nothing has proposed nothing."""
+
+    def answer(call: Call) -> Any:
+        return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
+
+    output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
+    assert [(failure.agent, failure.kind) for failure in output.failures] == [("bob", "EmptyResponse")]
+
+
+def test_failures_are_in_the_order_of_phases_and_agents() -> None:
+    """Whenever they came: rounds, phases, agents in declared order, targets."""
+
+    def answer(call: Call) -> Any:
+        return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
+
+    output = plan(("cy", "ann", "bob"), max_rounds=2, convergence=None).run_sync(TASK, model=model(answer)).output
+    told = [(failure.round, failure.phase, failure.agent, failure.target) for failure in output.failures]
+    critiques = [("cy", "ann"), ("cy", "bob"), ("ann", "cy"), ("ann", "bob"), ("bob", "cy"), ("bob", "ann")]
+    assert told == [
+        *((number, "critique", *edge) for number in (1, 2) for edge in critiques),
+        *((2, "vote", name, None) for name in ("cy", "ann", "bob")),
+    ]
+
+
+# What nobody hears of
+
+
+@QUICK
+@given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
+def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: int, failing: float) -> None:
+    """Text that came before a failure, a refusal's reason, an answer that does not fit: only `failures` has a word."""
+    names = NAMES[:size]
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        random = Random(f"{seed}:{call}")
+        if random.random() >= failing:
+            return {**answer_of(call), "enough": False} if call.phase == "revision" else None
+        if call.request.on_text is not None:
+            call.request.on_text(f"{WHISPER} says")
+        broken = {
+            "proposal": f"{WHISPER}!",
+            "reasoning": WHISPER,
+            "issues": [WHISPER],
+            "choice": WHISPER,
+            "severity": 9,
+        }
+        lost: list[Any] = [Refused(WHISPER), ProviderFailed(WHISPER)]
+        return random.choice(lost if call.phase == "proposal" else [*lost, broken])
+
+    debate = plan(
+        names,
+        max_rounds=2,
+        convergence=None,
+        judge=create_conclusive_judge(name="plan"),
+        tie_break=create_tie_judge(name="plan", choices=names),
+    )
+
+    async def listened_to() -> Any:
+        handle = debate.start(TASK, model=model(answer, calls=calls), seed=seed)
+        async for _ in handle:  # with a listener, proposals are streamed
+            pass
+        try:
+            return await handle
+        except NoProposals as error:
+            return error.run
+
+    run = asyncio.run(listened_to())
+    check_told(run)
+    assert all(WHISPER not in call.prompt for call in calls)
+    dumped = json.loads(run.raw.model_dump_json())
+    for failure in [*dumped.pop("failures"), *dumped.pop("losses")]:
+        assert WHISPER not in json.dumps({**failure, "error": ""})
+    assert WHISPER not in json.dumps(dumped)
+
+
+def test_a_proposal_that_fails_after_a_part_of_it_is_no_proposal() -> None:
+    """Listeners have seen the part; the debate has not."""
+    heard: list[str] = []
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        if call.phase == "proposal" and call.agent == "bob":
+            call.request.on_text(f"{WHISPER} should")
+            return ConnectionLost("broke off")
+        return None
+
+    async def listened_to() -> Any:
+        handle = plan(max_rounds=1).start(TASK, model=model(answer, calls=calls))
+        heard.extend([event.text async for event in handle if getattr(event, "kind", "") == "text_delta"])
+        return await handle
+
+    result = asyncio.run(listened_to())
+    assert f"{WHISPER} should" in heard
+    assert [proposal.agent for proposal in result.output.proposals] == ["ann", "cy"]
+    assert WHISPER not in result.output.model_dump_json()
+    assert all(WHISPER not in call.prompt and "[bob] " not in call.prompt.split("Round 1")[0] for call in calls)
+    assert all(call.target != "bob" for call in calls)
+
+
+@pytest.mark.parametrize("lost_in", [1, 2])
+def test_a_lost_revision_leaves_the_proposal_as_it_was(lost_in: int) -> None:
+    """For later critics, for voters and in the output; its position stays as well."""
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        return Refused("no") if call == Call("revision", "bob", lost_in) else None
+
+    output = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model(answer, calls=calls)).output
+    texts = ["bob has a first idea.", *(f"bob has idea number {number}, quite another one." for number in (1, 2))]
+    before, shown = texts[lost_in - 1], texts[1 if lost_in == 2 else 2]
+    final = next(proposal for proposal in output.final_proposals if proposal.agent == "bob")
+    assert (final.text, final.round) == (shown, 1 if lost_in == 2 else 2)
+    assert [revised.agent for revised in output.rounds[lost_in - 1].revisions] == ["ann", "cy"]
+    critics = [call.prompt for call in calls if call.phase == "critique" and call.target == "bob" and call.round == 2]
+    assert len(critics) == 2
+    assert all(f"[bob] {before}" in prompt for prompt in critics)
+    assert all(f"[bob] {shown}" in call.prompt for call in calls if call.phase == "vote")
+    (failure,) = output.failures
+    assert (failure.phase, failure.round) == ("revision", lost_in)
+
+
+def test_an_agent_that_nobody_could_criticise_is_not_asked_to_revise() -> None:
+    """Without a critique there is nothing to answer."""
+    calls: list[Call] = []
+    lost = fails(("critique", "ann"), ("critique", "cy"))
+
+    def answer(call: Call) -> Any:
+        calls.append(call)
+        return ConnectionLost("gone") if call.phase == "critique" and call.target == "bob" else None
+
+    output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
+    assert [revised.agent for revised in output.rounds[0].revisions] == ["ann", "cy"]
+    assert all(not (call.phase == "revision" and call.agent == "bob") for call in calls)
+    assert plan(max_rounds=1).run_sync(TASK, model=lost).output.rounds[0].critiques
+
+
+def test_without_any_critique_the_vote_is_held() -> None:
+    """All critics fail: nobody revises, and the first proposals are voted on."""
+    lost = fails(*(("critique", name) for name in THREE))
+    output = plan(max_rounds=1).run_sync(TASK, model=lost).output
+    assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]
+    assert output.winner == "ann"
+    assert output.rounds[0].convergence is not None
+    assert output.rounds[0].convergence.stability == 1.0
+
+
+# No proposals
+
+
+def test_no_proposal_at_all_is_an_error() -> None:
+    """It names what went wrong, agent by agent; what there was of the debate is in its run."""
+    lost = fails(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
+    with pytest.raises(
+        NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
+    ) as caught:
+        plan().run_sync(TASK, model=lost)
+    assert isinstance(caught.value, FlowDebateError)
+    assert set(caught.value.failures) == set(THREE)
+    run = caught.value.run
+    check_told(run)
+    assert run.status == run.raw.status == "failed"
+    assert (run.raw.proposals, run.raw.outcome, len(run.raw.failures)) == ([], None, 3)
+    assert run.raw.stages[-1].stage == "GENERATING_PROPOSALS"
+
+
+def test_one_proposal_is_enough() -> None:
+    """It is criticised by the others, revised, and voted on."""
+    lost = fails(("proposal", "ann"), ("proposal", "cy"))
+    output = plan(max_rounds=1).run_sync(TASK, model=lost).output
+    assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
+    assert [proposal.agent for proposal in output.final_proposals] == ["bob"]
+
+
+# In time
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_agent_that_hangs_is_a_failure(phase: str) -> None:
+    """`turn_timeout` ends its call, and only its; the circuit counts it."""
+
+    async def hang(call: Call) -> None:
+        if call.phase == phase and call.agent == "bob":
+            await asyncio.Event().wait()
+
+    result = plan(max_rounds=1, topology="round-robin", turn_timeout=0.05).run_sync(TASK, model=model(hang))
+    check_told(result)
+    (failure,) = result.output.failures
+    assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, "ModelTimeout")
+    assert "within 0.05 s" in failure.error
+    assert result.output.winner == "ann"
+
+
+def test_a_block_of_ones_own_that_hangs_is_a_failure_too() -> None:
+    """Whatever it is made of."""
+
+    async def hang(asked: Any) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    agents = [{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": hang}]
+    output = plan(agents=agents, max_rounds=1, topology="star", turn_timeout=0.05).run_sync(TASK, model=model()).output
+    assert [(f.agent, f.phase) for f in output.failures] == [("cy", "proposal"), ("cy", "critique"), ("cy", "vote")]
+    assert {failure.kind for failure in output.failures} == {"ModelTimeout"}
+
+
+# Errors of the application
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_wrong_key_is_raised(phase: str) -> None:
+    """No agent is to blame for it; what was done before is in the error's run."""
+    with pytest.raises(AuthenticationFailed, match="no such key") as caught:
+        plan(max_rounds=1).run_sync(TASK, model=fails((phase, "bob"), error=AuthenticationFailed("no such key")))
+    run = caught.value.run
+    check_told(run)
+    assert run.status == run.raw.status == "failed"
+    assert run.raw.failures == []
+    assert [proposal.agent for proposal in run.raw.proposals] == [
+        name for name in THREE if phase != "proposal" or name != "bob"
+    ]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.anyio
+async def test_an_exception_of_a_block_of_ones_own_is_raised_as_it_is(phase: str) -> None:
+    """It is the application's; the handle still shows how far the debate came."""
+    failure = LookupError("a mistake")
+
+    def block(asked: Any) -> Any:
+        if asked.kind == phase:
+            raise failure
+        return {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}[asked.kind]
+
+    handle = plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1).start(TASK, model=model())
+    with pytest.raises(LookupError) as caught:
+        await handle
+    assert caught.value is failure
+    made = check_told(handle)
+    assert made[-1].error == "LookupError: a mistake"
+    assert handle.raw.status == "failed"
+    assert [proposal.agent for proposal in handle.raw.proposals] == (["ann"] if phase == "proposal" else ["ann", "bob"])
+
+
+@pytest.mark.parametrize(
+    ("phase", "answer", "field"),
+    [
+        ("proposal", "", "blank"),
+        ("proposal", {"text": " \n"}, "blank"),
+        ("critique", "no dict", "a CriticAnswer"),
+        ("critique", {"severity": 2}, "severity"),
+        ("critique", {"severity": float("nan")}, "severity"),
+        ("critique", {"critic": "cy"}, "critic"),
+        ("critique", None, "a CriticAnswer"),
+        ("revision", {"position": "yes"}, "proposal"),
+        ("revision", "\u200b", "blank"),
+        ("revision", 7, "a RevisionAnswer"),
+        ("vote", None, "a VoteAnswer"),
+        ("vote", {"choice": None}, "choice"),
+        ("vote", {"choice": "ann", "confidence": -0.1}, "confidence"),
+        ("vote", {"choice": "ann", "confidence": float("nan")}, "confidence"),
+    ],
+)
+def test_what_a_block_of_ones_own_returns_has_to_fit(phase: str, answer: Any, field: str) -> None:
+    """An OutputError that names the block and the field; it is a mistake, and no vote is guessed."""
+
+    def block(asked: Any) -> Any:
+        fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
+        return {**fine, phase: answer}[asked.kind]
+
+    with pytest.raises(OutputError, match=field) as caught:
+        plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1).run_sync(TASK, model=model())
+    assert caught.value.block == "plan-agent-bob"
+    check_told(caught.value.run)
+
+
+def test_a_block_of_ones_own_may_lose_what_its_provider_lost() -> None:
+    """A ModelError that it raises is a failure like any."""
+
+    def block(asked: Any) -> Any:
+        raise EmptyResponse("nothing")
+
+    output = (
+        plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1)
+        .run_sync(TASK, model=model())
+        .output
+    )
+    assert [failure.kind for failure in output.failures] == ["EmptyResponse"] * 3
+    assert output.winner is None  # the quorum is 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"terminate_when": lambda ctx: 1 / 0}, "division by zero"),
+        ({"judge": lambda asked: 1 / 0}, "division by zero"),
+        ({"topology": lambda names, number, random: 1 / 0}, "division by zero"),
+    ],
+    ids=["terminate_when", "judge", "topology"],
+)
+@pytest.mark.anyio
+async def test_exceptions_of_other_functions_of_the_application_are_raised(options: Any, message: str) -> None:
+    """With all that was done in the raw output."""
+    handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
+    with pytest.raises(ZeroDivisionError, match=message):
+        await handle
+    check_told(handle)
+    assert len(handle.raw.proposals) == 3
+    assert handle.raw.status == "failed"
+
+
+def test_a_measure_of_similarity_that_raises_ends_the_debate() -> None:
+    """It is the application's code; the rounds so far are there."""
+
+    class Broken:
+        name = "broken"
+
+        def __call__(self, texts: Any, /) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(NotImplementedError):
+        plan(similarity=Broken(), max_rounds=2).run_sync(TASK, model=model())
+
+
+def test_a_judge_whose_provider_fails_is_a_loss() -> None:
+    """The rounds go on as without it."""
+
+    def answer(call: Call) -> Any:
+        return ConnectionLost("gone") if call.phase == "judge" else None
+
+    judge = create_conclusive_judge(name="plan")
+    result = plan(max_rounds=2, convergence=None, judge=judge).run_sync(TASK, model=model(answer))
+    assert len(result.output.rounds) == 2
+    assert [(loss.round, loss.seat, loss.name, loss.instead) for loss in result.output.losses] == [
+        (number, "judge", "plan-judge", "no_report") for number in (1, 2)
+    ]
+    assert len(events(result, SeatLost)) == 2
+    assert result.status == result.output.status == "degraded"

@@ -1,0 +1,505 @@
+"""Phases 0 and 7: what debates leave in the archive, and what later ones are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Limits, sequencer
+from flowdebate.errors import NoProposals, ProviderFailed
+from flowdebate.measures import Jaccard
+from flowdebate.resources.archive import Archive, PersonaRecord
+from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, check_told, comparable, model, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusOutput
+
+PARTS = ("past_debates", "critique_patterns", "ratings", "positions", "personas")
+
+
+async def elo(archive: Archive, *names: str) -> dict[str, float]:
+    """The ratings of agents, as the archive has them."""
+    return {name: rating.elo for name, rating in (await archive.ratings.of(names)).items()}
+
+
+def voting(*choices: str) -> Any:
+    """A model in which agents vote so, in declared order."""
+
+    def answer(call: Call) -> Any:
+        return {**answer_of(call), "choice": choices[NAMES.index(call.agent)]} if call.phase == "vote" else None
+
+    return model(answer)
+
+
+# Ratings
+
+
+async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutput, dict[str, float]]:
+    debate = plan(NAMES[: len(choices)], max_rounds=1, archive=archive)
+    result = await debate.run(TASK, model=voting(*choices))
+    check_told(result)
+    return result.output, await elo(archive, *NAMES)
+
+
+@pytest.mark.anyio
+async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
+    """Three at 1500: 10.667 to the winner, 5.333 from each of the others; in the result and in the archive."""
+    output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
+    assert output.feedback is not None
+    assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
+    assert ratings == pytest.approx({"ann": 1500 + 32 / 3, "bob": 1500 - 16 / 3, "cy": 1500 - 16 / 3})
+
+
+@pytest.mark.anyio
+async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
+    """Nobody followed: 16 points from each of the others."""
+    output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
+    assert output.outcome == "no_consensus"
+    assert ratings == pytest.approx({"ann": 1548, "bob": 1484, "cy": 1484, "di": 1484})
+
+
+@pytest.mark.anyio
+async def test_without_a_winner_no_rating_changes() -> None:
+    """A tie beats nobody."""
+    output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "bob")
+    assert output.feedback is not None
+    assert output.feedback.rating_changes == {}
+    assert ratings == {}
+
+
+@QUICK
+@given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
+def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
+    """What is gained is lost elsewhere, and the archive has the sum of what the debates told."""
+    names, archive = NAMES[:size], Archive()
+    debate = plan(names, max_rounds=1, topology="star", archive=archive)
+    summed = dict.fromkeys(names, 1500.0)
+    for seed in seeds:
+        output = debate.run_sync(TASK, model=World(seed, names).model(), seed=seed).output
+        assert output.feedback is not None
+        assert output.feedback.problems == []
+        changes = output.feedback.rating_changes
+        assert sum(changes.values()) == pytest.approx(0)
+        assert set(changes) == (set(names) if output.winner else set())
+        summed = {name: elo + changes.get(name, 0) for name, elo in summed.items()}
+    known = asyncio.run(elo(archive, *names))
+    assert {name: known.get(name, 1500.0) for name in names} == pytest.approx(summed)
+    assert sum(summed.values()) == pytest.approx(1500 * size)
+
+
+@pytest.mark.anyio
+async def test_each_debate_counts_once() -> None:
+    """What is told twice of the same debate changes nothing; two debates in one run are two."""
+    archive = Archive()
+    told: list[tuple[str, Any]] = []
+
+    @dataclass
+    class Twice:
+        inner: Any
+
+        async def of(self, names: Any, /) -> Any:
+            return await self.inner.of(names)
+
+        async def apply(self, debate: str, changes: Any, /) -> None:
+            told.append((debate, changes))
+            await self.inner.apply(debate, changes)
+            await self.inner.apply(debate, changes)
+
+    archive.ratings = Twice(archive.ratings)
+    debate = plan(max_rounds=1, archive=archive)
+    one = await debate.run(TASK, model=model())
+    assert (await elo(archive, "ann"))["ann"] == pytest.approx(1510.667, abs=1e-3)
+    both = sequencer(name="both").then(debate).map(lambda output: output.task).then(debate)
+    result = await both.run(TASK, model=model())
+    ids = [debate for debate, _ in told]
+    assert len(set(ids)) == len(ids) == 3
+    assert ids[0].startswith(one.run_id)
+    assert all(name.startswith(result.run_id) for name in ids[1:])
+    assert [past.id for past in await archive.past_debates.recent(TASK, limit=9)] != []
+    assert len(await archive.past_debates.recent(TASK, limit=9)) == 3
+
+
+# Positions, personas, points
+
+
+def turning(call: Call) -> Any:
+    """Ann turns round, bob qualifies, cy stays; ann's critique of bob helps him to win."""
+    if call.phase == "revision":
+        positions = {"ann": ("yes", "no"), "bob": ("yes", "yes, in cities"), "cy": ("yes", "yes")}
+        return {**answer_of(call), "position": positions[call.agent][call.round - 1]}
+    if call.phase == "critique":
+        return {**answer_of(call), "issues": [f"{call.target} is vague"], "suggestions": [f"say more on {call.target}"]}
+    return {**answer_of(call), "choice": "bob"} if call.phase == "vote" else None
+
+
+@pytest.mark.anyio
+async def test_positions_and_changes_of_mind_are_kept() -> None:
+    """Round by round in declared order, with what became of each agent's earlier one; only what was stated."""
+    archive = Archive()
+    output = (await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(turning))).output
+    assert output.feedback is not None
+    stated = [(one.agent, one.round, one.answer) for one in output.feedback.positions]
+    assert stated == [
+        ("ann", 1, "yes"),
+        ("bob", 1, "yes"),
+        ("cy", 1, "yes"),
+        ("ann", 2, "no"),
+        ("bob", 2, "yes, in cities"),
+        ("cy", 2, "yes"),
+    ]
+    assert {one.claim for one in output.feedback.positions} == {TASK}
+    assert [(one.agent, one.kind) for one in output.feedback.flips] == [("ann", "contradiction"), ("bob", "refinement")]
+    for name in THREE:
+        kept = await archive.positions.of(name)
+        assert list(kept) == [one for one in output.feedback.positions if one.agent == name]
+
+
+@pytest.mark.anyio
+async def test_how_personas_did_is_added_up() -> None:
+    """Debates, wins, lost calls, critiques, changes of mind."""
+    archive = Archive()
+    debate = plan(max_rounds=2, convergence=None, archive=archive)
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call == Call("critique", "cy", 1, "ann") else turning(call)
+
+    for _ in range(2):
+        await debate.run(TASK, model=model(answer))
+    records = {name: await archive.personas.of(name) for name in (*THREE, "zoe")}
+    assert records == {
+        "ann": PersonaRecord(debates=2, wins=0, failures=0, critiques=8, flips=2),
+        "bob": PersonaRecord(debates=2, wins=2, failures=0, critiques=8, flips=2),
+        "cy": PersonaRecord(debates=2, wins=0, failures=2, critiques=6, flips=0),
+        "zoe": PersonaRecord(),
+    }
+
+
+@pytest.mark.anyio
+async def test_points_of_critics_helped_where_their_target_won() -> None:
+    """With consensus, and after it had revised its proposal; all are counted."""
+    archive = Archive()
+    await plan(max_rounds=1, archive=archive).run(TASK, model=model(turning))
+    found = await archive.critique_patterns.successful(limit=9)
+    assert list(found) == [
+        CritiquePattern(issue="bob is vague", suggestion="say more on bob", successes=2, uses=2),
+    ]
+    known = archive.critique_patterns.patterns  # type: ignore[attr-defined]  # the store in memory
+    assert {point.issue: (point.successes, point.uses) for point in known.values()} == {
+        "ann is vague": (0, 2),
+        "bob is vague": (2, 2),
+        "cy is vague": (0, 2),
+    }
+
+
+# What later debates are told
+
+
+@pytest.mark.anyio
+async def test_the_next_debate_is_told_of_what_was_found_before() -> None:
+    """The outcome of a debate on a task like this one, and points that helped: in every agent's system message."""
+    archive = Archive()
+    debate = plan(max_rounds=1, convergence=None, archive=archive)
+    calls: list[Call] = []
+    first = (await debate.run(TASK, model=model(turning))).output
+    second = (await debate.run("How can rents be lower?", model=model(turning, calls=calls))).output
+    assert [skipped.source for skipped in first.context.skipped] == ["history", "patterns", "research"]
+    assert [past.task for past in second.context.past_debates] == [TASK]
+    assert second.context.past_debates[0].answer == first.answer
+    assert [point.issue for point in second.context.critique_patterns] == ["bob is vague"]
+    assert [(skipped.source, skipped.reason) for skipped in second.context.skipped] == [
+        ("research", "none was asked for")
+    ]
+    assert len(calls) == 3 + 6 + 3 + 3
+    for call in calls:
+        system = call.request.messages[0]["content"]
+        assert f"- an earlier debate about: {TASK}" in system
+        assert f"agreed on: {first.answer}" in system
+        assert "- critics have found before: bob is vague\n- and suggested: say more on bob" in system
+
+
+@pytest.mark.anyio
+async def test_a_debate_without_agreement_is_remembered_as_such() -> None:
+    """Its leading proposal is no answer."""
+    archive = Archive()
+    debate = plan(NAMES[:4], max_rounds=1, archive=archive)
+    calls: list[Call] = []
+    await debate.run(TASK, model=voting("ann", "ann", "bob", "nobody"))
+    output = (await debate.run(TASK, model=model(calls=calls))).output
+    (past,) = output.context.past_debates
+    assert (past.outcome, past.answer, past.winner) == ("no_consensus", None, "ann")
+    assert "what it came to, no agreement" in calls[0].prompt
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("limit", [0, 1, 2, 9])
+async def test_no_more_is_told_than_history_limit(limit: int) -> None:
+    """Of debates and of points each; 0 tells nothing, and says so."""
+    archive = Archive()
+    for number in range(4):
+        await archive.past_debates.add(PastDebate(id=f"{number}", task=TASK, outcome="no_consensus"))
+        point = CritiquePattern(issue=f"point {number}", successes=1, uses=1)
+        await archive.critique_patterns.record(f"{number}", [point])
+    output = (await plan(max_rounds=1, archive=archive, history_limit=limit).run(TASK, model=model())).output
+    assert len(output.context.past_debates) == len(output.context.critique_patterns) == min(limit, 4)
+    reasons = {skipped.reason for skipped in output.context.skipped if skipped.source != "research"}
+    assert reasons == ({"history_limit is 0"} if limit == 0 else set())
+
+
+def _wordy(task: str, ctx: Context) -> str:
+    return "word " * 5_000
+
+
+async def _looked_up(task: str) -> str:
+    await asyncio.sleep(0)
+    return f" Vienna builds. ({task}, \ud83d)\0 "
+
+
+@dataclass(frozen=True)
+class Research:
+    """A function that looks something up, and what becomes of it."""
+
+    id: str
+    function: Any
+    text: str | None
+    reasons: list[str] = field(default_factory=list)
+
+
+LOOKED_UP = [
+    Research("none", None, None, ["none was asked for"]),
+    Research("text", lambda task, ctx: f"{task}: {ctx.block}", f"{TASK}: plan-context"),
+    Research("of the task alone", lambda task: f"on {task}", f"on {TASK}"),
+    Research("async", _looked_up, f"Vienna builds. ({TASK}, \ufffd)"),
+    Research("another value", lambda task: ["Vienna"], "['Vienna']"),
+    Research("nothing", lambda task: None, None, ["nothing was found"]),
+    Research("blank", lambda task: " \n", None, ["nothing was found"]),
+    Research("too much", _wordy, ("word " * 5_000)[:20_000], ["cut after 20,000 of its 24,999 characters"]),
+    Research("it raises", lambda task: 1 / 0, None, ["ZeroDivisionError: division by zero"]),
+]
+
+
+@pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
+def test_research_is_told_to_all_agents_or_left_out_for_a_reason(case: Research) -> None:
+    """It is a function of the task, or of task and context, sync or async; a debate does not need it."""
+    calls: list[Call] = []
+    result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
+    context = result.output.context
+    assert context.research == case.text
+    assert [skipped.reason for skipped in context.skipped if skipped.source == "research"] == case.reasons
+    for call in calls:
+        assert ("- research: " in call.prompt) is (case.text is not None)
+        if case.text is not None:
+            assert f"- research: {case.text}" in call.prompt
+    assert result.status == "complete"
+
+
+# An archive that fails
+
+
+class Trouble(Exception):
+    """What a store raises."""
+
+
+@dataclass
+class Failing:
+    """Any store; each of its calls does the same."""
+
+    act: Callable[[], Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            return await self.act()
+
+        return call
+
+
+async def raises() -> Any:
+    """A store that is down."""
+    raise Trouble("disk\nfull")
+
+
+async def hangs() -> Any:
+    """A store that never answers."""
+    await asyncio.Event().wait()
+
+
+async def nonsense() -> Any:
+    """A store that gives what nobody can use."""
+    return [object()]
+
+
+def troubled(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
+    """An archive of which `parts` fail, and whose patience is short."""
+    return Archive(**{part: Failing(act) for part in parts}, patience=0.01)  # type: ignore[arg-type]
+
+
+PROBLEMS = {
+    "past_debates": ["history: "],
+    "critique_patterns": ["patterns: "],
+    "ratings": ["ratings: "],
+    "positions": ["positions: "],
+    "personas": ["personas: "],
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("act", "reason"), [(raises, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")])
+def test_a_store_that_fails_or_hangs_costs_its_own_part_and_nothing_else(
+    part: str, act: Callable[[], Any], reason: str
+) -> None:
+    """The answer is the same as without an archive; what went wrong is told, and the other parts are kept."""
+    archive = troubled((part,), act)
+    result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
+    plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
+    check_told(result)
+    assert result.status == "complete"
+    got, wanted = comparable(result.output), comparable(plain.output)
+    for key in ("context", "feedback"):
+        del got[key], wanted[key]
+    assert got == wanted
+    feedback = result.output.feedback
+    assert feedback is not None
+    assert len(feedback.problems) == 1
+    assert feedback.problems[0].startswith(PROBLEMS[part][0])
+    assert reason in feedback.problems[0]
+    assert feedback.remembered is (part != "past_debates")
+    assert (feedback.rating_changes == {}) is (part == "ratings")
+    skipped = {one.source: one.reason for one in result.output.context.skipped}
+    if part in ("past_debates", "critique_patterns"):
+        assert reason in skipped["history" if part == "past_debates" else "patterns"]
+    assert asyncio.run(_known(archive, part)) == {"ratings": 3, "positions": 1, "personas": 1}
+
+
+async def _known(archive: Archive, broken: str) -> dict[str, int]:
+    """How much the parts that work have kept."""
+    return {
+        "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
+        "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),
+        "personas": 1 if broken == "personas" else (await archive.personas.of("ann")).debates,
+    }
+
+
+@pytest.mark.parametrize("act", [raises, hangs, nonsense])
+def test_an_archive_of_which_nothing_works_loses_no_answer(act: Callable[[], Any]) -> None:
+    """Whatever all of its stores do."""
+    result = plan(max_rounds=1, archive=troubled(PARTS, act)).run_sync(TASK, model=model())
+    check_told(result)
+    assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
+    assert {skipped.source for skipped in result.output.context.skipped} == {"history", "patterns", "research"}
+    assert result.output.feedback is not None
+    assert result.output.feedback.rating_changes == {}
+    assert len(result.output.feedback.problems) == (1 if act is nonsense else 5)
+
+
+@pytest.mark.parametrize("act", [raises, hangs, nonsense])
+def test_votes_weigh_the_same_where_the_ratings_cannot_be_had(act: Callable[[], Any]) -> None:
+    """The votes are there: they are counted, what the application says about weights holds, and the result says why."""
+    archive = troubled(("ratings",), act)
+    debate = plan(max_rounds=1, archive=archive, voting="weighted", weights={"cy": 4.0})
+    result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
+    check_told(result)
+    assert result.output.tally is not None
+    assert result.output.tally.weights == {"ann": 2.0, "bob": 4.0, "cy": 0.0}
+    assert result.output.winner == "bob"
+    assert result.output.feedback is not None
+    assert result.output.feedback.problems[0].startswith("weights: ")
+    assert result.status == result.output.status == "degraded"
+
+
+def test_a_run_that_is_cancelled_while_the_archive_is_told_keeps_its_answer() -> None:
+    """The votes are counted: the raw output has them."""
+    telling = asyncio.Event()
+
+    async def hang() -> None:
+        telling.set()
+        await asyncio.Event().wait()
+
+    async def cancelled() -> Any:
+        archive = Archive(positions=Failing(hang))
+        handle = plan(max_rounds=1, archive=archive).start(TASK, model=model())
+        await telling.wait()
+        handle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+        return handle
+
+    handle = asyncio.run(cancelled())
+    check_told(handle)
+    assert handle.status == handle.raw.status == "interrupted"
+    assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
+
+
+def test_a_limit_that_is_reached_while_the_archive_is_told_loses_no_answer() -> None:
+    """The run ends with what it has, as debates do."""
+    archive = Archive(personas=Failing(hangs))
+    debate = plan(max_rounds=1, archive=archive)
+    result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
+    check_told(result)
+    assert result.status == result.raw.status == "limit"
+    assert (result.raw.outcome, result.raw.winner) == ("consensus", "ann")
+
+
+def test_analytics_that_fail_lose_no_answer() -> None:
+    """A measure that the flips are compared by raises after the vote: told, and nothing else."""
+
+    class Tired(Jaccard):
+        name = "tired"
+        asked = 0
+
+        def __call__(self, texts: Any, /) -> Any:
+            self.asked += 1
+            if self.asked > 4:
+                raise Trouble("enough")
+            return super().__call__(texts)
+
+    long = "We should build one thousand homes near the station"
+
+    def answer(call: Call) -> Any:
+        if call.phase != "revision":
+            return None
+        return {**answer_of(call), "position": f"{long} {'soon' if call.round == 1 else 'now'} {call.round * 'x'}"}
+
+    output = plan(max_rounds=2, convergence=None, similarity=Tired()).run_sync(TASK, model=model(answer)).output
+    assert output.winner == "ann"
+    assert output.analytics is not None
+    assert output.feedback is not None
+    assert output.feedback.problems == ["feedback: Trouble: enough"]
+
+
+@pytest.mark.anyio
+async def test_a_debate_without_a_count_leaves_nothing() -> None:
+    """It was cut short: no rating changes, nothing is remembered."""
+    archive = Archive()
+    with pytest.raises(NoProposals):
+        await plan(archive=archive).run(TASK, model=model(lambda _: ProviderFailed("down")))
+    result = await plan(archive=archive, timeout=0.01).run(TASK, model=model(lambda _: hangs()))
+    assert result.output.feedback is None
+    assert await archive.past_debates.recent(TASK, limit=9) == []
+    assert await archive.ratings.of(THREE) == {}
+
+
+@pytest.mark.anyio
+async def test_debates_at_the_same_time_share_an_archive() -> None:
+    """Each counts once, whoever ends first."""
+    archive = Archive()
+    debate = plan(max_rounds=1, archive=archive)
+    results = await asyncio.gather(*[debate.run(TASK, model=model()) for _ in range(10)])
+    record = await archive.personas.of("ann")
+    assert (record.debates, record.wins) == (10, 10)
+    ratings = await archive.ratings.of(THREE)
+    assert sum(rating.elo for rating in ratings.values()) == pytest.approx(4500)
+    changed = sum(result.output.feedback.rating_changes["ann"] for result in results if result.output.feedback)
+    assert ratings["ann"].elo == pytest.approx(1500 + changed)
+    assert ratings["ann"].debates == 10

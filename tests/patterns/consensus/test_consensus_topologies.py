@@ -1,0 +1,264 @@
+"""Who criticises whom, counted in the critiques that were really made."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConnectionLost, OutputError
+from flowdebate.models.policies.breaker import Breakers
+from flowdebate.runs.events import ModelCalled
+from tests.patterns.debates import events
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.consensus import ConsensusOutput
+
+TOPOLOGIES = ("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")
+sizes = st.integers(1, 10)
+
+
+def edge_count(topology: str, count: int, sparsity: float) -> int:
+    """How many critiques a round has, by the formulas of the topologies; no edge for one agent alone."""
+    if count == 1:
+        return 0
+    return {
+        "all-to-all": count * (count - 1),
+        "round-robin": count,
+        "ring": 2 * count if count >= 3 else 2,
+        "star": 2 * (count - 1),
+        "sparse": count * max(1, math.floor((count - 1) * sparsity)),
+        "random-graph": count * max(1, math.floor((count - 1) * sparsity)),
+    }[topology]
+
+
+def made(output: ConsensusOutput) -> list[list[tuple[str, str]]]:
+    """The critiques of each round, as edges."""
+    return [[(critique.critic, critique.target) for critique in one.critiques] for one in output.rounds]
+
+
+def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
+    """No edge to oneself, no critique twice, and a critic for each proposal where there is another agent."""
+    for one, edges in zip(output.rounds, made(output), strict=True):
+        assert edges == one.edges
+        assert all(critic != target for critic, target in edges)
+        assert len(set(edges)) == len(edges)
+        assert {target for _, target in edges} == (set(names) if len(names) > 1 else set())
+
+
+@QUICK
+@given(
+    size=sizes,
+    topology=st.sampled_from(TOPOLOGIES),
+    # shares that binary floats hold exactly, so that the formula's floor is beyond doubt
+    sparsity=st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0)),
+    seed=st.integers(0, 99),
+)
+def test_each_topology_makes_as_many_critiques_as_its_formula_says(
+    size: int, topology: str, sparsity: float, seed: int
+) -> None:
+    """With all agents there, in each of two rounds."""
+    names = NAMES[:size]
+    calls: list[Call] = []
+    debate = plan(names, topology=topology, sparsity=sparsity, max_rounds=2, convergence=None)
+    result = debate.run_sync(TASK, model=model(calls=calls), seed=seed)
+    check_edges(result.output, names)
+    check_told(result)
+    counted = Counter(call.round for call in calls if call.phase == "critique")
+    wanted = edge_count(topology, size, sparsity)
+    assert [counted[1], counted[2]] == [wanted, wanted]
+    assert [len(edges) for edges in made(result.output)] == [wanted, wanted]
+    assert result.usage.calls == len(calls) == len(events(result, ModelCalled))
+
+
+@given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
+@QUICK
+def test_some_topologies_are_the_same_in_every_round(size: int, topology: str) -> None:
+    """And in every run: neither the round nor the seed has a say in them."""
+    debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
+    rounds = [made(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
+    assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
+
+
+def test_round_robin_lets_everybody_criticise_everybody_in_turn() -> None:
+    """In N - 1 rounds, one proposal each."""
+    output = (
+        plan(NAMES[:5], topology="round-robin", max_rounds=4, convergence=None).run_sync(TASK, model=model()).output
+    )
+    edges = [edge for one in made(output) for edge in one]
+    assert len(edges) == 20 == len(set(edges))
+    for one in made(output):
+        assert sorted(critic for critic, _ in one) == sorted(target for _, target in one) == sorted(NAMES[:5])
+
+
+def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
+    """The same seed, the same graphs; within a run they differ from round to round."""
+    debate = plan(NAMES[:8], topology="random-graph", sparsity=0.3, max_rounds=3, convergence=None)
+    one, again, other = (made(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8))
+    assert one == again != other
+    assert len({tuple(edges) for edges in one}) == 3
+
+
+@pytest.mark.parametrize(("hub", "centre"), [(None, "ann"), ("cy", "cy")])
+def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str) -> None:
+    """The hub criticises all others, and they criticise the hub; the first by name unless one is named."""
+    names = ("di", "cy", "bob", "ann")
+    output = plan(names, topology="star", hub=hub, max_rounds=1).run_sync(TASK, model=model()).output
+    others = {*names} - {centre}
+    assert set(output.rounds[0].edges) == {(centre, name) for name in others} | {(name, centre) for name in others}
+
+
+def test_a_function_may_decide_who_criticises_whom() -> None:
+    """It is given the names, the round and a random source of the run, and is asked once a round."""
+    asked: list[tuple[tuple[str, ...], int, float]] = []
+
+    def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
+        asked.append((names, number, random.random()))
+        return [(name, names[(index + number) % len(names)]) for index, name in enumerate(names)]
+
+    debate = plan(NAMES[:4], topology=next_in_line, max_rounds=2, convergence=None)
+    output = debate.run_sync(TASK, model=model(), seed=5).output
+    assert [(names, number) for names, number, _ in asked] == [(NAMES[:4], 1), (NAMES[:4], 2)]
+    assert output.rounds[0].edges == [("ann", "bob"), ("bob", "cy"), ("cy", "di"), ("di", "ann")]
+    assert output.rounds[1].edges == [("ann", "cy"), ("bob", "di"), ("cy", "ann"), ("di", "bob")]
+    before = list(asked)
+    asked.clear()
+    debate.run_sync(TASK, model=model(), seed=5)
+    assert asked == before
+
+
+@given(
+    chosen=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1]))
+)
+@QUICK
+def test_what_a_function_leaves_without_a_critic_gets_one(chosen: set[tuple[str, str]]) -> None:
+    """Its own edges are all there; each proposal that it forgot has one critic more."""
+
+    def some(names: object, number: object, random: object) -> set[tuple[str, str]]:
+        return chosen
+
+    output = plan(THREE, topology=some, max_rounds=1).run_sync(TASK, model=model()).output
+    check_edges(output, THREE)
+    added = set(output.rounds[0].edges) - chosen
+    assert chosen <= set(output.rounds[0].edges)
+    assert {target for _, target in added} == set(THREE) - {target for _, target in chosen}
+    assert len(added) == len({target for _, target in added})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [("ann", "ann")],
+        [("ann", "zoe")],
+        [("ann", "bob"), ("ann", "bob")],
+        ["ann", "bob"],
+        None,
+        7,
+        [("ann", "bob", "cy")],
+        "ann",
+    ],
+    ids=repr,
+)
+def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
+    """It is raised, and what was proposed before is in the raw output."""
+
+    def wrong(names: object, number: object, random: object) -> Any:
+        return bad
+
+    with pytest.raises(OutputError, match="must return a list of") as caught:
+        plan(THREE, topology=wrong).run_sync(TASK, model=model())
+    assert caught.value.block == "wrong"
+    assert [proposal.agent for proposal in caught.value.run.raw.proposals] == list(THREE)
+    assert caught.value.run.raw.status == "failed"
+    check_told(caught.value.run)
+
+
+@given(
+    size=st.integers(2, 8),
+    away=st.sets(st.integers(0, 7), min_size=1),
+    topology=st.sampled_from(TOPOLOGIES),
+)
+@QUICK
+def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_critic(
+    size: int, away: set[int], topology: str
+) -> None:
+    """Circuits that the application opens after round 1: from then on nobody asks these agents for anything."""
+    names = NAMES[:size]
+    absent = {names[index] for index in away if index < size}
+    breakers = Breakers()
+    calls: list[Call] = []
+
+    def open_circuits(ctx: Context) -> bool:
+        for name in absent if ctx.sequencer.state.round == 1 else ():
+            for _ in range(3):
+                breakers.record_failure(name)
+        return False
+
+    debate = plan(
+        names, topology=topology, max_rounds=2, convergence=None, breakers=breakers, terminate_when=open_circuits
+    )
+    result = debate.run_sync(TASK, model=model(calls=calls))
+    check_told(result)
+    able = set(names) - absent
+    later = result.output.rounds[1]
+    assert {call.agent for call in calls if call.round == 2 or call.phase == "vote"} <= able
+    assert {critique.critic for critique in later.critiques} <= able
+    for name in names:
+        criticised = any(critique.target == name for critique in later.critiques)
+        assert criticised is bool(able - {name})
+    assert {failure.kind for failure in result.output.failures} <= {"CircuitOpen"}
+    assert {failure.agent for failure in result.output.failures} == absent
+    assert all("critique" not in failure.phase for failure in result.output.failures)
+    assert result.output.tally is not None
+    assert result.output.tally.failed == len(absent)
+
+
+def test_an_agent_whose_circuit_is_open_from_the_start_has_no_part_in_the_debate() -> None:
+    """It is asked for nothing, its calls are failures, and the others go on."""
+    breakers = Breakers()
+    for _ in range(3):
+        breakers.record_failure("bob")
+    calls: list[Call] = []
+    result = plan(NAMES[:4], max_rounds=1, breakers=breakers).run_sync(TASK, model=model(calls=calls))
+    assert "bob" not in {call.agent for call in calls}
+    assert len(result.output.rounds[0].edges) == 3 * 2
+    assert [(failure.phase, failure.kind) for failure in result.output.failures] == [
+        ("proposal", "CircuitOpen"),
+        ("vote", "CircuitOpen"),
+    ]
+    assert result.status == result.output.status == "degraded"
+    assert all("bob" not in call.prompt for call in calls)
+
+
+def test_a_hub_without_a_proposal_is_no_hub_where_it_cannot_criticise_either() -> None:
+    """A star whose hub is away has another one."""
+    breakers = Breakers()
+    for _ in range(3):
+        breakers.record_failure("cy")
+    debate = plan(NAMES[:4], topology="star", hub="cy", max_rounds=1, breakers=breakers)
+    output = debate.run_sync(TASK, model=model()).output
+    assert set(output.rounds[0].edges) == {("ann", "bob"), ("bob", "ann"), ("ann", "di"), ("di", "ann")}
+
+
+def test_an_agent_without_a_proposal_still_criticises_and_votes() -> None:
+    """Only its own proposal is missing: nobody criticises it, nobody can vote for it."""
+
+    def lost(call: Call) -> Any:
+        return ConnectionLost("gone") if call == Call("proposal", "bob") else None
+
+    output = plan(THREE, max_rounds=1).run_sync(TASK, model=model(lost)).output
+    assert output.rounds[0].edges == [("ann", "cy"), ("bob", "ann"), ("bob", "cy"), ("cy", "ann")]
+    assert [revised.agent for revised in output.rounds[0].revisions] == ["ann", "cy"]
+    assert [ballot.voter for ballot in output.ballots] == list(THREE)
+    assert output.tally is not None
+    assert list(output.tally.counts) == ["ann", "cy"]

@@ -1,0 +1,413 @@
+"""Phase 3: votes, and what they come to."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from flowdebate.blocks.consensus_agent import create_tie_judge, named_agent
+from flowdebate.errors import ConnectionLost, RosterError
+from flowdebate.measures import vote_weight
+from flowdebate.models.text import clean_text
+from flowdebate.resources.archive import Archive, Rating
+from flowdebate.testing import ATTACKS
+from flowdebate.views.quote import tag_name
+from tests.views.nasty import texts
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.schemas.consensus import ConsensusOutput, TieAsked
+
+STRENGTHS = ("contested", "split", "weak", "moderate", "strong", "unanimous")
+FOUR = NAMES[:4]
+
+
+def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: Any) -> ConsensusOutput:
+    """A debate in which agents vote so; None is a vote that gets lost."""
+    if not hasattr(choices, "items"):
+        choices = dict(zip(NAMES, choices, strict=False))
+    confidence = options.pop("confidence", 1.0)
+
+    def answer(call: Call) -> Any:
+        if call.phase != "vote":
+            return None
+        choice = choices[call.agent]
+        if choice is None:
+            return ConnectionLost("gone")
+        return {"reasoning": f"{call.agent} is for {choice}.", "choice": choice, "confidence": confidence}
+
+    debate = plan(list(choices), max_rounds=1, topology="star", **options)
+    result = debate.run_sync(TASK, model=model(answer), seed=1)
+    check_told(result)
+    return result.output
+
+
+# Counting
+
+
+@QUICK
+@given(
+    choices=st.lists(st.sampled_from((*NAMES, "nobody", None)), min_size=1, max_size=10),
+    confidence=st.floats(0, 1),
+    voting=st.sampled_from(("majority", "supermajority", "unanimous", "weighted")),
+)
+def test_every_eligible_vote_is_valid_spoiled_or_failed(
+    choices: list[str | None], confidence: float, voting: str
+) -> None:
+    """And a confidence is from 0 to 1, whatever was voted."""
+    output = vote(choices, confidence=confidence, voting=voting)
+    names = NAMES[: len(choices)]
+    tally = output.tally
+    assert tally is not None
+    valid = [choice for choice in choices if choice in names]
+    lost = choices.count(None)
+    assert (tally.valid, tally.spoiled, tally.failed) == (len(valid), len(choices) - len(valid) - lost, lost)
+    assert tally.valid + tally.spoiled + tally.failed == tally.eligible == len(choices)
+    assert tally.counts == {name: valid.count(name) for name in names}
+    assert 0 <= output.confidence <= 1
+    assert output.confidence == tally.confidence
+    assert output.consensus_reached is tally.reached
+    assert output.stages[-1].stage == ("CONSENSUS_REACHED" if tally.reached else "NO_CONSENSUS")
+    assert [(b.voter, b.choice) for b in output.ballots] == [
+        (name, choice) for name, choice in zip(names, choices, strict=True) if choice is not None
+    ]
+    if output.winner is None:
+        assert (output.answer, output.confidence, output.consensus_reached) == (None, 0, False)
+    else:
+        assert output.answer == next(p.text for p in output.final_proposals if p.agent == output.winner)
+
+
+@QUICK
+@given(size=st.integers(1, 10), voting=st.sampled_from(("majority", "supermajority", "unanimous")))
+def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> None:
+    """From no vote for a proposal to all: strength only grows, and what was a consensus stays one."""
+    found = []
+    for agreeing in range(size + 1):
+        others = [None if index % 2 else "nobody" for index in range(size - agreeing)]
+        output = vote(["ann"] * agreeing + others, voting=voting)
+        found.append((STRENGTHS.index(output.strength or ""), output.consensus_reached))
+    assert [strength for strength, _ in found] == sorted(strength for strength, _ in found)
+    assert [reached for _, reached in found] == sorted(reached for _, reached in found)
+    assert found[-1] == (STRENGTHS.index("unanimous"), True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
+@pytest.mark.parametrize(
+    ("voting", "share", "itself"),
+    [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
+)
+def test_each_rule_asks_for_its_share_exactly(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
+    """More than half, two thirds or more, all; where the share is hit exactly too. All others vote for nobody."""
+    for agreeing in range(size + 1):
+        met = agreeing >= min(size, max(2, -(-size // 2)))
+        had = Fraction(agreeing, size)
+        output = vote(["ann"] * agreeing + ["nobody"] * (size - agreeing), voting=voting)
+        assert output.consensus_reached is (met and (had >= share if itself else had > share))
+
+
+def test_the_strength_is_that_of_all_eligible_voters() -> None:
+    """Unanimous, strong, moderate, weak, split, contested."""
+    rows = {
+        "unanimous": ["ann"] * 3,
+        "strong": ["ann"] * 6 + ["bob"],
+        "moderate": ["ann"] * 3 + ["bob", None],
+        "weak": ["ann"] * 5 + ["bob"] * 4,
+        "split": ["ann", "ann", "bob", "bob"],
+        "contested": ["ann", "bob", "cy"],
+    }
+    assert {strength: vote(choices).strength for strength, choices in rows.items()} == {key: key for key in rows}
+
+
+def test_one_agent_alone_agrees_with_itself() -> None:
+    """It proposes, nobody criticises, it votes: one call each, and a consensus."""
+    calls: list[Call] = []
+    result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
+    check_told(result)
+    output = result.output
+    assert [call.phase for call in calls] == ["proposal", "vote"]
+    assert (output.outcome, output.winner, output.strength, output.confidence) == (
+        "consensus",
+        "ann",
+        "unanimous",
+        0.75,
+    )
+    assert [one.edges for one in output.rounds] == [[], [], []]
+    assert output.feedback is not None
+    assert output.answer == "ann has a first idea."
+
+
+@pytest.mark.parametrize(
+    ("choices", "quorum", "met"),
+    [
+        (["ann", None], None, False),
+        (["ann", "ann"], None, True),
+        (["ann", "ann", None, None], None, True),
+        (["ann", "nobody", None, None], None, False),
+        (["ann", "ann", None, None, None], None, False),
+        (["ann", None, None, None], 1, True),
+        (["ann", "ann", "ann", None], 4, False),
+    ],
+)
+def test_a_winner_needs_the_quorum(choices: list[str | None], quorum: int | None, met: bool) -> None:  # noqa: FBT001
+    """Half of the agents and two at least in valid votes, or as many as the application says."""
+    output = vote(choices, quorum=quorum)
+    assert output.tally is not None
+    assert output.tally.quorum_met is met
+    assert output.winner == ("ann" if met else None)
+    if not met:
+        assert "the quorum is" in output.tally.reason
+
+
+# Choices
+
+
+@pytest.mark.parametrize(
+    "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
+)
+def test_a_choice_may_be_written_in_many_ways(written: str) -> None:
+    """Case, Markdown, brackets, unseen characters and the words around a name do not matter."""
+    output = vote([written] * 3)
+    assert output.winner == "ann"
+    assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
+
+
+@pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
+def test_a_choice_of_nobody_is_spoiled_and_kept_as_it_was_written(written: str) -> None:
+    """What names no proposal, or several, counts for none."""
+    output = vote([written, "ann", "ann"])
+    assert output.tally is not None
+    assert (output.tally.valid, output.tally.spoiled) == (2, 1)
+    assert output.ballots[0].choice == written.replace("\0", "")
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_a_choice_that_attacks_is_spoiled(attack: Any) -> None:
+    """No attack of the corpus counts as a vote, nor stops the count."""
+    output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
+    assert output.tally is not None
+    assert (output.tally.spoiled, output.winner) == (1, "bob")
+
+
+@QUICK
+@given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), own=st.booleans())
+def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  # noqa: FBT001
+    """By models and by blocks of the application, in any characters, half a surrogate pair too; all can be sent on."""
+
+    def block(asked: Any) -> Any:
+        index = THREE.index(asked.agent)
+        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": written[index]}[asked.kind]
+
+    if own:
+        output = plan(agents=[{"name": name, "block": block} for name in THREE], max_rounds=1).run_sync(TASK).output
+    else:
+        output = vote(written)
+    kept = [clean_text(text) for text in written]
+    assert [ballot.choice for ballot in output.ballots] == [named_agent(text, THREE) or text for text in kept]
+    assert output.tally is not None
+    named = [text for text in kept if named_agent(text, THREE) is not None]
+    assert (output.tally.valid, output.tally.spoiled, output.tally.failed) == (len(named), 3 - len(named), 0)
+    output.model_dump_json()
+
+
+@given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
+def test_a_name_as_it_stands_in_prompts_names_its_agent(name: str, other: str) -> None:
+    """A model is told to write a name as it stands between the brackets, where commas and brackets are escaped."""
+    assume(name != other and tag_name(name) != other)
+    assert named_agent(tag_name(name), [name, other]) == name
+    assert named_agent(name, [other, name]) == name
+
+
+def test_a_voter_may_write_the_name_as_it_was_shown() -> None:
+    """With a comma in it, which prompts escape."""
+    names = ("Änne O'Neill, PhD", "bob", "cy")
+    output = vote(dict.fromkeys(names, tag_name(names[0])))
+    assert output.winner == names[0]
+    assert tag_name(names[0]) != names[0]
+
+
+def test_an_essay_is_no_choice() -> None:
+    """However much of it are words that stand around names: it is not searched for them."""
+    assert named_agent("the proposal of " * 20_000 + "ann", THREE) is None
+
+
+def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
+    """Nobody can be elected for nothing."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "proposal" and call.agent == "bob":
+            return ConnectionLost("gone")
+        return {**answer_of(call), "choice": "bob"} if call.phase == "vote" else None
+
+    output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
+    assert output.tally is not None
+    assert (output.tally.spoiled, output.tally.counts, output.winner) == (3, {"ann": 0, "cy": 0}, None)
+    assert [ballot.choice for ballot in output.ballots] == ["bob"] * 3
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_each_voter_sees_the_proposals_in_an_order_of_its_own(shuffle: bool) -> None:  # noqa: FBT001
+    """Drawn from the seed, unless it is switched off: then all see the declared order."""
+
+    def orders(seed: int) -> list[list[str]]:
+        calls: list[Call] = []
+        plan(NAMES, topology="star", max_rounds=1, shuffle=shuffle).run_sync(TASK, model=model(calls=calls), seed=seed)
+        shown = [call.prompt.splitlines() for call in calls if call.phase == "vote"]
+        return [[line[1:].split("]")[0] for line in lines if line.startswith("[")] for lines in shown]
+
+    found = orders(4)
+    assert all(sorted(order) == sorted(NAMES) for order in found)
+    assert (len({tuple(order) for order in found}) > 5) is shuffle
+    assert (found == [list(NAMES)] * 10) is not shuffle
+    assert found == orders(4)
+    assert (found == orders(5)) is not shuffle
+
+
+# Weights
+
+
+@pytest.mark.parametrize(
+    ("weights", "winner", "reached"),
+    [
+        (None, "ann", True),
+        ({"cy": 5.0}, "bob", True),
+        ({"cy": 2.0}, None, False),
+        ({"ann": 0.5, "bob": 0.5, "cy": 0.9}, "ann", True),
+    ],
+)
+def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
+    """More than half of all the weight makes a consensus; without weights all are the same."""
+    output = vote(["ann", "ann", "bob"], voting="weighted", weights=weights)
+    assert (output.winner, output.consensus_reached) == (winner, reached)
+
+
+def _rated(**ratings: Rating) -> Archive:
+    archive = Archive()
+    archive.ratings.ratings.update(ratings)  # type: ignore[attr-defined]  # the store in memory
+    return archive
+
+
+def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
+    """ELO and calibration as in `vote_weight`; strangers weigh 1, and what the application says goes before all."""
+    archive = _rated(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
+    output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
+    assert output.tally is not None
+    assert output.tally.weights == {"ann": vote_weight(2500, 1.0), "bob": vote_weight(1000, None), "cy": 1.0}
+    assert (output.winner, output.consensus_reached) == ("ann", True)
+    own = vote(["ann", "bob", "cy"], voting="weighted", archive=archive, weights={"ann": 1.0, "cy": 4.0})
+    assert own.tally is not None
+    assert own.tally.weights["ann"] == 1.0
+    assert own.winner == "cy"
+
+
+def test_other_rules_do_not_look_at_ratings() -> None:
+    """A majority is one of heads."""
+    archive = _rated(cy=Rating(elo=3000, calibration=1.0))
+    assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
+
+
+# Ties
+
+
+def tie(choose: Any, choices: Sequence[str | None] = ("ann", "ann", "bob", "bob"), **options: Any) -> ConsensusOutput:
+    """A tied vote, and what is to break it."""
+    return vote(choices, tie_break=choose, **options)
+
+
+def test_a_tie_has_no_winner() -> None:
+    """Without a tie rule nobody wins it."""
+    output = tie(None)
+    assert output.tally is not None
+    assert (output.winner, output.tally.tied, output.outcome) == (None, ["ann", "bob"], "no_consensus")
+
+
+@pytest.mark.parametrize(
+    "answer", ["bob", " Bob.", {"choice": "bob"}, {"choice": "the proposal of bob", "reasoning": "It is cheaper."}]
+)
+def test_a_tie_is_broken_by_naming_one_of_the_tied(answer: Any) -> None:
+    """It is given the tied proposals alone; it makes a winner, and no consensus."""
+    asked: list[TieAsked] = []
+
+    def choose(value: TieAsked) -> Any:
+        asked.append(value)
+        return answer
+
+    output = tie(choose)
+    assert (output.winner, output.outcome) == ("bob", "no_consensus")
+    assert output.answer == next(p.text for p in output.final_proposals if p.agent == "bob")
+    (value,) = asked
+    assert (value.task, [proposal.agent for proposal in value.proposals]) == (TASK, ["ann", "bob"])
+    assert output.status == "complete"
+
+
+@pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
+def test_what_breaks_no_tie_is_a_loss(answer: Any) -> None:
+    """A name of somebody else, or nothing that is a name: the tie stays; None says nothing at all."""
+    output = tie(lambda _: answer)
+    assert (output.winner, output.outcome) == (None, "no_consensus")
+    if answer is not None:
+        (loss,) = output.losses
+        assert (loss.seat, loss.name, loss.instead) == ("judge", "plan-tie-judge", "no_report")
+        assert "tied: 'ann', 'bob'" in loss.error
+        assert output.status == "degraded"
+
+
+def test_a_judge_of_ties_whose_provider_fails_is_a_loss() -> None:
+    """The vote's count stands."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "vote":
+            return {**answer_of(call), "choice": "ann" if call.agent in FOUR[:2] else "bob"}
+        return ConnectionLost("gone") if call.phase == "tie" else None
+
+    judge = create_tie_judge(name="plan", choices=FOUR)
+    result = plan(FOUR, max_rounds=1, tie_break=judge).run_sync(TASK, model=model(answer))
+    assert result.status == result.output.status == "degraded"
+    assert result.output.winner is None
+    assert [loss.name for loss in result.output.losses] == ["plan-tie-judge"]
+
+
+def test_the_default_judge_of_ties_is_asked_for_one_of_the_tied() -> None:
+    """By a model, which sees the tied proposals in an order drawn from the seed, and who is no agent."""
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        if call.phase == "vote":
+            return {**answer_of(call), "choice": "ann" if call.agent in FOUR[:2] else "bob"}
+        return {"reasoning": "Cheaper.", "choice": "Bob", "confidence": 1} if call.phase == "tie" else None
+
+    judge = create_tie_judge(name="plan", choices=FOUR)
+    debate = plan(FOUR, max_rounds=1, tie_break=judge)
+    output = debate.run_sync(TASK, model=model(answer, calls=calls)).output
+    assert output.winner == "bob"
+    prompt = calls[-1].prompt
+    assert (calls[-1].phase, "You are no agent." in prompt) == ("tie", True)
+    assert {line[1:4] for line in prompt.splitlines() if line.startswith("[")} == {"ann", "bob"}
+
+
+@pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
+def test_nobody_is_asked_where_there_is_no_tie_to_break(choices: list[str | None]) -> None:
+    """Where somebody leads, or too few have voted."""
+
+    def never(value: object) -> str:
+        raise AssertionError(value)
+
+    assert tie(never, choices).losses == []
+
+
+def test_an_exception_of_the_applications_own_tie_rule_is_raised() -> None:
+    """It is no provider's fault."""
+
+    def broken(value: object) -> str:
+        raise RosterError("own", "zoe", ["ann"])
+
+    with pytest.raises(RosterError) as caught:
+        tie(broken)
+    assert caught.value.run.raw.ballots
+    assert caught.value.run.raw.tally is None

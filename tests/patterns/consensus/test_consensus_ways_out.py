@@ -1,0 +1,374 @@
+"""Every way out of a debate: its stages, its events, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from flowdebate import Limits
+from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
+from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed
+from flowdebate.patterns.consensus.events import (
+    AgentMessage,
+    ConsensusDecided,
+    CritiqueMade,
+    DebateEnded,
+    DebateStarted,
+    RoundOpened,
+    VoteCast,
+)
+from flowdebate.patterns.consensus.stages import FOLLOWS, in_order_of_stages
+from flowdebate.schemas.consensus import ConsensusOutput, ConsensusStage, StageReached
+from tests.patterns.debates import events
+
+from .debates import (
+    NAMES,
+    QUICK,
+    TASK,
+    THREE,
+    Call,
+    World,
+    answer_of,
+    check_told,
+    consensus_events,
+    model,
+    plan,
+    stages,
+)
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.result import RunHandle, RunView
+
+FOUR = NAMES[:4]
+TWO_ROUNDS = {"topology": "round-robin", "max_rounds": 2, "convergence": None}
+CALLS = 4 + 2 * (4 + 4) + 4
+"""Of four agents in two rounds, one critic each."""
+
+
+def done(raw: ConsensusOutput) -> int:
+    """How many answers a debate has kept."""
+    rounds = sum(len(one.critiques) + len(one.revisions) for one in raw.rounds)
+    return len(raw.proposals) + rounds + len(raw.ballots)
+
+
+# All the way
+
+
+def test_a_debate_goes_through_its_stages_in_order() -> None:
+    """As the design names them, the three of a round once for each."""
+    result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
+    check_told(result)
+    assert stages(result) == snapshot(
+        [
+            "START",
+            "INITIALIZING",
+            "CONTEXT_READY",
+            "GENERATING_PROPOSALS",
+            "PROPOSALS_COMPLETE",
+            "ROUND_1_CRITIQUE",
+            "ROUND_1_REVISION",
+            "CONVERGENCE_CHECK",
+            "ROUND_2_CRITIQUE",
+            "ROUND_2_REVISION",
+            "CONVERGENCE_CHECK",
+            "ROUNDS_COMPLETE",
+            "VOTING",
+            "VOTE_AGGREGATION",
+            "CONSENSUS_REACHED",
+        ]
+    )
+    assert [reached.label for reached in result.output.stages] == stages(result)
+
+
+def test_without_agreement_the_last_stage_says_so() -> None:
+    """NO_CONSENSUS instead of CONSENSUS_REACHED."""
+
+    def answer(call: Call) -> Any:
+        return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    check_told(result)
+    assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
+
+
+def test_the_events_of_a_debate_are_the_seven_of_the_design_and_two_more() -> None:
+    """Start, rounds, messages, critiques, votes, the decision, the end; stages and failures besides."""
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call == Call("vote", "cy") else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    kinds = [event.kind for event in check_told(result)]
+    assert [kind for kind in kinds if kind != "stage"] == [
+        "debate_start",
+        *["agent_message"] * 3,
+        "round_start",
+        *["critique"] * 6,
+        *["agent_message"] * 3,
+        "vote",
+        "vote",
+        "agent_failure",
+        "consensus",
+        "debate_end",
+    ]
+    (start,) = events(result, DebateStarted)
+    assert (start.task, start.agents) == (TASK, THREE)
+    assert [(event.agent, event.phase, event.round) for event in events(result, AgentMessage)] == [
+        *((name, "proposal", 0) for name in THREE),
+        *((name, "revision", 1) for name in THREE),
+    ]
+    assert [(event.round, event.max_rounds) for event in events(result, RoundOpened)] == [(1, 1)]
+    assert [event.critique for event in events(result, CritiqueMade)] == result.output.rounds[0].critiques
+    assert [event.ballot for event in events(result, VoteCast)] == result.output.ballots
+    (decided,) = events(result, ConsensusDecided)
+    assert (decided.outcome, decided.winner, decided.strength) == ("consensus", "ann", "moderate")
+    assert decided.tally == result.output.tally
+    (end,) = events(result, DebateEnded)
+    assert (end.outcome, end.rounds, end.error) == ("consensus", 1, None)
+
+
+@given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
+def test_only_what_follows_is_in_order(drawn: list[ConsensusStage]) -> None:
+    """A walk by the table is in order; any other sequence is not."""
+    reached: list[StageReached] = []
+    number = 0
+    legal = True
+    before: ConsensusStage | None = None
+    for stage in drawn:
+        number += stage is ConsensusStage.ROUND_N_CRITIQUE
+        of_round = stage.value.startswith("ROUND_N") or stage is ConsensusStage.CONVERGENCE_CHECK
+        reached.append(StageReached(stage=stage, round=number if of_round else None))
+        legal = legal and (stage is ConsensusStage.START if before is None else stage in FOLLOWS[before])
+        before = stage
+    assert in_order_of_stages(reached) is legal
+
+
+def test_a_round_out_of_count_is_out_of_order() -> None:
+    """The first round is number 1, and only the stages of a round have one."""
+    walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
+    assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
+    assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
+    path = [*list(ConsensusStage)[:6]]
+    labelled = [StageReached(stage=stage, round=2 if stage.value.startswith("ROUND_N") else None) for stage in path]
+    assert not in_order_of_stages(labelled)
+
+
+# Cut short
+
+
+def whole(**options: Any) -> Any:
+    """A debate of four with judges, two rounds, and what breaks a tie."""
+    judges = {
+        "judge": create_conclusive_judge(name="plan"),
+        "tie_break": create_tie_judge(name="plan", choices=FOUR),
+    }
+    return plan(FOUR, **{**TWO_ROUNDS, **judges, **options})
+
+
+class Gate:
+    """A model that answers until its call number `at`; that one never comes back, unless it raises `error`."""
+
+    def __init__(self, at: int, *, order: int | None = None, error: Exception | None = None) -> None:
+        self.at = at
+        self.answered = 0
+        self.asked = 0
+        self.reached = asyncio.Event()
+        self._error = error
+        self._world = World(1, FOUR, order=order)
+
+    async def _act(self, request: Any) -> Any:
+        number, self.asked = self.asked, self.asked + 1
+        if number >= self.at:
+            self.reached.set()
+            if self._error is not None:
+                raise self._error
+            await asyncio.Event().wait()
+        answer = await self._world._answer(request)
+        if "-judge" not in request.block:
+            self.answered += 1
+        return answer
+
+    def model(self) -> Any:
+        """The gate as a model."""
+        from flowdebate.testing import FunctionModel
+
+        return FunctionModel(self._act)
+
+
+def check_cut_short(run: RunView, status: str, answered: int) -> None:
+    """What was answered is there; what was not is not."""
+    check_told(run)
+    raw = run.raw
+    assert isinstance(raw, ConsensusOutput)
+    assert run.status == raw.status == status
+    assert done(raw) == answered
+    assert (raw.outcome, raw.answer, raw.winner, raw.tally, raw.analytics, raw.feedback) == (None,) * 6
+    assert raw.model_validate_json(raw.model_dump_json()) == raw
+
+
+moments = st.integers(0, CALLS + 2)
+orders = st.none() | st.integers(0, 99)
+
+
+@QUICK
+@given(at=moments, order=orders)
+def test_cancelled_at_any_moment_all_that_was_done_is_there(at: int, order: int | None) -> None:
+    """The raw output, as far as it came; no task of the audit trail stays open."""
+
+    async def cancelled() -> tuple[RunHandle[Any], Gate]:
+        gate = Gate(at, order=order)
+        handle: RunHandle[Any] = whole().start(TASK, model=gate.model(), seed=1)
+        waiting = asyncio.create_task(gate.reached.wait())
+        await asyncio.wait([waiting, asyncio.ensure_future(handle)], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if handle.done():  # the moment never came
+            return handle, gate
+        handle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+        return handle, gate
+
+    handle, gate = asyncio.run(cancelled())
+    if handle.status == "complete":
+        assert gate.asked <= at
+        return
+    check_cut_short(handle, "interrupted", gate.answered)
+    assert consensus_events(handle)[-1].error == "CancelledError"
+    assert {task.status for task in handle.tasks.list()} <= {"completed", "cancelled"}
+    assert handle.tasks.count("completed") == gate.answered
+
+
+@QUICK
+@given(at=moments, order=orders)
+def test_a_debate_whose_time_is_up_gives_what_was_done(at: int, order: int | None) -> None:
+    """An output and no outcome, whatever is under way; it says that time was short."""
+    gate = Gate(at, order=order)
+    result = whole(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
+    if result.status == "complete":
+        assert gate.asked <= at
+        return
+    check_cut_short(result, "limit", gate.answered)
+    assert result.output == result.raw
+    early = result.output.early_end
+    assert early is not None
+    assert early.source == "timeout" or early.source in ("agents", "judge")
+    if early.source == "timeout":
+        assert early.reason == "the debate may take 0.03 s"
+        assert early.round == len(result.output.rounds)
+    assert {task.status for task in result.tasks.list()} <= {"completed", "cancelled"}
+
+
+@QUICK
+@given(at=moments, order=orders)
+def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int, order: int | None) -> None:
+    """It is raised as it is, and the handle has the raw output."""
+    failure = LookupError("a mistake")
+    gate = Gate(at, order=order, error=failure)
+
+    async def held() -> RunHandle[Any]:
+        handle: RunHandle[Any] = whole().start(TASK, model=gate.model(), seed=1)
+        with contextlib.suppress(LookupError):
+            await handle
+        return handle
+
+    handle = asyncio.run(held())
+    if handle.status == "complete":
+        assert gate.asked <= at
+        return
+    check_cut_short(handle, "failed", gate.answered)
+    assert consensus_events(handle)[-1].error == "LookupError: a mistake"
+
+
+@pytest.mark.parametrize("calls", range(1, CALLS + 1))
+def test_a_limit_of_calls_leaves_what_was_done(calls: int) -> None:
+    """For every number of calls: so many answers, and the raw output."""
+    try:
+        run: Any = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=calls))
+    except LimitReached as error:
+        run = error.run
+    check_told(run)
+    assert done(run.raw) == run.usage.calls == calls
+    assert run.raw.failures == []
+    assert (run.raw.tally is not None) is (calls == CALLS)
+    assert {task.status for task in run.tasks.list()} <= {"completed", "cancelled"}
+
+
+def test_a_limit_that_one_call_reaches_ends_the_debate_as_one() -> None:
+    """The run's status is "limit": the last voter was not asked."""
+    result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=CALLS - 1))
+    check_cut_short(result, "limit", CALLS - 1)
+    assert result.output is None
+    assert "LimitReached" in consensus_events(result)[-1].error
+
+
+def test_a_limit_that_several_calls_reach_at_once_ends_the_debate_as_one_too() -> None:
+    """Two voters were not asked."""
+    result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=CALLS - 2))
+    check_cut_short(result, "limit", CALLS - 2)
+
+
+@pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
+def test_a_limit_of_time_leaves_what_was_done(at: int) -> None:
+    """The run's own, not the debate's."""
+    gate = Gate(at)
+    result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
+    check_cut_short(result, "limit", gate.answered)
+    assert result.output is None
+
+
+def test_a_debate_that_is_cancelled_before_it_begins_has_told_nothing() -> None:
+    """No start, and so no end."""
+
+    async def cancelled() -> RunHandle[Any]:
+        handle: RunHandle[Any] = plan().start(TASK, model=model())
+        handle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+        return handle
+
+    handle = asyncio.run(cancelled())
+    assert consensus_events(handle) == []
+    assert (handle.status, handle.raw) == ("interrupted", None)
+
+
+@pytest.mark.parametrize("value", [None, 7, {"topic": "x"}, {"task": 3}, ["x"]])
+def test_what_is_no_task_is_refused_before_anything_is_told(value: Any) -> None:
+    """It is a mistake of the application."""
+    with pytest.raises(ConfigurationError, match="a task") as caught:
+        plan().run_sync(value, model=model())
+    assert consensus_events(caught.value.run) == []
+
+
+def test_a_debate_within_its_time_is_not_cut_short() -> None:
+    """A timeout that is not reached changes nothing."""
+    output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
+    assert (output.status, output.early_end) == ("complete", None)
+
+
+def test_time_that_is_up_while_the_rounds_are_judged_loses_no_round() -> None:
+    """A function of the application's own takes too long."""
+
+    async def late(ctx: Context) -> bool:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    result = plan(max_rounds=2, convergence=None, terminate_when=late, timeout=0.03).run_sync(TASK, model=model())
+    check_cut_short(result, "limit", 3 + 6 + 3)
+    assert result.output.rounds[0].convergence is not None
+
+
+def test_time_that_is_up_does_not_hide_an_error_of_the_applications_own() -> None:
+    """A TimeoutError that a block raises is the block's."""
+
+    def broken(asked: Any) -> str:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        plan(agents=[{"name": "ann", "block": broken}], timeout=60).run_sync(TASK, model=model())
