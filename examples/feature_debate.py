@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from flowdebate import Debater, create_debate_transcript, create_moderator, debate
 
@@ -27,8 +27,8 @@ DEBATERS = [
 class Decision(BaseModel):
     """What the debate is to give us."""
 
-    decision: str
-    rationale: str
+    decision: str = Field(description="What to do, in one sentence")
+    rationale: str = Field(description="Why, in two or three sentences")
 
 
 # Without a moderator every debater speaks in every round, in declared order.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowdebate import HandoffOutput
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models import Model
+    from flowdebate.schemas.handoff import TransitionForm
 
 PROPOSITION = (
     "Artificial intelligence should be allowed to make moral decisions in situations where humans fail to agree."
@@ -38,12 +39,16 @@ DEBATERS = [
 ]
 
 
-def build(transition: Any = "structured", max_turns: int = 6) -> Sequencer[Any, Any]:
+def build(transition: TransitionForm = "structured", max_turns: int = 6) -> Sequencer[Any, Any]:
     return handoff(name="moral-decisions", debaters=DEBATERS, transition=transition, max_turns=max_turns)
 
 
 def main(
-    model: Model | str | None = "local", *, transition: Any = "structured", max_turns: int = 6, seed: int | None = None
+    model: Model | str | None = "local",
+    *,
+    transition: TransitionForm = "structured",
+    max_turns: int = 6,
+    seed: int | None = None,
 ) -> HandoffOutput:
     result = build(transition, max_turns).run_sync(PROPOSITION, model=model, seed=seed)
     output: HandoffOutput = result.output
@@ -56,4 +61,5 @@ def main(
 
 
 if __name__ == "__main__":
-    main(transition=sys.argv[1] if len(sys.argv) > 1 else "structured")
+    form: Any = sys.argv[1] if len(sys.argv) > 1 else "structured"
+    main(transition=form)

@@ -30,6 +30,7 @@ TESTED_BELOW = {
     "streaming",
     "three_sides",
 }
+TESTED_IN_FOLDER = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "examples").glob("test_*.py")}
 
 
 def load(name: str) -> Any:
@@ -78,7 +79,7 @@ def no_real_models() -> Any:
 
 def test_no_example_is_left_out() -> None:
     """A script that is added is tested too."""
-    assert set(NAMES) == TESTED_BELOW
+    assert set(NAMES) == TESTED_BELOW | TESTED_IN_FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,6 +100,47 @@ def test_the_feature_debate_gives_a_decision(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert printed.count("An argument of feature-debate-debater-") == 4
     assert f"Winner: {winner}" in printed
+
+
+def test_the_feature_debate_is_moderated_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """The moderator picks who speaks and ends it before its cap; the decision is of the same type."""
+    example = load("feature_debate")
+    replies = answering(None, decision="wait", rationale="nobody measured")
+
+    async def answer(request: ModelRequest) -> Any:
+        if not request.block.endswith("-moderator"):
+            return await replies.request(request)
+        second = any("Open round 2" in str(message["content"]) for message in request.messages)
+        speakers = ["skeptic"] if second else ["advocate", "skeptic"]
+        return {"next_speakers": speakers, "briefing": None, "new_angle": "What if it fails?", "done": second}
+
+    assert example.main(FunctionModel(answer), moderator=True) == example.Decision(
+        decision="wait", rationale="nobody measured"
+    )
+    printed = capsys.readouterr().out
+    assert "Round 1: advocate, skeptic; What if it fails?\nRound 2: skeptic; What if it fails?\n" in printed
+    assert printed.count("An argument of feature-debate-debater-") == 3
+    assert "Winner: none, a synthesis\nOver after 2 rounds: moderator_done\nDecision: wait" in printed
+
+
+@pytest.mark.parametrize(("exhausted", "rounds", "reason"), [(True, 1, "predicate"), (False, 4, "max_rounds")])
+def test_the_moderated_feature_debate_ends_with_its_budget(
+    capsys: pytest.CaptureFixture[str],
+    exhausted: bool,  # noqa: FBT001
+    rounds: int,
+    reason: str,
+) -> None:
+    """Whatever the moderator wants: after the round in which the session says so, and else at the cap."""
+    replies = answering(None, decision="wait", rationale="nobody measured")
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-moderator"):
+            return {"next_speakers": ["advocate"], "briefing": None, "new_angle": None, "done": False}
+        return await replies.request(request)
+
+    session: dict[str, object] = {"budget_exhausted": exhausted}
+    load("feature_debate").main(FunctionModel(answer), moderator=True, session=session)
+    assert f"Over after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
 def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:

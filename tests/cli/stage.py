@@ -15,15 +15,18 @@ import sys
 import termios
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
+MODELS = ("staged", "other", "ann-model", "bob-model")
+"""Names of models that a stage plays; any other one says "fine"."""
 PATIENCE = 30.0
 """Seconds after which a test gives up on a process."""
 
@@ -43,12 +46,15 @@ class Stage:
         default_factory=lambda: {"nextSpeakers": ["pro", "con"], "briefing": "B.", "newAngle": "A?", "done": True}
     )
     output: Any = field(default_factory=lambda: {"answer": 42})
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """What answers a schema that has a word in it, by that word; a list is answered from in turn."""
     hold: tuple[int, int] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
+    _given: Counter[str] = field(default_factory=Counter)
     _asked: threading.Condition = field(default_factory=threading.Condition)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,11 +84,15 @@ class Stage:
         self._loop.close()
 
     async def _serve(self) -> None:
-        async with ChatServer({"staged": self._answer}) as server:
+        async with ChatServer(dict.fromkeys(MODELS, self._answer)) as server:
             self.base_url = server.base_url
             self.bodies = server.bodies
             self._ready.set()
             await self._done.wait()
+        while connecting := asyncio.all_tasks() - {asyncio.current_task()}:  # accepted while the server closed
+            for task in connecting:
+                task.cancel()
+            await asyncio.gather(*connecting, return_exceptions=True)
 
     async def _answer(self, exchange: Exchange) -> None:
         if len(self.bodies) - 1 in self.broken:
@@ -93,6 +103,12 @@ class Stage:
             await exchange.json(completion(json.dumps(self.verdict)))
         elif "nextSpeakers" in schema:
             await exchange.json(completion(json.dumps(self.decision)))
+        elif word := next((word for word in self.answers if f'"{word}"' in schema), None):
+            answer = self.answers[word]
+            if isinstance(answer, list):
+                answer = answer[self._given[word] % len(answer)]
+            self._given[word] += 1
+            await exchange.json(completion(json.dumps(answer)))
         elif schema != "{}":
             await exchange.json(completion(json.dumps(self.output)))
         else:
@@ -118,9 +134,9 @@ class Stage:
         await exchange.raw(b"data: [DONE]\n\n")
         exchange.close = True
 
-    def options(self, *more: str) -> list[str]:
-        """The arguments of a `run` on this stage."""
-        return ["run", "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
+    def options(self, *more: str, verb: str = "run") -> list[str]:
+        """The arguments of a `run`, or of another verb, on this stage."""
+        return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
 
 
 class OnTerminal:

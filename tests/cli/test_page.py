@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.cli.document import DebateDocument, Side
-from flowdebate.cli.live import LiveView
 from flowdebate.cli.page import Page, render
+from flowdebate.cli.pages.debate import DebateView
 from flowdebate.cli.text import printable
 from flowdebate.runs.events import BlockAnswered, RoundStarted, TextDelta, ToolCalled, TurnFinished, TurnStarted
 
@@ -27,12 +27,10 @@ class Screen(io.StringIO):
         return True
 
 
-def view(stream: io.StringIO) -> LiveView:
+def view(stream: io.StringIO) -> DebateView:
     """A view of a debate between two sides, with a synthesizer."""
-    page = Page(
-        stream, [Side(name="anna", stance="cap rents"), Side(name="ben", stance="free rents")], environ=TERMINAL
-    )
-    return LiveView(page, synthesizer="s", moderated=True)
+    sides = [Side(name="anna", stance="cap rents"), Side(name="ben", stance="free rents")]
+    return DebateView(Page(stream, sides, environ=TERMINAL), sides=sides, synthesizer="s", moderated=True)
 
 
 def turn(*events: object) -> str:

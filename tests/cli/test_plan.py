@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.plan import make_plan, parse_side, read_debate_file
+from flowdebate.cli.keys import read_plan_file
 from flowdebate.cli.sides import default_sides
+from flowdebate.cli.speakers import parse_side
+from flowdebate.cli.verbs.debate import KEYS, make_plan
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 
 TOML = """
@@ -121,8 +123,8 @@ def test_a_file_says_all_that_the_options_say(tmp_path: Path) -> None:
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = plan_of(path)
-    assert (plan.question, plan.rounds, plan.moderator, plan.seed) == ("Cap rents?", 3, True, 7)
-    assert [(side.name, side.stance, side.role, side.model) for side in plan.debaters] == [
+    assert (plan.subject, plan.rounds, plan.moderator, plan.seed) == ("Cap rents?", 3, True, 7)
+    assert [(side.name, side.stance, side.role, side.model) for side in plan.speakers] == [
         ("anna", "cap rents", "tenant", None),
         ("ben", "free rents", None, "ollama/qwen3"),
     ]
@@ -135,8 +137,8 @@ def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
     """The suffix tells which of both it is."""
     toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
     toml.write_text(TOML)
-    also.write_text(json.dumps(read_debate_file(str(toml))))
-    assert read_debate_file(str(also)) == read_debate_file(str(toml))
+    also.write_text(json.dumps(read_plan_file(str(toml), KEYS)))
+    assert read_plan_file(str(also), KEYS) == read_plan_file(str(toml), KEYS)
 
 
 def test_options_win_over_the_file(tmp_path: Path) -> None:
@@ -149,10 +151,10 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         rounds=1,
         moderator=False,
         judge_model="local",
-        debaters=[parse_side("c=one"), parse_side("d=two=2")],
+        debaters=["c=one", "d=two=2"],
     )
-    assert (plan.question, plan.rounds, plan.moderator, plan.seed) == ("Why?", 1, False, 7)
-    assert [(side.name, side.stance) for side in plan.debaters] == [("c", "one"), ("d", "two=2")]
+    assert (plan.subject, plan.rounds, plan.moderator, plan.seed) == ("Why?", 1, False, 7)
+    assert [(side.name, side.stance) for side in plan.speakers] == [("c", "one"), ("d", "two=2")]
     assert plan.models == {"chat": "ollama/gemma3", "synthesize": "local"}
 
 
@@ -285,4 +287,4 @@ def test_any_file_is_a_plan_or_an_error_of_the_library(said: dict[str, Any]) -> 
             # the file, or the one of a schema that it names
             assert str(Path(file.name).parent) in str(error)  # noqa: PT017 - it may also not be raised
         else:
-            assert len(plan.debaters) >= 2
+            assert len(plan.speakers) >= 2

@@ -36,7 +36,18 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         plain = run(stage, *options)
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
-    assert set(document) == {"status", "error", "debaters", "maxRounds", "raw", "output", "usage", "seconds", "seed"}
+    assert set(document) == {
+        "pattern",
+        "status",
+        "error",
+        "debaters",
+        "maxRounds",
+        "raw",
+        "output",
+        "usage",
+        "seconds",
+        "seed",
+    }
     raw = DebateRawOutput.model_validate(document["raw"])
     assert raw.to_wire() == document["raw"]
     assert [entry.text for entry in raw.transcript] == ["Homes first.", "Build more."]

@@ -179,8 +179,8 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds` rounds (then
     `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the block's output is
     then what that tool gives, or `SchemaViolation` for arguments that do not fit it; calls before it in the same answer
-    are still made, those behind it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run resolves;
-    None is `"intent/chat"`. `transform(output, response, ctx)` makes the block's output of the model's.
+    are still made, those behind it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the
+    run resolves; None is `"intent/chat"`. `transform(output, response, ctx)` makes the block's output of the model's.
 
     Raises what the model raises: see `flowdebate.errors.ModelError`.
     """

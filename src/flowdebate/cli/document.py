@@ -123,9 +123,9 @@ class Document(WireModel):
         """How much was said, and the word for one of it."""
 
     @property
+    @abstractmethod
     def held(self) -> str | None:
         """How long it was and why it ended, in words; None where it did not come to its end."""
-        return None
 
     @abstractmethod
     def show(self, page: Page) -> None:

@@ -164,13 +164,12 @@ class Given:
         try:
             yield
         except ConfigurationError as error:
-            root = re.match(r"\w*", error.field)
-            key = fields.get("" if root is None else root[0])
-            if key is None:
+            name = re.split(r"\W", error.field, maxsplit=1)[0]
+            if name not in fields:
                 raise
-            where, field = self.place(key)
-            rest = error.field[len(root[0]) :] if root else ""
-            raise ConfigurationError(where, field + rest, error.got, error.allowed) from None
+            where, field = self.place(fields[name])
+            rest = error.field.removeprefix(name)
+            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed) from None
 
 
 def read_plan_file(path: str, keys: Mapping[str, Key]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """A copy of `schema` with each reference to one of its `$defs` replaced by what is defined there.
 
     What stands beside a reference, such as a description, goes before what the definition says. Definitions that refer
-    to themselves stay, and so do references to them. A `const` is written as an `enum` of one, which all providers know.
+    to themselves stay, and so do references to them. A `const` is written as an `enum` of one, which every provider
+    knows.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inlined({"properties": {"side": {"$ref": "#/$defs/Side", "description": "Whose?"}}, "$defs": {"Side": side}})
@@ -39,7 +40,7 @@ def _inside(schema: Any, definitions: dict[str, Any], kept: set[str]) -> Any:  #
     if name is not None and name not in kept:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return _inside({**definitions[name], **beside}, definitions, kept)
-    made = {}
+    made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
             made[key] = {part: _inside(inner, definitions, kept) for part, inner in value.items()}

@@ -6,6 +6,7 @@ All of them are asynchronous, since a real one waits for a disk or a server.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -212,9 +213,15 @@ class Archive:
             raise ConfigurationError("Archive", "patience", self.patience, "a number of seconds > 0")
 
 
+_SHORT = 3
+"""Characters of a word that two tasks of any kind may share: and, the, how."""
+
+
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(word for word in _folded(text).split() if len(word) > 3)  # noqa: PLR2004 - what says something
+    """What two tasks may have in common: their longer words, which say something; never nothing."""
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return frozenset([word for word in words if len(word) > _SHORT] or words or [_folded(text)])

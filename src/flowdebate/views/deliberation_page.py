@@ -106,7 +106,7 @@ def _end(output: DeliberationOutput) -> Iterator[str]:
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
     """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
     first, *others = _lines(text)
-    for number, line in enumerate(wrap(label + first, _ROOM) or [""]):
+    for number, line in enumerate(wrap(label + first, _ROOM)):
         yield (indent if label and not number else _indent(line, indent)) + line
     for line in others:
         yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]

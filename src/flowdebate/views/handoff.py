@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = (
     "SPEAKER",
-    "Speakers",
     "SpeakerTemplate",
+    "Speakers",
     "render_again",
     "render_speaker_system",
     "render_speaker_turn",
@@ -53,7 +53,7 @@ class SpeakerTemplate(Template):
 
     system: str = field(
         default=(
-            "Several people debate a proposition. One speaks at a time, and whoever has spoken says who speaks next.\n\n"
+            "Several people debate a proposition. One speaks at a time, and whoever has spoken says who is next.\n\n"
             "Proposition: {proposition}\n"
             "They are:\n{roster}\n"
             "Turns: {max_rounds} at most\n\n"
@@ -184,7 +184,7 @@ def who_is(system_prompt: str, proposition: str) -> str:
     return system_prompt.replace(PROPOSITION, quoted(proposition))
 
 
-def render_speaker_turn(
+def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     *,
     entries: Sequence[HandoffEntry],
     speakers: Speakers,

@@ -10,9 +10,13 @@ from flowdebate.views.quote import unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("AROUND", "as_seen", "name_among")
+__all__ = ("AROUND", "DECORATION", "PAIRS", "as_seen", "name_among")
 
-AROUND = "*_~`\"'“”‘’«»‹›()[]<>.!?,;:…"
+PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
+"""Brackets and quotes that open, each with what closes it."""
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
+"""Quotes, markdown and brackets."""
+AROUND = f"{DECORATION}.!?,;:…"
 """What stands around a name that somebody wrote: quotes, markdown, brackets, the end of a sentence."""
 
 

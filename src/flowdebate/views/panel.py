@@ -89,19 +89,20 @@ def _lines(entries: Iterable[PanelEntry], audits: dict[int, RefereeAudit], *, sc
     for entry in entries:
         if entry.round != heading:
             if heading is not None:
-                yield from _found(audits.pop(heading, None), scores=scores)
+                yield from _found(audits.get(heading), scores=scores)
             heading = entry.round
             yield f"Round {heading}:"
         yield f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}"
     if heading is not None:
-        yield from _found(audits.pop(heading, None), scores=scores)
+        yield from _found(audits.get(heading), scores=scores)
 
 
 def _found(audit: RefereeAudit | None, *, scores: bool) -> Iterator[str]:
     """What a referee found of a round, each on a line."""
     if audit is None:
         return
-    yield f"Referee: {quoted(audit.notes)}"
+    if audit.notes.strip():
+        yield f"Referee: {quoted(audit.notes)}"
     for found in audit.assessments:
         issues = issues_of(found)
         about = f"Referee on [{tag_name(found.agent_name)}]"

@@ -88,8 +88,8 @@ class PanelistTemplate(Template):
     """What to do when nobody has spoken yet."""
     reply: str = field(
         default=(
-            'In one sentence that begins with "{other}", say what is good or bad about what {other} proposed. Then, in '
-            'one more sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
+            'In one sentence that begins with "{other}", say whether what {other} proposed is enough. Then, in one '
+            'more sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
         ),
         metadata=uses(*_TURN, "other"),
     )

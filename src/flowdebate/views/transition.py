@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flowdebate.views.names import AROUND, name_among
+from flowdebate.views.names import AROUND, DECORATION, PAIRS, name_among
 from flowdebate.views.quote import tag_name
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ class Transition:
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
-_DECORATION = "*_~`\"'“”‘’«»‹›()[]<>"
-_BETWEEN = re.compile(rf"[^\S\n]*:?[^\S\n]*([{re.escape(_DECORATION)}]*)[^\S\n]*:?[^\S\n]*")
+_GAP = re.compile(r"[^\S\n]*:?[^\S\n]*")
+_BETWEEN = re.compile(rf"[^\S\n]*:?[^\S\n]*([{re.escape(DECORATION)}]*)[^\S\n]*:?[^\S\n]*")
 """What may stand between "Transition to" and the name."""
 _BEHIND = re.compile(rf"(?:[{re.escape(AROUND)}]|[^\S\n])*")
 _BULLET = re.compile(r"(?:[-+•>=#→⇒]|[^\S\n])*")
-_SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(_DECORATION)}]*[^\S\n]+$")
+_SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(DECORATION)}]*[^\S\n]+$")
 _LOOKED_AT = 50
 """Markers, from the last on, that are looked at: a model can write any number of them."""
 _LONGEST_STRANGER = 80
 """Characters of a name that nobody has; what is longer is a sentence about some transition."""
-_OPENERS = {")": "(", "]": "[", ">": "<", "”": "“", "’": "‘", "»": "«", "›": "‹"}
+_OPENERS = {closes: opens for opens, closes in PAIRS.items()}
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:
@@ -69,7 +69,9 @@ def _read(text: str, marker: re.Match[str], names: tuple[str, ...]) -> Transitio
     assert between is not None  # noqa: S101 - it matches nothing at all, too
     opened += between[1]
     own = _is_own_sentence(text, begin)
-    known = _named(text, between.end(), names)
+    gap = _GAP.match(text, marker.end())
+    # a name may begin with what else would be a quote or a bracket
+    known = (gap and _named(text, gap.end(), names)) or _named(text, between.end(), names)
     if known is not None:
         name, name_end = known
         line_end = _line_end(text, name_end)
@@ -129,7 +131,7 @@ def _bulleted(text: str, begin: int) -> bool:
 def _opened(text: str, place: int) -> tuple[int, str]:
     """Where a marker at `place` begins with the quotes, brackets and markdown right before it, and those."""
     begin = place
-    while begin > 0 and text[begin - 1] in _DECORATION:
+    while begin > 0 and text[begin - 1] in DECORATION:
         begin -= 1
     return begin, text[begin:place]
 
@@ -150,11 +152,11 @@ def _without(text: str, begin: int, end: int, opened: str) -> str:
 
 def _unopened(marker: str, opened: str, before: str) -> str:
     """What closes, at the end of `marker`, something that was opened before it: the bold of a whole paragraph."""
-    run = re.search(rf"[{re.escape(_DECORATION)}]+\s*$", marker.rstrip(".!?…,;: \t\r"))
+    run = re.search(rf"[{re.escape(DECORATION)}]+\s*$", marker.rstrip(".!?…,;: \t\r"))
     if run is None:
         return ""
     closers = run[0].strip()
-    if opened or closers[0] in "'‘“«‹([<":
+    if opened or closers[0] in PAIRS or closers[0] == "'":
         return ""
     opener = _OPENERS.get(closers[0])
     if opener is None:

@@ -146,7 +146,7 @@ def test_agents_speak_with_the_chat_model_and_judges_with_the_other() -> None:
 
         return FunctionModel(answer)
 
-    models = {"intent/chat": named("chat"), "intent/synthesize": named("synthesize")}
+    models = {"chat": named("chat"), "synthesize": named("synthesize")}
     plan(max_rounds=1, judge=create_conclusive_judge(name="plan")).run_sync(TASK, model=models)
     chat = {("chat", phase) for phase in ("proposal", "critique", "revision", "vote")}
     assert set(asked) == {*chat, ("synthesize", "judge")}

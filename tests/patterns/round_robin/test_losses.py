@@ -142,6 +142,9 @@ async def test_a_seat_has_a_deadline_over_all_that_it_does() -> None:
         ("referee", "bridge-referee", 1, "no_report"),
         ("synthesizer", "bridge-synthesizer", 1, "no_output"),
     ]
+    with pytest.raises(ModelTimeout) as caught:
+        await bridge(referee=hang, max_rounds=1, turn_timeout=0.05).run(QUESTION, model=by_seat())
+    assert caught.value.block == "bridge-referee"
 
 
 async def test_a_rounds_deadline_is_that_of_its_turns() -> None:

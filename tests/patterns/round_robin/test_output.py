@@ -57,7 +57,7 @@ def test_the_deliverable_is_what_the_schema_says(schema: Any, answer: Any, outpu
     assert made.output == output
 
 
-def test_a_model_that_cannot_deliver_is_asked_again_and_then_fails() -> None:
+def test_a_model_that_cannot_deliver_fails() -> None:
     """A deliverable that does not fit is none."""
     with pytest.raises(SchemaViolation):
         bridge(synthesizer=None, output_schema=Plan).run_sync(QUESTION, model=by_seat(last={"plan": 3}))

@@ -113,7 +113,7 @@ The question is still: When should the bridge be closed?
 It is your turn in round 2 of 2. You are Ada, economist, and speak for yourself.
 The referee found of your last turn: gives no figures; passes over
   | the night. Do better now.
-In one sentence that begins with "Ben", say what is good or bad about what Ben proposed. Then, in one more sentence that begins with "As economist, I", propose something that nobody has proposed yet.\
+In one sentence that begins with "Ben", say whether what Ben proposed is enough. Then, in one more sentence that begins with "As economist, I", propose something that nobody has proposed yet.\
 """)
 
 
@@ -218,10 +218,11 @@ def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -
     assert tags(shown) == len(entries)
     assert headings(shown) == len({entry.round for entry in entries})
     lines = [line for line in lines_of(shown) if line.startswith("Referee")]
-    assert sum(line.startswith("Referee: ") for line in lines) == len(audits)
+    noted = [audit for audit in audits if audit.notes.strip()]
+    assert sum(line.startswith("Referee: ") for line in lines) == len(noted)
     found = [found for audit in audits for found in audit.assessments if issues_of(found) or scores]
     assert sum(line.startswith("Referee on [") for line in lines) == len(found)
-    assert len(lines_of(shown)) == max(len(entries) + headings(shown) + len(audits) + len(found), 1)
+    assert len(lines_of(shown)) == max(len(entries) + headings(shown) + len(noted) + len(found), 1)
 
 
 @given(panels())

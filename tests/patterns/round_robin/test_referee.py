@@ -145,7 +145,7 @@ def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
     assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
 
 
-def test_a_model_that_cannot_report_is_asked_again_and_then_lost() -> None:
+def test_a_model_that_cannot_report_is_lost() -> None:
     """By default the run raises; with "skip" the round has no audit, and the panel is complete otherwise."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
@@ -157,6 +157,13 @@ def test_a_model_that_cannot_report_is_asked_again_and_then_lost() -> None:
         ("referee", 1, "no_report"),
         ("referee", 2, "no_report"),
     ]
+
+
+def test_a_report_without_end_is_refused() -> None:
+    """It would stand in every later prompt; a model that is asked again is told why."""
+    endless = {"assessments": [], "notes": "x" * 1_001}
+    with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
+        bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
 
 
 @pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])

@@ -69,7 +69,7 @@ class ConsensusView(LiveView):
                 self._awaited.pop(event.failure.agent, None)
                 self.page.labelled(*failure(event.failure), "yellow")
             case CallRetried() | CallFellBack():
-                self.show_trouble(event, who=event.block)
+                self.show_trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
             case _:
                 super().show(event)
 

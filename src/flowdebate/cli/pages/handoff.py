@@ -62,8 +62,7 @@ class HandoffDocument(Document):
             for entry in self.raw.transcript:
                 if entry.round == number:
                     page.said(entry.agent_name, _turn(number, self.max_turns), entry.text)
-                    if entry.chosen_by is not None:
-                        page.remark(handed_over(entry))
+                    _next(entry, page)
             page.losses(loss for loss in self.raw.losses if loss.round == number)
 
     def report(self) -> Iterator[str]:
@@ -93,7 +92,7 @@ class HandoffView(LiveView):
                 self.page.notice("…")
             case HandedOver():
                 self._said(self.transcript, event.round)
-                self.page.remark(handed_over(event))
+                _next(event, self.page)
             case _:
                 super().show(event)
 
@@ -105,17 +104,23 @@ class HandoffView(LiveView):
                 self._shown = number
 
 
-def handed_over(turn: HandoffEntry | HandedOver) -> str:
-    """Who speaks next, and how that was chosen; nothing where it was not decided."""
+def handed_over(turn: HandoffEntry | HandedOver) -> tuple[str, str] | None:
+    """How the next speaker was chosen, and who that is; None where it was not decided."""
     match turn.chosen_by:
         case "speaker":
-            return f"hands over to {turn.next_agent_name}"
+            return "Hands over to", str(turn.next_agent_name)
         case "retry":
-            return f"hands over to {turn.next_agent_name} when asked again: {turn.problem}"
+            return "Hands over, when asked again, to", f"{turn.next_agent_name} ({turn.problem})"
         case "random":
-            return f"the lot names {turn.next_agent_name}: {turn.problem}"
+            return "The lot names", f"{turn.next_agent_name} ({turn.problem})"
         case None:
-            return ""
+            return None
+
+
+def _next(turn: HandoffEntry | HandedOver, page: Page) -> None:
+    found = handed_over(turn)
+    if found is not None:
+        page.labelled(*found, "dim", indent="")
 
 
 def _turn(number: int, max_turns: int | None) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.pages.handoff import HandoffDocument
+    from flowdebate.schemas.handoff import HandoffEntry
 
 __all__ = ("body",)
 
@@ -23,5 +24,12 @@ def body(document: HandoffDocument) -> Iterator[str]:
         for entry in raw.transcript:
             if entry.round == number:
                 yield from (speaker(entry.agent_name, f"turn {number}"), "", quoted(entry.text), "")
-                yield from (f"*{escaped(handed_over(entry))}*", "") if entry.chosen_by is not None else ()
+                yield from _next(entry)
         yield from losses(loss for loss in raw.losses if loss.round == number)
+
+
+def _next(entry: HandoffEntry) -> Iterator[str]:
+    found = handed_over(entry)
+    if found is not None:
+        label, who = found
+        yield from (f"*{label}*: {escaped(who)}", "")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.schemas.deliberation import DeliberationOutput
 
 __all__ = ("deliberation",)
 
@@ -54,7 +55,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     quorum: int = 2,
     turn_timeout: float | None = None,
     round_timeout: float | None = None,
-) -> Sequencer[Any, Any]:
+) -> Sequencer[Any, DeliberationOutput]:
     """Make a block that deliberates on a topic: `await pattern.run("Should we invest?")`, or `{"topic": …}`.
 
     Each round, all debaters speak once, at the same time, so that none sees what the others say in it; then the

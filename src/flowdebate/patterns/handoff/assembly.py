@@ -64,9 +64,7 @@ class Assembly:
             again = router(name=f"{name}-ask-again", choose=_asked, routes=speakers)
             pipeline = pipeline.then_if(needs_another_word, self.loop.guarded(again, drawn_instead))
         return pipeline.then(
-            hand_over(
-                name=name, names=self._names, on_invalid=self.on_invalid, transcript=self.loop.transcript
-            )
+            hand_over(name=name, names=self._names, on_invalid=self.on_invalid, transcript=self.loop.transcript)
         )
 
     @property

@@ -52,7 +52,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     on_failure: OnFailure = "fail",
     turn_timeout: float | None = None,
 ) -> Sequencer[Any, Any]:
-    """Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
+    r"""Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
 
     One debater speaks at a time, and says who speaks next. It ends after `max_turns` turns, or when
     `terminate_when(ctx)` is true after one. Its output is a `HandoffOutput`: the turns, each with who was named to
@@ -61,8 +61,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`). A name
       may be an enum's member: its value counts. A `{proposition}` in a system prompt is replaced.
     - `first`: who speaks first; None is the first that is declared.
-    - `transition`: how the default block's model hands over: "structured" in JSON, `{response, next_agent_name}`; "tool"
-      by calling `handoff(response, next_agent_name)`; "text" by ending its answer in "Transition to NAME".
+    - `transition`: how the default block's model hands over: "structured" in JSON, `{response, next_agent_name}`;
+      "tool" by calling `handoff(response, next_agent_name)`; "text" by ending its answer in "Transition to NAME".
     - `on_invalid`: what is done where nobody was named, or somebody who cannot speak next: "retry" (the model is asked
       once more, with the reason; then the lot decides), "random" (the lot decides at once), "error" (`RosterError`).
       The first words that were said stand, whatever comes of it.
@@ -82,7 +82,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> from flowdebate.testing import ScriptedModel
     >>> sides = [{"name": "Pro"}, {"name": "Con"}, {"name": "Neutral"}]
     >>> pattern = handoff(name="morals", debaters=sides, transition="text", max_turns=2)
-    >>> model = ScriptedModel("Machines are fair.\\nTransition to con", "Fair to whom? Transition to Neutral.")
+    >>> model = ScriptedModel("Machines are fair.\nTransition to con", "Fair to whom? Transition to Neutral.")
     >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
     [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
     """
@@ -94,9 +94,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     check_count(where, max_turns=max_turns)
     _check_transcript(transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(
-        where, on_failure=on_failure, quorum=1, turn_timeout=turn_timeout, round_timeout=None
-    )
+    checks.check_failure_options(where, on_failure=on_failure, quorum=1, turn_timeout=turn_timeout, round_timeout=None)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     loop = Loop(

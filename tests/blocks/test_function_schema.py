@@ -1,0 +1,309 @@
+"""`function_schema`: a function's signature and docstring as the tool that a provider wants to be told."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, Optional, TypedDict, Union
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+
+from flowdebate import function_schema
+from flowdebate.blocks.tools import tool
+from flowdebate.errors import ConfigurationError
+
+
+class AgentName(enum.Enum):
+    """Whom to hand over to."""
+
+    PROPONENT = "proponent"
+    OPPONENT = "opponent"
+    NEUTRAL = "neutral"
+
+
+def handoff(response: str, next_agent_name: AgentName) -> None:
+    """
+    Debate response and transition to the next agent.
+
+    Args:
+        response: The debate response based on the previous debate history (1-2 concise sentences).
+            Start response with the agent's name (e.g. "Proponent: <response>").
+        next_agent_name: The next agent name to transition to. Always transition to a different agent.
+
+    Returns:
+        Return nothing as this function is used for guiding the LLM to transition to the
+        next agent only. We will not use the return value.
+    """  # noqa: D212, D401 - as it stands where the wanted schema comes from
+
+
+WANTED = {
+    "type": "function",
+    "function": {
+        "name": "handoff",
+        "description": "Debate response and transition to the next agent.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "response": {
+                    "type": "string",
+                    "description": "The debate response based on the previous debate history (1-2 concise sentences). "
+                    'Start response with the agent\'s name (e.g. "Proponent: <response>").',
+                },
+                "next_agent_name": {
+                    "type": "string",
+                    "description": "The next agent name to transition to. Always transition to a different agent.",
+                    "enum": ["proponent", "opponent", "neutral"],
+                },
+            },
+            "required": ["response", "next_agent_name"],
+        },
+    },
+}
+
+
+def holds(got: object, wanted: object) -> bool:
+    """Whether `got` says all that `wanted` says; it may say more."""
+    if isinstance(wanted, dict):
+        return isinstance(got, dict) and all(key in got and holds(got[key], wanted[key]) for key in wanted)
+    return got == wanted
+
+
+def test_the_schema_of_the_handoff_says_what_it_should() -> None:
+    """Name, description, types, the enum's values and what is required; pydantic adds titles, and nothing else."""
+    made = function_schema(handoff).to_openai()
+    assert holds(made, WANTED)
+    parameters = made["function"]["parameters"]
+    assert set(parameters) - set(WANTED["function"]["parameters"]) == {"additionalProperties"}  # type: ignore[index]
+    assert list(parameters["properties"]) == ["response", "next_agent_name"]
+    assert json.loads(json.dumps(made)) == made
+
+
+def one(annotation: Any, **default: Any) -> dict[str, Any]:
+    """What is told of a parameter with this annotation, without its title."""
+
+    def ask(x: Any) -> None:
+        """Ask."""
+
+    signature = inspect.signature(ask)
+    parameter = signature.parameters["x"].replace(annotation=annotation, **default)
+    ask.__signature__ = signature.replace(parameters=[parameter])  # type: ignore[attr-defined]
+    told = dict(function_schema(ask).parameters["properties"]["x"])
+    told.pop("title", None)
+    return told
+
+
+class Side(enum.StrEnum):
+    """A side."""
+
+    FOR = "for"
+
+
+class Level(enum.IntEnum):
+    """A level."""
+
+    LOW = 1
+    HIGH = 2
+
+
+class Point(BaseModel):
+    """A point."""
+
+    side: Side
+    weight: int = 1
+
+
+class Source(TypedDict):
+    """A source."""
+
+    url: str
+
+
+@dataclass
+class Place:
+    """A place."""
+
+    city: str
+
+
+class Tree(BaseModel):
+    """A tree."""
+
+    children: list[Tree] = []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wanted"),
+    [
+        (str, {"type": "string"}),
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (list, {"type": "array"}),
+        (dict, {"type": "object"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, bool], {"type": "object", "additionalProperties": {"type": "boolean"}}),
+        (None, {"type": "null"}),
+        (Any, {}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["a"], {"type": "string", "enum": ["a"]}),
+        (Literal[1, "a"], {"enum": [1, "a"]}),
+        (AgentName, {"type": "string", "enum": ["proponent", "opponent", "neutral"]}),
+        (Side, {"type": "string", "enum": ["for"]}),
+        (Level, {"type": "integer", "enum": [1, 2]}),
+        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045 - also in the old spelling
+        (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}),  # noqa: UP007
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        ("AgentName", {"type": "string", "enum": ["proponent", "opponent", "neutral"]}),
+        ("list[AgentName]", {"type": "array"}),
+        (Point, {"type": "object", "properties": {"side": {"type": "string", "enum": ["for"]}}, "required": ["side"]}),
+        (Source, {"type": "object", "properties": {"url": {"type": "string"}}}),
+        (Place, {"type": "object", "properties": {"city": {"type": "string"}}}),
+    ],
+    ids=str,
+)
+def test_types_are_told_as_json_knows_them(annotation: Any, wanted: dict[str, Any]) -> None:
+    """Enums and literals as `enum`, models written out where they are meant."""
+    told = one(annotation)
+    assert holds(told, wanted)
+    assert "$ref" not in json.dumps(told)
+
+
+def test_a_type_that_holds_itself_keeps_its_definition() -> None:
+    """It cannot be written out."""
+    parameters = function_schema(lambda_free_tree).parameters
+    assert set(parameters["$defs"]) == {"Tree"}
+    assert parameters["properties"]["tree"]["$ref"] == "#/$defs/Tree"
+
+
+def lambda_free_tree(tree: Tree) -> None:
+    """Take a tree."""
+
+
+def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], table={}):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ANN202, B006, FBT002
+    """Take what is not annotated."""
+    return word, count, ratio, loud, tags, note, names, table
+
+
+def test_without_an_annotation_the_default_says_the_type() -> None:
+    """Else it is text."""
+    told = function_schema(without).parameters["properties"]
+    assert {name: told[name].get("type") for name in told} == {
+        "word": "string",
+        "count": "integer",
+        "ratio": "number",
+        "loud": "boolean",
+        "tags": "string",
+        "note": None,
+        "names": "array",
+        "table": "object",
+    }
+    assert function_schema(without).parameters["required"] == ["word"]
+
+
+def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) -> None:
+    """Take some."""
+
+
+def test_what_has_a_default_is_not_required_and_tells_it() -> None:
+    """Keyword-only or not; a parameter that may be None and has no default is required."""
+    parameters = function_schema(optional).parameters
+    assert parameters["required"] == ["a", "d"]
+    assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]
+
+
+def described(first: str, second: int = 0, third: str = "") -> None:
+    """Say what it does
+    in two lines.
+
+    And say more: with a colon.
+
+    Note:
+        Be careful.
+
+    Args:
+        first: What comes first,
+            and goes on,
+
+            after a gap too.
+        second (int): Its type stands here: see there. Defaults to 0.
+
+    Raises:
+        ValueError: Never.
+    """  # noqa: D205
+
+
+def test_the_description_is_what_stands_before_the_arguments() -> None:
+    """Descriptions of parameters may have several lines, which are one line of what is told."""
+    spec = function_schema(described)
+    assert spec.description == snapshot("""\
+Say what it does
+in two lines.
+
+And say more: with a colon.
+
+Note:
+    Be careful.\
+""")
+    properties = spec.parameters["properties"]
+    assert properties["first"]["description"] == "What comes first, and goes on, after a gap too."
+    assert properties["second"]["description"] == "Its type stands here: see there. Defaults to 0."
+    assert "description" not in properties["third"]
+
+
+def nothing_said(x: int) -> None:  # noqa: D103
+    ...
+
+
+def only_args(x: int) -> None:
+    """Args:
+    x: The number.
+    """  # noqa: D205, D212
+
+
+class Desk:
+    """Something with a method."""
+
+    def ask(self, question: str) -> str:
+        """Ask the desk."""
+        return question
+
+
+def test_methods_partials_and_functions_without_words_are_taken() -> None:
+    """`self` is no argument; a partial asks for what is left."""
+    assert function_schema(Desk().ask).parameters["required"] == ["question"]
+    assert function_schema(nothing_said).description == ""
+    part = functools.partial(optional, "x", d=1)
+    functools.update_wrapper(part, optional)
+    assert function_schema(part).name == "optional"
+
+
+def test_what_cannot_be_told_is_an_error_that_says_why() -> None:
+    """The annotation that means nothing is named."""
+
+    def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Take something."""
+
+    with pytest.raises(ConfigurationError, match="Unknown"):
+        function_schema(strange)
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
+def test_any_names_make_an_enum_that_its_arguments_are_held_to(names: list[str]) -> None:
+    """What is told is what is checked."""
+
+    def hand_over(to: str) -> None:
+        """Hand over."""
+
+    hand_over.__annotations__["to"] = Literal[tuple(names)]
+    made = tool(hand_over)
+    assert made.spec.parameters["properties"]["to"]["enum"] == names
+    assert [made.arguments.model_validate({"to": name}).model_dump(by_alias=True) for name in names] == [
+        {"to": name} for name in names
+    ]

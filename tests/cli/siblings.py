@@ -1,0 +1,164 @@
+"""The siblings of `run`: what their models answer on a stage, and what is saved of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cli.stage import Stage
+
+REPORTS: list[dict[str, Any]] = [
+    {"summary": "They differ.", "status": "CONTINUE", "decision": None},
+    {"summary": "Both want a cap.", "status": "SETTLED", "decision": "Cap them at 3%."},
+]
+ANSWERS: dict[str, Any] = {
+    "SETTLED": REPORTS,
+    "assessments": {
+        "assessments": [{"agentName": "Analyst", "issues": ["No source."], "score": 40}],
+        "notes": "Give numbers.",
+    },
+    "next_agent_name": [
+        {"response": "Yes: homes first.", "next_agent_name": "Opponent"},
+        {"response": "No: build more.", "next_agent_name": "Opponent"},
+        {"response": "", "next_agent_name": "nobody"},
+    ],
+    "severity": {"reasoning": "Thin.", "issues": ["No number."], "suggestions": ["Give one."], "severity": 0.4},
+    "enough": {"proposal": "Cap rents at 3%.", "position": "cap", "enough": False},
+    "conclusive": {"reasoning": "All is said.", "conclusive": True},
+    "confidence": [
+        {"reasoning": "Clear.", "choice": "Planner", "confidence": 0.9},
+        {"reasoning": "Safe.", "choice": "Planner", "confidence": 0.5},
+        {"reasoning": "Mine.", "choice": "Guardian", "confidence": 1.0},
+    ],
+}
+"""By a word of the schema that is asked for."""
+
+VERBS = {
+    "deliberate": ("deliberation", ()),
+    "handoff": ("handoff", ("--turns", "2", "--seed", "5")),
+    "panel": ("panel", ("--rounds", "1", "--referee")),
+    "consensus": ("consensus", ("--rounds", "1", "--seed", "5")),
+}
+"""Each verb's pattern, and options by which it is short."""
+
+
+def stage(**more: Any) -> Stage:
+    """A stage on which every turn says the same, so that the order in which turns are asked for makes no difference."""
+    return Stage(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
+
+
+def saved(text: str) -> dict[str, dict[str, Any]]:
+    """A document of each pattern in which all that others wrote is `text`, with everything that a page shows."""
+    speakers = [{"name": text, "role": text}, {"name": "b", "role": None}]
+    loss = {"round": 1, "seat": "debater", "name": text, "error": text, "instead": "skipped"}
+    ends = {"status": "degraded", "error": text, "usage": {"calls": 3}, "seconds": 1.25, "seed": 7}
+    entry = {"round": 1, "agentName": text, "text": text}
+    raw: dict[str, Any] = {"status": "degraded", "losses": [loss]}
+    report = {"summary": text, "status": "CONTINUE", "decision": f"{text}!"}
+    return {
+        "deliberation": {
+            **ends,
+            "pattern": "deliberation",
+            "debaters": speakers,
+            "maxRounds": 2,
+            "raw": {
+                **raw,
+                "topic": text,
+                "rounds": 1,
+                "history": [{"round": 1, "name": text, "role": text, "text": text}],
+                "summaries": [text],
+                "reports": [report],
+                "finalDecision": text,
+                "isSettled": False,
+                "stopReason": "max_rounds",
+            },
+        },
+        "handoff": {
+            **ends,
+            "pattern": "handoff",
+            "debaters": speakers,
+            "maxTurns": 2,
+            "raw": {
+                **raw,
+                "proposition": text,
+                "turns": 1,
+                "transcript": [{**entry, "nextAgentName": text, "chosenBy": "random", "problem": text}],
+                "stopReason": "max_turns",
+            },
+        },
+        "panel": {
+            **ends,
+            "pattern": "panel",
+            "panelists": speakers,
+            "maxRounds": 2,
+            "output": text,
+            "raw": {
+                **raw,
+                "question": text,
+                "rounds": 1,
+                "transcript": [{**entry, "role": text}],
+                "audits": [
+                    {"round": 1, "notes": text, "assessments": [{"agentName": text, "issues": [text], "score": 1}]}
+                ],
+                "stopReason": "max_rounds",
+            },
+        },
+        "consensus": {**ends, "pattern": "consensus", "agents": speakers, "maxRounds": 2, "raw": _consensus(text)},
+    }
+
+
+def _consensus(text: str) -> dict[str, Any]:
+    proposal = {"agent": text, "text": text, "position": text}
+    critique = {"critic": text, "target": text, "round": 1, "issues": [text], "reasoning": text, "severity": 0.5}
+    failed = {"agent": text, "round": 1, "kind": "ProviderFailed", "error": text}
+    phases = ("proposal", "critique", "revision", "vote")
+    return {
+        "task": text,
+        "outcome": "consensus",
+        "answer": text,
+        "winner": text,
+        "strength": "strong",
+        "confidence": 0.5,
+        "context": {},
+        "proposals": [proposal],
+        "rounds": [
+            {
+                "round": 1,
+                "edges": [[text, text]],
+                "critiques": [critique],
+                "revisions": [{**proposal, "round": 1}],
+                "convergence": {"similarity": 0.5, "status": "refining", "backend": text},
+            }
+        ],
+        "finalProposals": [proposal],
+        "ballots": [{"voter": text, "choice": text, "reasoning": text}],
+        "tally": {
+            "rule": "majority",
+            "eligible": 1,
+            "valid": 1,
+            "spoiled": 0,
+            "failed": 0,
+            "counts": {text: 1},
+            "weights": {text: 1.0},
+            "winner": text,
+            "tied": [],
+            "quorum": 1,
+            "quorumMet": True,
+            "confidence": 0.5,
+            "reached": True,
+            "reason": text,
+        },
+        "earlyEnd": {"source": "judge", "reason": text, "round": 1},
+        "failures": [{**failed, "phase": phase, "target": text} for phase in phases],
+        "losses": [{"round": 1, "seat": "judge", "name": text, "error": text, "instead": "no_report"}],
+        "stages": [{"stage": "START"}],
+        "analytics": {
+            "seconds": 1.0,
+            "rounds": 1,
+            "outcome": "consensus",
+            "agreement": 1.0,
+            "dissent": [{"agent": text, "choice": text, "reasoning": text}],
+            "riskAreas": [text],
+            "insights": [text],
+        },
+        "status": "degraded",
+    }

@@ -1,0 +1,433 @@
+"""What a reader sees of `deliberate`, `handoff`, `panel` and `consensus`; nothing of it is somebody else's doing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from inline_snapshot import snapshot
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.document import read_document
+from flowdebate.cli.page import Page, render
+from flowdebate.cli.pages.deliberation import DeliberationView
+from flowdebate.cli.report import report
+from flowdebate.cli.text import printable
+from flowdebate.runs.events import BlockAnswered, TextDelta, TurnFinished, TurnStarted
+
+from .siblings import ANSWERS, REPORTS, saved, stage
+from .stage import OnTerminal, Stage
+from .test_page import ESCAPES, TERMINAL, Screen
+from .test_render import HOSTILE
+from .test_report import FOREIGN, OWN, headings, parsed
+from .test_siblings import hold
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.cli.document import Document
+
+PATTERNS = ("deliberation", "handoff", "panel", "consensus")
+each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the examples of a property share."""
+    return tmp_path_factory.mktemp("saved")
+
+
+def document(pattern: str, text: str, folder: Path) -> Document:
+    """A document as it is read back, in which all that others wrote is `text`."""
+    path = folder / "saved.json"
+    path.write_text(json.dumps(saved(text)[pattern]))
+    return read_document(str(path))
+
+
+def shown(page: str) -> str:
+    """A page without its last lines, which tell times."""
+    return re.sub(r"\nTokens:.*", "", page, flags=re.DOTALL)
+
+
+@each_pattern
+@given(text=HOSTILE)
+def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: str) -> None:
+    """In frames, labels, remarks and headings: but for the page's own colours, all that is written is printable."""
+    held = document(pattern, text, folder)
+    screen = Screen()
+    render(held, Page(screen, held.speakers, environ=TERMINAL))
+    seen = ESCAPES.sub("", screen.getvalue())
+    assert printable(seen) == seen
+
+
+HEADS = {
+    "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator finds", "Decision"],
+    "handoff": ["Proposition", "X", "The lot names: "],
+    "panel": ["Question", "Round 1 of 2", "X", "Referee", "Output"],
+    "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Outcome"],
+}
+"""How the lines at the left edge begin, in which X is a name that others chose."""
+
+
+@each_pattern
+@given(text=HOSTILE)
+def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, text: str) -> None:
+    """Nothing that others wrote passes for a heading, another speaker or a result; names stand before a colon."""
+    held = document(pattern, text, folder)
+    page = io.StringIO()
+    render(held, Page(page, held.speakers, environ={}))
+    own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
+    ends = ["Ended without all that was due", "Tokens", "Calls"]
+    name = printable(text).replace("\n", "\\n").replace("\t", " ")
+    heads = [head.replace("X", name) for head in HEADS[pattern]]
+    assert len(own) == len(heads) + len(ends)
+    assert all(line.startswith(head) for line, head in zip(own, [*heads, *ends], strict=True))
+
+
+TITLES = {
+    "deliberation": ["Deliberation", "Who spoke", "Round 1", "Decision", "Usage"],
+    "handoff": ["Handoff", "Who spoke", "Turns", "Usage"],
+    "panel": ["Panel", "Panel members", "Round 1", "Output", "Usage"],
+    "consensus": ["Consensus", "Agents", "Proposals", "Round 1", "Vote", "Outcome", "Usage"],
+}
+
+
+@each_pattern
+@given(text=FOREIGN)
+def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Path, text: str) -> None:
+    """Parsed as Markdown it has its own headings, and no HTML, link, image, table, rule or code of others."""
+    page = report(document(pattern, text, folder))
+    assert headings(page) == TITLES[pattern]
+    kinds = {token.type for token in parsed(page) if token.nesting >= 0}
+    assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open", "em_open"}
+
+
+def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() -> None:
+    """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
+    turns = (("alpha ", "beta."), ("gamma ", "delta."))
+    with Stage(turns=turns, answers=ANSWERS, hold=(0, 1)) as on:
+        options = on.options("--rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberate")
+        with OnTerminal(*options) as terminal:
+            terminal.until("gamma delta.")
+            assert "alpha" not in terminal.seen
+            terminal.until("delta.\n")
+            on.let_go()
+            terminal.until("alpha beta.")
+            terminal.end()
+    assert re.search(r"Ann, Ben …|Ben, Ann …", terminal.seen)
+    assert re.search(r"delta\.\n\x1b\[2m  (Ann|Ben) …", terminal.seen)
+
+
+def test_a_deliberation_reads_well() -> None:
+    """Rounds, what each said, what the moderator found, the decision."""
+    with stage() as on:
+        result = hold(on, "deliberate", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
+    assert result.exit_code == 0
+    said = (
+        shown(result.stdout)
+        .replace("Bear: risk analyst\n  Homes first.", "X")
+        .replace("Bull: optimistic investor\n  Homes first.", "X")
+    )
+    assert said == snapshot("""\
+Topic: Cap rents?
+  Bull: optimistic investor
+  Bear: risk analyst
+
+Round 1 of 3
+
+X
+
+X
+
+Moderator finds: CONTINUE
+  Summary: They differ.
+
+Round 2 of 3
+
+X
+
+X
+
+Moderator finds: SETTLED
+  Summary: Both want a cap.
+  Decision: Cap them at 3%.
+
+Decision
+  Settled: yes
+  Decision: Cap them at 3%.
+""")
+
+
+def test_a_deliberation_without_a_decision_has_no_result() -> None:
+    """Exit code 3, also where all rounds were held; with a decision it is 0, settled or not."""
+    with Stage(answers={"SETTLED": REPORTS[0]}) as on:
+        undecided = hold(on, "deliberate", "--rounds", "1")
+    with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
+        decided = hold(on, "deliberate", "--rounds", "1")
+    assert (undecided.exit_code, decided.exit_code) == (3, 0)
+    assert "Decision\n  Settled: no\n  Decision: none\n" in undecided.stdout
+    assert "Decision\n  Settled: no\n  Decision: Cap them at 3%.\n" in decided.stdout
+
+
+def test_a_moderator_s_model_may_be_asked_for_text() -> None:
+    """For models without structured answers."""
+    with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
+        result = hold(on, "deliberate", "--report", "text")
+        assert all("response_format" not in body for body in on.bodies)
+    assert result.exit_code == 0
+    assert "Moderator finds: SETTLED\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
+
+
+def test_a_deliberation_may_go_on_without_a_turn() -> None:
+    """What is missing is said, on the page and in the saved one."""
+    three = [word for name in "abc" for word in ("--debater", name)]
+    with stage(broken={0}) as on:
+        result = hold(on, "deliberate", *three, "--attempts", "1", "--on-failure", "skip", "--json")
+    with stage(broken={0}) as on:
+        plain = hold(on, "deliberate", *three, "--attempts", "1", "--on-failure", "skip")
+    assert (result.exit_code, plain.exit_code) == (0, 0)
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    for page in (plain.stdout, again.stdout):
+        assert re.search(r"Debater [abc] was lost: ", page)
+        assert "Ended without all that was due, after 5 complete arguments." in page
+
+
+def test_a_handoff_reads_well() -> None:
+    """Who has which turn, who hands over to whom, and where the lot chose since nobody was named who could be next."""
+    with stage() as on:
+        result = hold(on, "handoff")
+    assert result.exit_code == 0
+    assert shown(result.stdout) == snapshot("""\
+Proposition: Cap rents?
+  Proponent: agrees with the proposition
+  Opponent: disagrees with the proposition
+  Neutral: has not decided
+
+Proponent: turn 1 of 2
+  Yes: homes first.
+Hands over to: Opponent
+
+Opponent: turn 2 of 2
+  No: build more.
+The lot names: Neutral ('Opponent' handed over to itself)
+""")
+
+
+@pytest.mark.parametrize("transition", ["text", "tool", "structured"])
+def test_each_way_of_handing_over_can_be_asked_for(transition: str) -> None:
+    """As the model's last line, as a call of a function, as JSON; the first turn can be anybody's."""
+    answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
+    with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
+        result = hold(on, "handoff", "--transition", transition, "--turns", "1", "--first", "Opponent", "--json")
+        (asked,) = on.bodies
+    assert ("tools" in asked, "response_format" in asked) == (transition == "tool", transition == "structured")
+    (turn,) = json.loads(result.stdout)["raw"]["transcript"]
+    assert (turn["agentName"], turn["text"], turn["nextAgentName"]) == ("Opponent", "So I say.", "Neutral")
+
+
+def test_a_handoff_may_fail_where_nobody_is_named() -> None:
+    """`--on-invalid error`: exit code 1; what was said stands there."""
+    with Stage(turns=(("I say ", "nothing of it."),)) as on:
+        result = hold(on, "handoff", "--transition", "text", "--on-invalid", "error")
+    assert result.exit_code == 1
+    assert "  I say nothing of it.\n" in result.stdout
+    assert "Failed after 1 complete turn." in result.stdout
+
+
+def test_a_panel_reads_well(tmp_path: Path) -> None:
+    """What each said, what the referee found, and the output that a schema describes."""
+    schema = tmp_path / "answer.json"
+    schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
+    with stage() as on:
+        result = hold(on, "panel", "--schema", str(schema))
+    assert result.exit_code == 0
+    assert shown(result.stdout) == snapshot("""\
+Question: Cap rents?
+  Analyst: weighs the evidence
+  Practitioner: knows how it is done
+  Critic: looks for what is missing
+
+Round 1 of 1
+
+Analyst: weighs the evidence
+  Homes first.
+
+Practitioner: knows how it is done
+  Homes first.
+
+Critic: looks for what is missing
+  Homes first.
+
+Referee: Give numbers.
+  Analyst: 40 of 100: No source.
+
+Output
+  {
+    "answer": 42
+  }
+""")
+
+
+def test_a_panel_is_held_for_what_is_made_of_it() -> None:
+    """A synthesizer writes text, unless it is left out; a lost one leaves no result: exit code 3."""
+    with stage() as on:
+        plain, bare = hold(on, "panel"), hold(on, "panel", "--no-synthesize")
+    with stage(broken={4}) as on:
+        lost = hold(on, "panel", "--attempts", "1", "--on-failure", "skip")
+    assert (plain.exit_code, bare.exit_code, lost.exit_code) == (0, 0, 3)
+    assert "\nOutput\n  Homes first.\n" in plain.stdout
+    assert "Output" not in bare.stdout + lost.stdout
+    assert "Synthesizer panel-synthesizer was lost" in lost.stdout
+
+
+def test_a_consensus_reads_well() -> None:
+    """Proposals, critiques in short, revisions, votes, and what they come to, in declared order where it was saved."""
+    with stage() as on:
+        result = hold(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
+    assert result.exit_code == 0
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    assert shown(again.stdout) == snapshot("""\
+Task: Cap rents?
+  Planner: plans
+  Guardian
+
+Proposals
+
+Planner: plans
+  Homes first.
+
+Guardian:
+  Homes first.
+
+Round 1 of 1
+  Planner on Guardian: severity 0.4: No number.
+  Guardian on Planner: severity 0.4: No number.
+
+Planner: plans
+  Cap rents at 3%.
+
+Guardian:
+  Cap rents at 3%.
+
+Vote
+  Planner votes for: Planner, confidence 0.9: Clear.
+  Guardian votes for: Planner, confidence 0.5: Safe.
+
+Outcome
+  Outcome: consensus: 'Planner' has 2 of 2 votes; majority asks for more than half of the eligible voters
+  Votes: Planner 2, Guardian 0; spoiled 0, failed 0, of 2
+  Strength: unanimous, confidence 0.70
+  Similarity: round 1 1.00 (converged)
+  Winner: Planner
+  Answer: Cap rents at 3%.
+""")
+
+
+def test_without_a_consensus_there_is_no_result() -> None:
+    """Exit code 3; the votes say why. A judge of ties may find a winner, whom too few voted for."""
+    answers = {**ANSWERS, "confidence": [{"choice": name, "reasoning": "r", "confidence": 1.0} for name in "ab"]}
+    two = ("--agent", "a", "--agent", "b")
+    with Stage(answers=answers) as on:
+        result, broken = hold(on, "consensus", *two), hold(on, "consensus", *two, "--tie-break")
+    assert (result.exit_code, broken.exit_code) == (3, 3)
+    assert "Outcome: no consensus: " in result.stdout
+    assert "Winner: none\n" in result.stdout
+    assert re.search(r"Winner: [ab]\n", broken.stdout)
+
+
+def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
+    """A failure is shown where it happened, and never as a proposal."""
+    with stage(broken={0}) as on:
+        result = hold(on, "consensus", "--attempts", "1", "--json")
+    with stage(broken={0}) as on:
+        plain = hold(on, "consensus", "--attempts", "1")
+    document = json.loads(result.stdout)
+    (failure,) = document["raw"]["failures"]
+    assert (document["status"], failure["phase"], len(document["raw"]["proposals"])) == ("degraded", "proposal", 2)
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    for page in (plain.stdout, again.stdout):
+        assert re.search(r"\n  \w+ gave no proposal: ", page)
+        assert "Ended without all that was due, after " in page
+
+
+def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
+    """Who criticises whom, when rounds end, how votes count; weights stand in a file."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
+    star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
+    with stage() as on:
+        result = hold(on, "consensus", *star, "--file", str(plan), "--judge", "--tie-break", "--json")
+        judged = [body for body in on.bodies if "conclusive" in json.dumps(body)]
+    raw = json.loads(result.stdout)["raw"]
+    assert all("Maker" in edge for edge in raw["rounds"][0]["edges"])
+    assert raw["tally"]["rule"] == "weighted"
+    assert raw["tally"]["weights"]["Planner"] + raw["tally"]["weights"]["Guardian"] == 11.0
+    assert len(judged) == 1
+    with stage() as on:
+        early = hold(on, "consensus", "--rounds", "3", "--convergence", "0.9", "--json")
+        all_rounds = hold(on, "consensus", "--rounds", "3", "--convergence", "off", "--json")
+    assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
+    assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
+
+
+def test_a_speaker_who_is_asked_again_is_told_of() -> None:
+    """What was said first stands; who is next is the second answer's."""
+    answers = {
+        "next_agent_name": [
+            {"response": "So I say.", "next_agent_name": "nobody"},
+            {"response": "Well.", "next_agent_name": "Neutral"},
+        ]
+    }
+    with Stage(answers=answers) as on:
+        result = hold(on, "handoff", "--turns", "1", "--json")
+    with Stage(answers=answers) as on:
+        plain = hold(on, "handoff", "--turns", "1")
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    for page in (plain.stdout, again.stdout):
+        assert "\n  So I say.\nHands over, when asked again, to: Neutral (" in page
+        assert "Well." not in page
+
+
+def test_a_round_without_a_report_is_told() -> None:
+    """The moderator's answer was lost, and the deliberation goes on."""
+    options = ("--rounds", "2", "--attempts", "1", "--on-failure", "skip")
+    with stage(broken={2}) as on:
+        result = hold(on, "deliberate", *options, "--json")
+    with stage(broken={2}) as on:
+        plain = hold(on, "deliberate", *options)
+    assert json.loads(result.stdout)["raw"]["reports"][0] is None
+    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    for page in (plain.stdout, again.stdout):
+        assert "Moderator deliberation-moderator was lost: " in page
+        assert "the round has no report" in page
+
+
+def test_an_answer_that_was_cut_off_is_marked_where_several_speak() -> None:
+    """Behind that answer, not behind another one's."""
+    page = io.StringIO()
+    view = DeliberationView(Page(page, [], environ={}))
+    about = [{"block": name, "round": 1, "agent_name": name} for name in ("ann", "ben")]
+    told: list[object] = [TurnStarted(**each) for each in about]  # type: ignore[arg-type]  # as declared
+    told += [BlockAnswered(block="ann", output="One", truncated=True), BlockAnswered(block="ben", output="Two")]
+    told += [TextDelta(block="ann", text="piece"), *(TurnFinished(**each) for each in about)]  # type: ignore[arg-type]
+    for event in told:
+        view.show(event)
+    remark = "  (the model ran out of room: what counts ends with the last full sentence)\n"
+    assert page.getvalue() == f"\nann:\n  One\n{remark}\nben:\n  Two\n"
+
+
+@each_pattern
+def test_a_raw_output_alone_names_those_who_spoke(pattern: str, tmp_path: Path) -> None:
+    """Without the document around it, the page and the report show what there is."""
+    path, made = tmp_path / "raw.json", tmp_path / "report.md"
+    path.write_text(json.dumps(saved("Homes first.")[pattern]["raw"]))
+    held = read_document(str(path))
+    assert [speaker.name for speaker in held.speakers] == ["Homes first."]
+    result = CliRunner().invoke(app, ["render", str(path), "--markdown", str(made)])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "- **Homes first.**" in made.read_text()

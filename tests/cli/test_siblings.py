@@ -1,0 +1,312 @@
+"""What `deliberate`, `handoff`, `panel` and `consensus` have in common: documents, files, limits, failures, signals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.keys import Given
+from flowdebate.cli.verbs.handoff import KEYS
+from flowdebate.errors import ConfigurationError
+
+from .siblings import VERBS, saved, stage
+from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+each_verb = pytest.mark.parametrize("verb", VERBS)
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
+TURNS = {"handoff": ("--transition", "text")}
+"""Options by which a verb's models answer in text, so that a stage can hold them."""
+
+
+def hold(on: Stage, verb: str, *more: str) -> Result:
+    """A run of `verb` on the stage, in this process."""
+    options = (*VERBS[verb][1], *more)
+    return CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, on.options(*options, verb=verb), catch_exceptions=False)
+
+
+def lines(page: str) -> list[str]:
+    """The lines of a page, whatever their order, without the time: some speak at the same time."""
+    return sorted(re.sub(r"Time: [\d.]+ s", "Time", page).splitlines())
+
+
+@each_verb
+def test_json_is_one_document_that_render_shows_as_the_run_did(verb: str, tmp_path: Path) -> None:
+    """The pattern's raw output as it goes over the wire, and nothing else on stdout; a report of the same."""
+    report, again = tmp_path / "report.md", tmp_path / "again.md"
+    with stage() as on:
+        result = hold(on, verb, "--json", "--markdown", str(report))
+    with stage() as on:
+        plain = hold(on, verb, "--seed", str(json.loads(result.stdout)["seed"]))
+    assert (result.exit_code, result.stderr, plain.exit_code, plain.stderr) == (0, "", 0, "")
+    document = json.loads(result.stdout)
+    assert (document["pattern"], document["status"]) == (VERBS[verb][0], "complete")
+    assert document["usage"]["calls"] == len(on.bodies)
+    shown = CliRunner().invoke(app, ["render", "-", "--markdown", str(again)], input=result.stdout)
+    assert lines(shown.stdout) == lines(plain.stdout)
+    assert "\x1b" not in plain.stdout
+    assert again.read_text() == report.read_text()
+    assert "Homes first" in report.read_text() or verb == "handoff"
+
+
+@each_verb
+def test_a_bare_raw_output_is_told_from_those_of_other_patterns(verb: str, tmp_path: Path) -> None:
+    """In either key style, without the document around it."""
+    path = tmp_path / "raw.json"
+    value = saved("Homes first.")[VERBS[verb][0]]["raw"]
+    pages = []
+    for keys in (value, _snake(value)):
+        path.write_text(json.dumps(keys))
+        result = CliRunner().invoke(app, ["render", str(path)], catch_exceptions=False)
+        assert (result.exit_code, result.stderr) == (0, "")
+        pages.append(result.stdout)
+    assert pages[0] == pages[1]
+    assert "Homes first." in pages[0]
+
+
+def _snake(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): _snake(each) for key, each in value.items()
+        }
+    return [_snake(each) for each in value] if isinstance(value, list) else value
+
+
+@each_verb
+def test_a_file_says_all_that_the_options_say(verb: str, tmp_path: Path) -> None:
+    """Who speaks, with roles, system prompts and models of their own; options win over it."""
+    (key,) = {"debaters", "panelists", "agents"} & set(_parameters(verb))
+    subject = next(iter(_parameters(verb)))
+    file = tmp_path / "plan.toml"
+    persons = "\n".join(
+        f'[[{key}]]\nname = "{name}"\nrole = "of {name}"\nsystem_prompt = "Say {name}-word."\nmodel = "{name}-model"'
+        for name in ("ann", "bob")
+    )
+    file.write_text(f'{subject} = "Free rents?"\nmodel = "other"\n{persons}\n')
+    names = {"next_agent_name": {"response": "Yes.", "next_agent_name": "bob"}}
+    with stage() as on:
+        on.answers = {**on.answers, **names}
+        run = ["--base-url", on.base_url, "--file", str(file), *VERBS[verb][1], "--json"]
+        result = CliRunner().invoke(app, [verb, *run], catch_exceptions=False)
+        asked = {body["model"] for body in on.bodies}
+        prompts = json.dumps(on.bodies)
+    document = json.loads(result.stdout)
+    assert {"ann-model", "bob-model"} <= asked <= {"ann-model", "bob-model", "other"}
+    assert all(word in prompts for word in ("ann-word", "bob-word", "Free rents?"))
+    assert [each["name"] for each in document[key]] == ["ann", "bob"]
+    assert document[key][0]["role"] == "of ann"
+    with stage() as on:
+        more = (
+            "--file",
+            str(file),
+            f"--{key.removesuffix('s')}",
+            "eve=the new one",
+            f"--{key.removesuffix('s')}",
+            "kim",
+        )
+        result = hold(on, verb, *more, "--json")
+        assert {body["model"] for body in on.bodies} == {"staged"}
+    assert json.loads(result.stdout)[key] == [{"name": "eve", "role": "the new one"}, {"name": "kim", "role": None}]
+
+
+def _parameters(verb: str) -> list[str]:
+    return [parameter.name for parameter in COMMANDS[verb].params]
+
+
+@each_verb
+def test_a_limit_ends_it_with_what_there_is(verb: str) -> None:
+    """Exit code 3; the document and the page say which limit it was."""
+    with stage() as on:
+        result = hold(on, verb, "--max-calls", "1", "--json")
+    with stage() as on:
+        plain = hold(on, verb, "--max-calls", "1")
+    assert (result.exit_code, plain.exit_code, result.stderr) == (3, 3, "")
+    document = json.loads(result.stdout)
+    assert document["status"] == document["raw"]["status"] == "limit"
+    assert "calls=1" in document["error"]
+    assert "Ended by a limit after " in plain.stdout
+
+
+@each_verb
+def test_a_failure_is_one_message_and_keeps_what_was_said(verb: str) -> None:
+    """Exit code 1, without a traceback."""
+    with stage(broken=range(100)) as on:
+        result = hold(on, verb, "--attempts", "1", "--json")
+    with stage(broken=range(100)) as on:
+        plain = hold(on, verb, "--attempts", "1")
+    assert (result.exit_code, plain.exit_code) == (1, 1)
+    assert result.stderr.startswith("Error: ")
+    assert json.loads(result.stdout)["status"] == "failed"
+    assert "503" in result.stderr
+    assert "Failed after 0 complete " in plain.stdout
+
+
+@each_verb
+def test_a_call_that_is_repeated_is_told(verb: str) -> None:
+    """The reader sees why nothing comes; and from whom, where several speak at the same time."""
+    with stage(broken={0}) as on:
+        plain = hold(on, verb)
+    assert plain.exit_code == 0
+    who = {"deliberate": "(Optimist|Skeptic): ", "consensus": "(Planner|Maker|Guardian): "}.get(verb, "")
+    assert re.search(rf"\n  \({who}the endpoint answered 503: overloaded; asking again\)", plain.stdout)
+
+
+@each_verb
+def test_what_was_recorded_is_held_again_without_a_server(verb: str, tmp_path: Path) -> None:
+    """With the same options and seed it comes to the same."""
+    cassette = tmp_path / "cassette"
+    options = ("--seed", "3", "--json")
+    with stage() as on:
+        first = hold(on, verb, *options, "--record", str(cassette))
+        posts = len(on.bodies)
+    again = CliRunner().invoke(app, [verb, "Cap rents?", *VERBS[verb][1], *options, "--replay", str(cassette)])
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    raws = [json.loads(result.stdout)["raw"] for result in (first, again)]
+    for raw in raws:
+        raw.get("analytics", {}).pop("seconds", None)
+    assert raws[0] == raws[1]
+    assert len(cassette.read_text().splitlines()) == 1 + posts
+
+
+@each_verb
+def test_ctrl_c_keeps_what_was_said(verb: str, tmp_path: Path) -> None:
+    """On a terminal, while a model writes: exit code 130; what was said before stands there, and in the report."""
+    report = tmp_path / "report.md"
+    options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
+    with stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:
+        terminal.until("Homes first.")
+        on.wait_for_turn(2)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 130
+    assert re.search(r"Interrupted after \d complete ", terminal.seen)
+    assert "Traceback" not in terminal.seen
+    assert "Homes first." in report.read_text()
+    assert "- Status: interrupted" in report.read_text()
+
+
+@pytest.mark.parametrize("verb", ["deliberate", "consensus"])
+def test_a_terminated_run_leaves_its_document(verb: str) -> None:
+    """SIGTERM while the first answers are awaited: exit code 143, a document that can be shown."""
+    options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
+    with stage(hold=(0, 0)) as on, on_pipes(*on.options(*options, verb=verb)) as process:
+        on.wait_for_turn(1)
+        process.terminate()
+        stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stderr) == (143, b"")
+    assert json.loads(stdout)["status"] == "interrupted"
+    again = CliRunner().invoke(app, ["render", "-"], input=stdout)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert "Interrupted after " in again.stdout
+
+
+MISUSE = [
+    (["deliberate"], "command line: `TOPIC` must be text that is not blank: give it as an argument"),
+    (["deliberate", "Q", "--debater", "a"], "`--debater` must be given at least twice, got ['a']"),
+    (["deliberate", "Q", "--debater", "a="], "`--debater` must be name=role, or a name, got 'a='"),
+    (["deliberate", "Q", "--report", "json"], "`--report` must be 'structured' or 'text', got 'json'"),
+    (["handoff", "Q", "--first", "nobody"], "command line: `--first` must be None, or one of 'Proponent', 'Opponent'"),
+    (
+        ["handoff", "Q", "--transition", "sign"],
+        "`--transition` must be one of 'structured', 'tool', 'text', got 'sign'",
+    ),
+    (["handoff", "Q", "--turns", "0"], "`--turns` must be an int >= 1, got 0"),
+    (["panel", "Q", "--panelist", "a", "--panelist", "A"], "different from that of panelists[0]"),
+    (["panel", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
+    (["consensus", "Q", "--hub", "Maker"], "command line: `--hub` must be None: only the star has a hub, got 'Maker'"),
+    (["consensus", "Q", "--topology", "star", "--hub", "x"], "command line: `--hub` must be"),
+    (["consensus", "Q", "--convergence", "2"], "`--convergence` must be a number from 0 to 1, or off"),
+    (["consensus", "Q", "--convergence", "yes"], "`--convergence` must be a number from 0 to 1, or off"),
+    (["consensus", "Q", "--quorum", "4"], "command line: `--quorum` must be no more than the 3 agents, got 4"),
+    (["consensus", "Q", "--sparsity", "2"], "`--sparsity` must be a number from 0 to 1, got 2"),
+    (["consensus", "Q", "--voting", "loud"], "`--voting` must be one of 'majority', 'supermajority'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISUSE, ids=[" ".join(arguments) for arguments, _ in MISUSE])
+def test_misuse_is_one_line_with_the_option(arguments: list[str], message: str) -> None:
+    """Exit code 2, before anything is written or asked."""
+    result = CliRunner().invoke(app, [*arguments, "--model", "local"] if len(arguments) > 1 else arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+BAD = [
+    ("deliberate", 'question = "x"', "`question` must be one of the keys topic, debaters, rounds"),
+    ("deliberate", 'debaters = [{role = "x"}]', "`debaters[0].name` must be text that is not blank, got None"),
+    (
+        "deliberate",
+        'debaters = [{name = "x", stance = "y"}]',
+        "`debaters[0].stance` must be one of the keys name, role",
+    ),
+    ("handoff", 'judge_model = "x/y"', "`judge_model` must be one of the keys"),
+    ("consensus", 'on_failure = "skip"', "`on_failure` must be one of the keys"),
+    ("consensus", "weights = {Maker = 2}", "`weights` must be None with voting other than 'weighted'"),
+    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights['x']` must be of one of the agents"),
+    ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),
+    ("panel", "referee = 1", "`referee` must be true or false, got 1"),
+    (
+        "panel",
+        'synthesize = false\nschema = {type = "object"}',
+        "`synthesize` must be left out where there is a schema",
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
+def test_a_bad_file_is_one_line_with_file_and_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
+    """Also where it is the pattern that refuses what the file says."""
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{path}: {message}" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> None:
+    """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
+    path = tmp_path / "plan.toml"
+    path.write_text("turns = 3")
+    given = Given(KEYS, {"first": "Ann"}, str(path))
+    fields = {"first": "first", "max_turns": "turns"}
+    with pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x, got 1$"), given.placing(fields):
+        raise ConfigurationError("handoff", "first", 1, "x")
+    with pytest.raises(ConfigurationError, match=rf"^{path}: `turns\[0\]` must be x"), given.placing(fields):
+        raise ConfigurationError("handoff", "max_turns[0]", 1, "x")
+    with pytest.raises(ConfigurationError, match="^handoff: `name` must be x"), given.placing(fields):
+        raise ConfigurationError("handoff", "name", 1, "x")
+
+
+@pytest.mark.parametrize("pattern", ["x\x1b", 3, None])
+def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, tmp_path: Path) -> None:
+    """Which says what there is."""
+    path = tmp_path / "saved.json"
+    path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
+    result = CliRunner().invoke(app, ["render", str(path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "`pattern`: must be one of debate, deliberation, handoff" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "render", *VERBS])
+def test_every_option_is_documented_with_its_verb(verb: str) -> None:
+    """The page of the command line names each in the verb's section, or among those that all have."""
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    shared = page.split("## What all of them take")[1].split("\n## ")[0]
+    own = page.split(f"## `flowdebate {verb}`")[1].split("\n## ")[0]
+    for parameter in COMMANDS[verb].params:
+        for option in parameter.opts if parameter.param_type_name == "option" else []:
+            assert f"`{option}" in own + shared, option
+    named = set(re.findall(r"^\| `(--[a-z-]+)", own, re.MULTILINE))
+    assert named <= {option for parameter in COMMANDS[verb].params for option in parameter.opts}

@@ -1,0 +1,77 @@
+"""`inlined`: a JSON Schema without references means what it meant with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.models.schema_refs import inlined
+
+LEAVES = st.sampled_from(
+    [{"type": "integer"}, {"enum": ["for", "against"]}, {"const": "x"}, {"type": "string", "maxLength": 2}]
+)
+REFERENCES = st.sampled_from("ABC").map(lambda name: {"$ref": f"#/$defs/{name}"})
+
+
+def within(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Schemas made of others."""
+    return st.one_of(
+        st.dictionaries(st.sampled_from(["a", "$ref", "const", "enum"]), inner, max_size=3).map(
+            lambda properties: {"type": "object", "properties": properties}
+        ),
+        inner.map(lambda items: {"type": "array", "items": items}),
+        st.lists(inner, min_size=1, max_size=2).map(lambda several: {"anyOf": several}),
+    )
+
+
+SCHEMAS = st.recursive(LEAVES | REFERENCES, within, max_leaves=5)
+VALUES = st.recursive(
+    st.sampled_from([0, 1, "x", "for", "long", None]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["a", "$ref", "const", "enum"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def is_object(schema: Any) -> bool:
+    """Whether it is one of the composed ones: a definition that is only a reference to itself means nothing."""
+    return "$ref" not in schema
+
+
+@given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_object))), st.lists(VALUES, max_size=6))
+def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
+    """For all schemas and values; references are left only where something holds itself, and nothing is changed."""
+    schema = {"properties": {"x": top}, "$defs": definitions}
+    before = repr(schema)
+    made = inlined(schema)
+    assert repr(schema) == before
+    for value in values:
+        whole = {"x": value}
+        try:
+            was = jsonschema.Draft202012Validator(schema).is_valid(whole)
+        except RecursionError:
+            continue
+        assert jsonschema.Draft202012Validator(made).is_valid(whole) is was
+
+
+def test_data_that_looks_like_a_reference_is_data() -> None:
+    """Defaults, enums and examples are not read."""
+    schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
+    assert inlined(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
+
+
+def test_references_to_elsewhere_stay() -> None:
+    """What is not defined here cannot be written out."""
+    schema = {"items": {"$ref": "https://example.org/schema"}, "not": {"$ref": "#/$defs/gone"}}
+    assert inlined(schema) == schema
+
+
+def test_names_with_slashes_are_found() -> None:
+    """They are escaped in references."""
+    schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
+    assert inlined(schema) == {"items": {"type": "string"}}

@@ -1,0 +1,130 @@
+"""What a consensus debate leaves behind: the audit trail and the events of its calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConnectionLost, NoProposals
+from flowdebate.models.policies.breaker import Breakers
+from flowdebate.runs.events import ModelCalled
+from flowdebate.schemas.consensus import Critique
+from flowdebate.schemas.measures import Ballot
+from tests.patterns.debates import events
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_told, model, plan
+
+
+def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
+    """Who, what for, in which round, about whose proposal, and the answer."""
+    result = plan(("ann", "bob"), max_rounds=1).run_sync(TASK, model=model())
+    trail = result.tasks
+    assert trail.collection_id == "plan"
+    tasks = [(task.goal, task.assignee, dict(task.metadata)) for task in trail.list()]
+    assert tasks == [
+        ("proposal", "ann", {"round": 0}),
+        ("proposal", "bob", {"round": 0}),
+        ("critique", "ann", {"round": 1, "target": "bob"}),
+        ("critique", "bob", {"round": 1, "target": "ann"}),
+        ("revision", "ann", {"round": 1}),
+        ("revision", "bob", {"round": 1}),
+        ("vote", "ann", {"round": 1}),
+        ("vote", "bob", {"round": 1}),
+    ]
+    outputs = [task.output for task in trail.list()]
+    output = result.output
+    assert outputs[:2] == [proposal.text for proposal in output.proposals]
+    assert outputs[2:4] == output.rounds[0].critiques
+    assert outputs[4:6] == [revised.text for revised in output.rounds[0].revisions]
+    assert outputs[6:] == output.ballots
+    assert isinstance(outputs[2], Critique)
+    assert isinstance(outputs[6], Ballot)
+    assert len(events(result, ModelCalled)) == len(tasks)
+
+
+@QUICK
+@given(
+    size=st.integers(1, 5),
+    seed=st.integers(0, 999),
+    order=st.none() | st.integers(0, 99),
+    failing=st.sampled_from((0.0, 0.1, 0.5)),
+)
+def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | None, failing: float) -> None:
+    """Completed where it was answered, errored where it was lost, and none for a call that was not made."""
+    names = NAMES[:size]
+    world = World(seed, names, failing, order)
+    try:
+        run: Any = plan(names, max_rounds=2).run_sync(TASK, model=world.model(), seed=seed)
+    except NoProposals as error:
+        run = error.run
+    check_told(run)
+    tasks = run.tasks.list()
+    told = {(call.phase, call.agent, call.target, call.round): call in world.answers for call in world.prompts}
+    kept = {
+        (
+            task.goal,
+            task.assignee,
+            task.metadata.get("target"),
+            0 if task.goal in ("proposal", "vote") else task.metadata["round"],
+        ): task.status
+        for task in tasks
+    }
+    assert len(kept) == len(tasks)
+    assert kept == {key: "completed" if answered else "errored" for key, answered in told.items()}
+    lost = [failure for failure in run.raw.failures if failure.kind != "CircuitOpen"]
+    assert run.tasks.count("errored") == len(lost)
+
+
+def test_a_task_that_failed_says_why() -> None:
+    """The error's class and message."""
+
+    def answer(call: Call) -> Any:
+        return ConnectionLost("gone") if call == Call("vote", "bob") else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    (task,) = result.tasks.list(status="errored")
+    assert (task.goal, task.assignee) == ("vote", "bob")
+    assert "ConnectionLost: gone" in str(task.error)
+
+
+def test_an_agent_that_is_not_asked_has_no_task() -> None:
+    """Its circuit is open: there was no call."""
+    breakers = Breakers()
+    for _ in range(3):
+        breakers.record_failure("bob")
+    result = plan(max_rounds=1, breakers=breakers).run_sync(TASK, model=model())
+    assert {task.assignee for task in result.tasks.list()} == {"ann", "cy"}
+
+
+@pytest.mark.anyio
+async def test_what_was_under_way_when_it_was_cancelled_is_cancelled() -> None:
+    """Answered calls stay completed; no task is left open."""
+    reached = asyncio.Event()
+
+    async def hang(call: Call) -> None:
+        if call.phase == "critique" and call.agent == "cy":
+            if call.target == "bob":  # the last of all
+                reached.set()
+            await asyncio.Event().wait()
+
+    handle = plan().start(TASK, model=model(hang))
+    await reached.wait()
+    assert (handle.tasks.count("completed"), handle.tasks.count("in_progress")) == (3 + 4, 2)
+    handle.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert [(task.assignee, task.status) for task in handle.tasks.list() if task.goal == "critique"] == [
+        *[("ann", "completed")] * 2,
+        *[("bob", "completed")] * 2,
+        *[("cy", "cancelled")] * 2,
+    ]
+
+
+def test_the_trail_has_the_name_that_it_is_given() -> None:
+    """`collection_id`; the debate's name otherwise."""
+    result = plan(THREE, max_rounds=1, collection_id="minutes").run_sync(TASK, model=model())
+    assert result.tasks.collection_id == "minutes"

@@ -1,0 +1,161 @@
+"""Consensus debates as steps of larger pipelines, and many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Session, debate, sequencer
+from flowdebate.errors import NoProposals, ProviderFailed
+from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
+from flowdebate.testing import FunctionModel
+from tests.patterns.debates import VERDICT, events
+
+from .debates import TASK, THREE, Call, answer_of, call_of, check_told, consensus_events, model, plan
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.schemas.consensus import ConsensusOutput
+
+pytestmark = pytest.mark.anyio
+
+
+def echoing() -> FunctionModel:
+    """A model whose answers repeat the task, and that lets others run before it answers."""
+
+    async def echo(call: Call) -> Any:
+        task = call.prompt.split("Task: ")[1].split("\n")[0]
+        await asyncio.sleep(0)
+        others = [line for line in call.prompt.splitlines() if line.startswith("[") and "] on [" not in line]
+        assert all(f"on {task}." in line for line in others)
+        said = answer_of(call)
+        text = f"{call.agent} on {task}."
+        return {"proposal": text, "revision": {"proposal": text, "position": task, "enough": False}}.get(
+            call.phase, said
+        )
+
+    return model(echo)
+
+
+def _check(output: ConsensusOutput, task: str) -> None:
+    assert output.task == task
+    assert [proposal.text for proposal in output.final_proposals] == [f"{name} on {task}." for name in THREE]
+    assert {proposal.position for proposal in output.final_proposals} == {task}
+    assert (output.answer, output.status) == (f"ann on {task}.", "complete")
+
+
+async def test_one_pattern_holds_many_debates_at_once_without_mixing_them() -> None:
+    """Fifty runs of the same object: each has its own task, proposals, events and trail."""
+    pattern = plan(max_rounds=1)
+    made = echoing()
+    results = await asyncio.gather(*[pattern.run(f"Q{number}?", model=made) for number in range(50)])
+    for number, result in enumerate(results):
+        _check(result.output, f"Q{number}?")
+        check_told(result)
+        assert result.tasks.count("completed") == 3 + 6 + 3 + 3
+    assert len({result.run_id for result in results}) == 50
+
+
+async def test_debates_that_share_a_session_at_the_same_time_do_not_mix() -> None:
+    """A session has nothing of a debate in it."""
+    pattern, session, made = plan(max_rounds=1), Session(), echoing()
+    results = await asyncio.gather(*[pattern.run(f"Q{n}?", model=made, session=session) for n in range(10)])
+    for number, result in enumerate(results):
+        _check(result.output, f"Q{number}?")
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_one_debate_is_held_on_each_of_several_tasks(limit: int | None) -> None:
+    """`for_each` with any concurrency, in one run: each debate counts its own events."""
+    several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
+    tasks = [f"Q{number}?" for number in range(4)]
+    result = await several.run(tasks, model=echoing())
+    for output, task in zip(result.output, tasks, strict=True):
+        _check(output, task)
+    assert [trail.count("completed") for trail in result.task_collections] == [15] * 4
+    numbers = [event.number for event in consensus_events(result)]
+    count = len(numbers) // 4
+    assert sorted(numbers) == sorted(list(range(1, count + 1)) * 4)
+    assert len(events(result, DebateStarted)) == len(events(result, DebateEnded)) == 4
+
+
+async def test_a_step_behind_a_debate_gets_its_output() -> None:
+    """And may hold another debate on what it made of it."""
+    first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
+    pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
+    result = await pipeline.run("Q?", model=echoing())
+    _check(result.output, "ann on Q?.")
+    assert [trail.collection_id for trail in result.task_collections] == ["plan", "again"]
+    assert result.raw == result.output
+
+
+async def test_debates_stand_side_by_side() -> None:
+    """In a parallel step, on the same task."""
+    both = sequencer(name="both").parallel({"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)})
+    result = await both.run("Q?", model=echoing())
+    assert {key: len(output.rounds) for key, output in result.output.items()} == {"short": 1, "long": 2}
+
+
+async def test_agents_who_agree_may_speak_as_one_debater() -> None:
+    """A consensus on a debater's seat of `debate()`: the team agrees, and its answer is the argument."""
+    team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block.startswith("plan-"):
+            return answer_of(call_of(request))
+        return VERDICT if request.block.endswith("-judge") else "I am alone."
+
+    outer = debate(
+        name="rent",
+        debaters=[Debater("team", "for", block=team), Debater("lone", "against")],
+        max_rounds=2,
+        synthesizer=False,
+    )
+    result = await outer.run("Should rents be capped?", model=FunctionModel(answer))
+    said = [(entry.agent_name, entry.text) for entry in result.output.transcript]
+    agreed = "ann has idea number 1, quite another one."
+    assert said == [("team", agreed), ("lone", "I am alone.")] * 2
+    assert result.tasks.collection_id == "rent"
+    assert [trail.collection_id for trail in result.task_collections] == ["rent", "plan", "plan"]
+    assert result.raw.verdict is not None
+    assert {event.task for event in events(result, DebateStarted)} == {"Should rents be capped?"}
+
+
+async def test_a_team_that_agrees_on_nothing_can_be_rescued() -> None:
+    """NoProposals is an exception like any."""
+    lost = model(lambda call: ProviderFailed("down"))
+    pipeline = (
+        sequencer(name="safe").then(plan()).rescue(lambda error: f"nobody: {len(error.failures)}", on=NoProposals)
+    )
+    assert (await pipeline.run(TASK, model=lost)).output == "nobody: 3"
+
+
+async def test_a_debate_may_be_an_agent() -> None:
+    """A pattern on an agent's seat, where a step before it makes its task."""
+    inner = plan(("di", "ed"), max_rounds=1, name="plan")
+    idea = sequencer(name="idea").map(lambda asked: f"Propose: {asked.task}").then(inner).map(lambda out: out.answer)
+
+    def alone(asked: Any) -> Any:
+        return {"critique": {}, "revision": "As before.", "vote": "team"}[asked.kind]
+
+    team = sequencer(name="team").branch((lambda asked: asked.kind == "proposal", idea), otherwise=alone)
+
+    def answer(call: Call) -> Any:
+        choice = "di" if call.agent in ("di", "ed") else "team"
+        return {**answer_of(call), "choice": choice} if call.phase == "vote" else None
+
+    outer = plan(agents=[{"name": "team", "block": team}, {"name": "bob"}], max_rounds=1, name="outer")
+    result = await outer.run(TASK, model=model(answer))
+    assert result.output.proposals[0].text == "di has idea number 1, quite another one."
+    assert result.output.winner == "team"
+    assert result.raw == result.output
+
+
+async def test_a_pattern_is_reusable_after_a_failure() -> None:
+    """A failed run leaves nothing in the pattern."""
+    pattern = plan(max_rounds=1)
+    with pytest.raises(NoProposals):
+        await pattern.run("Q?", model=model(lambda call: ProviderFailed("down")))
+    _check((await pattern.run("Q?", model=echoing())).output, "Q?")

@@ -1,0 +1,87 @@
+"""Consensus debates on real models: the small one, whose text is nonsense, and the large one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate import Persona
+from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
+from flowdebate.models.gguf import local_model_installed
+from tests.models.small_model import small_test_model
+
+from .debates import check_told, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.anyio
+
+TASK = "How can our town make the way to school safer for children who walk?"
+AGENTS = (
+    Persona("Ruth", "traffic engineer", "You think of what makes drivers slow down."),
+    Persona("Omar", "town treasurer", "You count what each idea costs a year, and who is to pay for it."),
+)
+
+
+@pytest.fixture
+def engines() -> Iterator[None]:
+    """Engines end with the test that started them."""
+    yield
+    stop_local_servers()
+
+
+@pytest.mark.local_model
+@pytest.mark.usefixtures("engines")
+async def test_a_debate_is_held_by_the_small_model() -> None:
+    """Proposals, and votes by schema, from a real engine; its text is nonsense, and what does not fit is a failure.
+
+    Nobody criticises: a critique of nonsense is long, and shows no more than a vote.
+    """
+    model = LocalModel(small_test_model())
+    pattern = plan(
+        agents=[*AGENTS[:1]], max_rounds=1, model=model, settings=ModelSettings(max_tokens=30, timeout=100), quorum=1
+    )
+    result = await pattern.run(TASK, seed=1)
+    check_told(result)
+    output = result.output
+    assert result.status in ("complete", "degraded")
+    (proposal,) = output.final_proposals
+    assert proposal.text.strip()
+    assert output.tally is not None
+    assert output.tally.valid + output.tally.spoiled + output.tally.failed == 1
+    assert all(failure.phase == "vote" for failure in output.failures)
+
+
+@pytest.mark.large_model
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("engines")
+async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
+    """Every call comes to something that fits: real proposals, critiques with issues, and votes for one of the two."""
+    if not local_model_installed():
+        pytest.skip("the extras local and local-model are not installed")
+    pattern = plan(
+        agents=AGENTS,
+        max_rounds=1,
+        model=LocalModel(),
+        similarity=None,
+        turn_timeout=None,
+        settings=ModelSettings(timeout=600),
+    )
+    result = await pattern.run(TASK, seed=2)
+    check_told(result)
+    output = result.output
+    assert output.failures == []
+    for proposal in (*output.proposals, *output.final_proposals):
+        assert 60 < len(proposal.text) < 2500
+    assert len({proposal.text for proposal in output.proposals}) == 2
+    assert [(critique.critic, critique.target) for critique in output.rounds[0].critiques] == [
+        ("Ruth", "Omar"),
+        ("Omar", "Ruth"),
+    ]
+    assert all(critique.reasoning and critique.issues for critique in output.rounds[0].critiques)
+    assert all(proposal.position for proposal in output.final_proposals)
+    assert output.tally is not None
+    assert (output.tally.valid, output.tally.spoiled, output.tally.failed) == (2, 0, 0)
+    assert all(ballot.reasoning for ballot in output.ballots)

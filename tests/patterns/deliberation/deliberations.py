@@ -1,0 +1,53 @@
+"""What the tests of `deliberation()` share: two personas, reports, and models whose answers tell who gave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Persona, deliberation
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.testing import ModelRequest
+
+PERSONAS = (
+    Persona("bull", "investor", "You see growth where others see risk."),
+    Persona("bear", "risk analyst", "You see risk where others see growth."),
+)
+TOPIC = "Should we invest?"
+
+
+def report(status: str = "CONTINUE", decision: str | None = None, summary: str = "They differ.") -> dict[str, Any]:
+    """What a moderator answers, as models write it."""
+    return {"summary": summary, "status": status, "decision": decision}
+
+
+SETTLED = report("SETTLED", "Invest half.", "They agree.")
+
+
+def deal(**options: Any) -> Any:
+    """A deliberation of two."""
+    return deliberation(**{"name": "deal", "debaters": PERSONAS, **options})
+
+
+def by_seat(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> FunctionModel:
+    """A model that answers every default block: a persona's answer is its block's name."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-moderator"):
+            return reports(request) if callable(reports) else reports
+        return f"said by {request.block}"
+
+    return FunctionModel(answer)
+
+
+def said(raw: Any) -> list[tuple[int, str, str]]:
+    """Who said what in which round."""
+    return [(entry.round, entry.name, entry.text) for entry in raw.history]
+
+
+def lost(run: Any) -> list[tuple[int, str, str, str]]:
+    """What was lost: round, seat, name, instead."""
+    return [(loss.round, loss.seat, loss.name, loss.instead) for loss in run.raw.losses]

@@ -1,0 +1,186 @@
+"""When a deliberation ends, and with which decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import FlowDebateError, OutputError
+from flowdebate.runs.events import DebateStopped
+from flowdebate.schemas.deliberation import DeliberationOutput, ModeratorReport
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.mischief import hostile_replies, hostile_values
+from tests.patterns.debates import events
+
+from .deliberations import SETTLED, TOPIC, by_seat, deal, report, said
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def test_the_moderator_settles_it() -> None:
+    """SETTLED ends it at once, with the decision."""
+    result = deal().run_sync(TOPIC, model=by_seat(reports=SETTLED))
+    output = result.output
+    assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
+    assert (output.stop_reason, output.summaries, output.status) == ("settled", ["They agree."], "complete")
+    assert [event.reason for event in events(result, DebateStopped)] == ["settled"]
+    assert result.raw == output
+
+
+def test_a_settlement_without_a_decision_is_the_summary() -> None:
+    """The matter is settled by what the moderator summed up; also where that is empty."""
+    for summary in ("They agree.", ""):
+        output = deal().run_sync(TOPIC, model=by_seat(reports=report("SETTLED", None, summary))).output
+        assert (output.is_settled, output.final_decision) == (True, summary)
+
+
+@pytest.mark.parametrize("decision", [None, "Invest a quarter."])
+def test_the_cap_settles_nothing(decision: str | None) -> None:
+    """The last report's decision is there, if it made one; an earlier one's is not."""
+    reports = iter([report(decision="Invest all."), report(decision=decision)])
+    output = deal(max_rounds=2).run_sync(TOPIC, model=by_seat(reports=lambda _: next(reports))).output
+    assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
+    assert output.final_decision == decision
+    assert [made.status for made in output.reports] == ["CONTINUE", "CONTINUE"]
+
+
+def test_a_settlement_in_the_last_round_is_a_settlement() -> None:
+    """The moderator comes before the cap."""
+    output = deal(max_rounds=1).run_sync(TOPIC, model=by_seat(reports=SETTLED)).output
+    assert (output.is_settled, output.stop_reason) == (True, "settled")
+
+
+def test_a_predicate_ends_it_after_a_round() -> None:
+    """It reads the reports, and is not asked when it has ended otherwise."""
+    asked: list[int] = []
+
+    async def stop(ctx: Context) -> bool:
+        state = ctx.sequencer.state
+        asked.append(state.round)
+        return bool(state.report.decision == "Enough.")
+
+    reports = iter([report(), report(decision="Enough.")])
+    output = deal(terminate_when=stop).run_sync(TOPIC, model=by_seat(reports=lambda _: next(reports))).output
+    assert (output.stop_reason, output.is_settled, output.final_decision) == ("predicate", False, "Enough.")
+    assert asked == [1, 2]
+    deal(terminate_when=stop).run_sync(TOPIC, model=by_seat())
+    assert asked == [1, 2]
+
+
+FORMS: list[Any] = [
+    ModeratorReport(summary="They agree.", status="SETTLED", decision="Invest half."),
+    SETTLED,
+    "SUMMARY: They agree.\nSTATUS: SETTLED\nDECISION: Invest half.",
+    "**Decision:** Invest half.\n\n## Status\nsettled\n\n## Summary\nThey agree.",
+]
+
+
+@pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
+def test_a_moderator_of_ones_own_reports_in_any_form(value: Any) -> None:
+    """A `ModeratorReport`, a dict, or text."""
+
+    def moderate(topic: Any, ctx: Context) -> Any:
+        assert topic.topic == TOPIC
+        assert len(ctx.resources.transcript.state.entries) == 2
+        return value
+
+    output = deal(moderator=moderate).run_sync(TOPIC, model=by_seat()).output
+    assert output.reports == [FORMS[0]]
+    assert output.final_decision == "Invest half."
+
+
+def test_text_of_a_moderator_that_says_nothing_of_a_status_is_a_summary() -> None:
+    """It goes on, with what was said as the summary, cleaned of what no text may hold."""
+    output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_seat()).output
+    assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, {}, {"summary": "x"}, {**SETTLED, "status": "settled"}, {**SETTLED, "mood": 1}, ["SETTLED"]]
+)
+def test_what_is_no_report_is_an_error_that_names_the_block_and_the_field(value: Any) -> None:
+    """Of the application's own moderator."""
+    with pytest.raises(OutputError) as caught:
+        deal(moderator=lambda _: value).run_sync(TOPIC, model=by_seat())
+    assert caught.value.block == "deal-moderator"
+    assert caught.value.run is not None
+    assert len(caught.value.run.raw.history) == 2
+
+
+reports = st.builds(
+    report,
+    st.sampled_from(["SETTLED", "CONTINUE"]),
+    st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(reports, min_size=4, max_size=4), st.integers(1, 4), st.booleans())
+def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rounds: int, own: bool) -> None:  # noqa: FBT001
+    """Rounds, settlement, decision and summaries are what the reports say, whoever makes them."""
+    given_out = iter(made)
+    options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if own else {}
+    model = by_seat(reports=lambda _: next(given_out))
+    output = deal(max_rounds=max_rounds, **options).run_sync(TOPIC, model=model).output
+    wanted = [ModeratorReport(**values) for values in made[:max_rounds]]
+    settled = [number for number, one in enumerate(wanted, 1) if one.settled]
+    rounds = settled[0] if settled else max_rounds
+    last = wanted[rounds - 1]
+    assert (output.rounds, output.is_settled) == (rounds, bool(settled))
+    assert output.stop_reason == ("settled" if settled else "max_rounds")
+    assert output.reports == wanted[:rounds]
+    assert output.summaries == [one.summary for one in wanted[:rounds]]
+    assert output.final_decision == (last.summary if settled and last.decision is None else last.decision)
+    assert len(output.history) == 2 * rounds
+    for by_alias in (True, False):
+        assert DeliberationOutput.model_validate_json(output.model_dump_json(by_alias=by_alias)) == output
+    assert DeliberationOutput.model_validate(output.to_wire()) == output
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(hostile_replies(), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from(["fail", "skip"]), st.data())
+def test_it_ends_whatever_models_and_blocks_return(
+    replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
+) -> None:
+    """After at most `max_rounds` rounds, or with an error of the library or of the application's own."""
+    calls: list[str] = []
+
+    def answer(request: Any) -> Any:
+        calls.append(request.block)
+        reply = replies[len(calls) % len(replies)]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def own(_: object) -> Any:
+        value = data.draw(hostile_values())
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    options: dict[str, Any] = {"moderator": own} if data.draw(st.booleans()) else {}
+    pattern = deal(max_rounds=max_rounds, on_failure=on_failure, quorum=1, **options)
+    try:
+        result = pattern.run_sync(TOPIC, model=FunctionModel(answer))
+    except (FlowDebateError, Sabotage) as error:
+        raw = error.run.raw if isinstance(error, FlowDebateError) else None
+    else:
+        raw = result.output
+        assert raw.stop_reason in {"settled", "max_rounds"}
+    assert len(calls) <= 3 * 9 * max_rounds  # each seat may have tools called in eight rounds
+    if raw is not None:
+        assert raw.rounds <= max_rounds
+        assert [number for number, _, _ in said(raw)] == sorted(number for number, _, _ in said(raw))
+        assert isinstance(raw.to_wire(), dict)
+
+
+def test_the_seed_of_the_run_is_in_the_output() -> None:
+    """With which a recorded run can be repeated."""
+    model = ScriptedModel("A", "B", SETTLED)
+    assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

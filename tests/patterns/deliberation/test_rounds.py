@@ -1,0 +1,173 @@
+"""A round: all at once, nobody sees the others' words of the same round, and it is recorded in declared order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Persona
+from flowdebate.patterns.deliberation import create_deliberation_transcript
+from flowdebate.runs.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.patterns.debates import asked, events
+
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal, report, said
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_round_is_one_call_for_each_and_one_for_the_moderator() -> None:
+    """N + 1 calls a round, the moderator's the last."""
+    model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
+    result = deal().run_sync(TOPIC, model=model)
+    model.assert_complete()
+    assert asked(model) == ["deal-debater-bull", "deal-debater-bear", "deal-moderator"] * 2
+    assert said(result.output) == [(1, "bull", "A1"), (1, "bear", "B1"), (2, "bull", "A2"), (2, "bear", "B2")]
+    assert [entry.role for entry in result.output.history[:2]] == ["investor", "risk analyst"]
+    assert result.output.rounds == 2
+    assert result.usage.calls == 6
+
+
+async def test_all_speak_at_the_same_time() -> None:
+    """Ten personas are all under way before the first of them has answered; the moderator waits for the last."""
+    count = 10
+    under_way: list[str] = []
+    all_are = asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-moderator"):
+            assert len(under_way) == count
+            return SETTLED
+        under_way.append(request.block)
+        if len(under_way) == count:
+            all_are.set()
+        await all_are.wait()
+        return "said"
+
+    personas = [Persona(f"p{number}") for number in range(count)]
+    result = await deal(debaters=personas).run(TOPIC, model=FunctionModel(answer))
+    assert [entry.name for entry in result.output.history] == [persona.name for persona in personas]
+
+
+@settings(max_examples=25)
+@given(st.permutations(["ann", "bea", "cid"]))
+def test_whoever_is_the_fastest_what_was_said_stands_in_declared_order(order: list[str]) -> None:
+    """Answers arrive in any order; transcript, output and later prompts are the same."""
+
+    async def run() -> tuple[Any, list[str]]:
+        done = {name: asyncio.Event() for name in order}
+        prompts: list[str] = []
+
+        async def answer(request: ModelRequest) -> Any:
+            if request.block.endswith("-moderator"):
+                prompts.append(str(request.messages[-1]["content"]))
+                return SETTLED
+            name = request.block.removeprefix("deal-debater-")
+            place = order.index(name)
+            if place:
+                await done[order[place - 1]].wait()
+            done[name].set()
+            return f"I am {name}"
+
+        personas = [Persona(name) for name in ("ann", "bea", "cid")]
+        result = await deal(debaters=personas).run(TOPIC, model=FunctionModel(answer))
+        finished = [event.agent_name for event in events(result, TurnFinished)]
+        assert finished == order
+        return result.output, prompts
+
+    output, (prompt,) = asyncio.run(run())
+    assert [entry.name for entry in output.history] == ["ann", "bea", "cid"]
+    assert "[ann] I am ann\n[bea] I am bea\n[cid] I am cid" in prompt
+
+
+async def test_nobody_sees_what_others_say_in_the_same_round() -> None:
+    """Neither in a prompt, nor does a late block of one's own find it in the transcript; the next round has it."""
+    spoke = asyncio.Event()
+    seen: list[list[str]] = []
+    transcript = create_deliberation_transcript()
+
+    async def late(topic: object, ctx: Context) -> str:
+        await spoke.wait()
+        seen.append([entry.text for entry in ctx.resources.transcript.state.entries])
+        return "late"
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("-moderator"):
+            spoke.clear()
+            return report()
+        assert "said by" not in str(request.messages) or "Round 1" in str(request.messages)
+        spoke.set()
+        return "said by bull"
+
+    personas = [Persona("owl", block=late), PERSONAS[0]]
+    pattern = deal(debaters=personas, max_rounds=2, transcript=transcript)
+    await pattern.run(TOPIC, model=FunctionModel(answer))
+    assert seen == [[], ["late", "said by bull"]]
+
+
+async def test_what_was_said_so_far_can_be_followed() -> None:
+    """The state of the round in progress has it as soon as it was said, and nothing between rounds."""
+    seen: list[dict[str, str]] = []
+
+    def close(topic: object, ctx: Context) -> dict[str, Any]:
+        seen.append(ctx.sequencer.state.spoken)
+        return report()
+
+    first = asyncio.Event()
+
+    async def quick(topic: object) -> str:
+        first.set()
+        return "quick"
+
+    async def slow(topic: object, ctx: Context) -> str:
+        await first.wait()
+        seen.append(ctx.sequencer.state.spoken)
+        return "slow"
+
+    personas = [Persona("owl", block=quick), Persona("fox", block=slow)]
+    await deal(debaters=personas, moderator=close, max_rounds=1).run(TOPIC)
+    assert seen == [{"owl": "quick"}, {}]
+
+
+def test_rounds_and_turns_are_told_in_order() -> None:
+    """A round starts, turns start and finish, and the report closes it."""
+    result = deal(max_rounds=2).run_sync(TOPIC, model=by_seat(reports=report()))
+    kinds = (RoundStarted, TurnStarted, TurnFinished)
+    told = [
+        (event.kind, event.round)  # type: ignore[attr-defined]  # each of the kinds has both
+        for event in result.events
+        if isinstance(event, kinds) or getattr(event, "kind", "") in {"moderator_reported", "debate_stopped"}
+        if hasattr(event, "round")
+    ]
+    turns = ["turn_started", "turn_finished"] * 2
+    assert told == [(kind, number) for number in (1, 2) for kind in ["round_started", *turns, "moderator_reported"]]
+    assert {event.stance for event in events(result, TurnStarted)} == {None}
+
+
+@pytest.mark.parametrize("value", [TOPIC, {"topic": TOPIC}], ids=["a str", "a dict"])
+def test_the_input_is_a_topic(value: Any) -> None:
+    """A str, or a dict of it."""
+    assert deal().run_sync(value, model=by_seat()).output.topic == TOPIC
+
+
+@pytest.mark.parametrize("value", [None, 3, {"question": "x"}, {"topic": 3}, {"topic": "x", "more": 1}])
+def test_what_is_no_topic_is_refused(value: Any) -> None:
+    """With what is allowed."""
+    with pytest.raises(ValueError, match="a DeliberationInput"):
+        deal().run_sync(value, model=by_seat())
+
+
+def test_what_personas_return_is_text() -> None:
+    """A dict or an object with a text counts as its text; other values as their str, with a warning."""
+    personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
+    with pytest.warns(UserWarning, match="'fox' returned a int"):
+        output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output
+    assert [entry.text for entry in output.history] == ["hoot", "7"]

@@ -1,0 +1,69 @@
+"""What the tests of `handoff()` share: three speakers, and models that hand over well or badly in every form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, get_args
+
+from flowdebate import Persona, handoff
+from flowdebate.models.base import ModelResponse
+from flowdebate.schemas.handoff import TransitionForm
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.schemas.handoff import HandoffOutput
+    from flowdebate.testing import ModelRequest
+
+FORMS: tuple[TransitionForm, ...] = get_args(TransitionForm)
+SPEAKERS = (
+    Persona("Pro", "programmer", "You agree: {proposition}"),
+    Persona("Con", system_prompt="You disagree."),
+    Persona("Neutral"),
+)
+NAMES = [speaker.name for speaker in SPEAKERS]
+PROPOSITION = "AI may decide."
+
+
+def morals(**options: Any) -> Sequencer[Any, Any]:
+    """A handoff of three turns between the three, unless `options` say otherwise."""
+    return handoff(**{"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options})
+
+
+def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
+    """What a model replies that says `text` and hands over to `to`, in one of the forms."""
+    if form == "text":
+        return f"{text}\nTransition to {to}"
+    fields = {"response": text, "next_agent_name": to}
+    return fields if form == "structured" else call(fields)
+
+
+def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
+    """A call of `handoff`; `arguments` as JSON, a string as it is."""
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(id=id, name="handoff", arguments=written)
+
+
+def script(*turns: tuple[str, str], form: TransitionForm = "structured") -> ScriptedModel:
+    """A model that says so, turn by turn: `(text, who is next)`."""
+    return ScriptedModel(*(over(text, to, form) for text, to in turns))
+
+
+def in_turn(form: TransitionForm = "structured") -> FunctionModel:
+    """A model that always says who it is, and hands over to the next in declared order."""
+
+    def answer(request: ModelRequest) -> Any:
+        name = request.block.rsplit("-", 1)[1]
+        return over(f"I am {name}.", NAMES[(NAMES.index(name) + 1) % len(NAMES)], form)
+
+    return FunctionModel(answer)
+
+
+def turns(output: HandoffOutput) -> list[tuple[str, str, str | None, str | None]]:
+    """Who said what, who was next, and who chose that."""
+    return [(entry.agent_name, entry.text, entry.next_agent_name, entry.chosen_by) for entry in output.transcript]
+
+
+def calls(*wanted: ToolCall, text: str = "") -> ModelResponse:
+    """A response with several calls, and maybe text beside them."""
+    return ModelResponse(text=text, tool_calls=wanted, finish="tool_calls")

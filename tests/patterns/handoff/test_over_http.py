@@ -1,0 +1,354 @@
+"""Models that hand over badly, on a real server: what each way of doing so costs, and that no word of it is lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from inline_snapshot import snapshot
+
+from flowdebate import OpenAIModel
+from flowdebate.errors import OutputError, RosterError, SchemaViolation
+from flowdebate.patterns.handoff import HandedOver
+from flowdebate.runs.events import TextDelta, ToolCalled
+from flowdebate.schemas.handoff import OnInvalid, TransitionForm
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+from tests.patterns.debates import events
+
+from .speakers import FORMS, NAMES, PROPOSITION, morals, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.anyio
+
+SAID = "It depends."
+
+
+def called(*arguments: str, content: str | None = None) -> dict[str, Any]:
+    """A completion that calls `handoff` once for each of `arguments`."""
+    made = [tool_call("handoff", text, f"call_{number}") for number, text in enumerate(arguments)]
+    return completion(content, finish="tool_calls", tool_calls=made)
+
+
+def fields(response: object, name: object) -> str:
+    """The two fields as JSON."""
+    return json.dumps({"response": response, "next_agent_name": name})
+
+
+GOOD: dict[TransitionForm, dict[str, Any]] = {
+    "text": completion("Second words.\nTransition to Neutral"),
+    "tool": called(fields("Second words.", "Neutral")),
+    "structured": completion(fields("Second words.", "Neutral")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An answer of the first speaker, Pro, that does not hand over as it should."""
+
+    id: str
+    form: TransitionForm
+    reply: dict[str, Any]
+    problem: str
+    """Begins like this."""
+    text: str = SAID
+    """What was said."""
+    named: str | None = None
+    """Who can speak next all the same."""
+
+
+STRANGER = "'Bob' is nobody in this debate"
+ITSELF = "'Pro' handed over to itself"
+NOBODY = "nobody was named to speak next"
+NEITHER = f"nothing was said, and {NOBODY}"
+UNREAD = "the answer does not fit its schema: "
+
+CASES = [
+    Case(id="no marker", form="text", reply=completion(SAID), problem=NOBODY),
+    Case(id="itself", form="text", reply=completion(f"{SAID}\nTransition to PRO."), problem=ITSELF),
+    Case(id="a stranger", form="text", reply=completion(f"{SAID} **Transition to Bob**"), problem=STRANGER),
+    Case(
+        id="a marker alone",
+        form="text",
+        reply=completion("Transition to Con"),
+        problem="nothing was said",
+        text="",
+        named="Con",
+    ),
+    Case(id="cut off", form="text", reply=completion(f"{SAID} But no", finish="length"), problem=NOBODY),
+    Case(id="no call", form="tool", reply=completion(SAID), problem=NOBODY),
+    Case(id="itself", form="tool", reply=called(fields(SAID, "pro")), problem=ITSELF),
+    Case(id="a stranger", form="tool", reply=called(fields(SAID, "Bob")), problem=STRANGER),
+    Case(id="no name", form="tool", reply=called(json.dumps({"response": SAID})), problem=NOBODY),
+    Case(id="a name of another type", form="tool", reply=called(fields(SAID, 5)), problem="'5' is nobody"),
+    Case(
+        id="nothing said",
+        form="tool",
+        reply=called(fields(" ", "Con")),
+        problem="nothing was said",
+        text="",
+        named="Con",
+    ),
+    Case(
+        id="arguments cut off",
+        form="tool",
+        reply=called('{"next_agent_name": "Con", "response": "It depends. And wh'),
+        problem=UNREAD,
+    ),
+    Case(id="broken behind the words", form="tool", reply=called(f'{{"response": "{SAID}", "next'), problem=UNREAD),
+    Case(
+        id="arguments that are no JSON",
+        form="tool",
+        reply=called("to Con, please"),
+        problem=UNREAD,
+        text="to Con, please",
+    ),
+    Case(id="no arguments", form="tool", reply=called(""), problem=NEITHER, text=""),
+    Case(id="arguments of another kind", form="tool", reply=called("[1]"), problem=UNREAD, text=""),
+    Case(id="other fields", form="tool", reply=called('{"answer": "x"}'), problem=NEITHER, text=""),
+    Case(id="itself", form="structured", reply=completion(fields(SAID, "Pro")), problem=ITSELF),
+    Case(id="a stranger", form="structured", reply=completion(fields(SAID, "Bob")), problem=STRANGER),
+    Case(id="no name", form="structured", reply=completion(json.dumps({"response": SAID})), problem=NOBODY),
+    Case(id="null", form="structured", reply=completion(fields(SAID, None)), problem=NOBODY),
+    Case(
+        id="nothing said",
+        form="structured",
+        reply=completion(fields("", "Con")),
+        problem="nothing was said",
+        text="",
+        named="Con",
+    ),
+    Case(id="other fields", form="structured", reply=completion('{"answer": "x"}'), problem=NEITHER, text=""),
+    Case(id="prose", form="structured", reply=completion(SAID), problem=UNREAD),
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case.form}: {case.id}")
+def case(request: pytest.FixtureRequest) -> Case:
+    """Each of the cases."""
+    found: Case = request.param
+    return found
+
+
+def playing(*replies: dict[str, Any]) -> Any:
+    """A server's handler that gives `replies` one after the other."""
+    left: Iterator[dict[str, Any]] = iter(replies)
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.json(next(left))
+
+    return answer
+
+
+async def held(*replies: dict[str, Any], **options: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The result of a handoff of one turn with a server that gives `replies`, and the bodies of its requests."""
+    async with ChatServer({"served": playing(*replies)}) as server:
+        model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none", retry=None)
+        pattern = morals(**{"max_turns": 1, **options})
+        return await pattern.run(PROPOSITION, model=model, seed=options.get("seed", 4)), server.bodies
+
+
+async def test_the_speaker_is_asked_once_more_and_its_first_words_stand(case: Case) -> None:
+    """One more call, with the reason; the second answer's name counts, and its words where the first had none."""
+    result, bodies = await held(case.reply, GOOD[case.form], transition=case.form)
+    assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
+    assert len(bodies) == 2
+    (event,) = events(result, HandedOver)
+    assert event.problem is not None
+    assert event.problem.startswith(case.problem)
+    asked = bodies[1]["messages"][-1]["content"]
+    assert event.problem in asked
+    if case.text:
+        assert f"\n[Pro] {case.text}\n" in asked
+    assert result.status == "complete"
+
+
+async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
+    """There is no third call; who was named well the first time still is."""
+    result, bodies = await held(case.reply, case.reply, transition=case.form)
+    ((_, text, name, by),) = turns(result.output)
+    assert (text, by) == (case.text, "retry" if case.named else "random")
+    assert name == case.named if case.named else name in {"Con", "Neutral"}
+    assert len(bodies) == 2
+    assert result.output.transcript[0].problem.startswith(case.problem)
+
+
+async def test_the_lot_can_decide_at_once(case: Case) -> None:
+    """One call; of the same seed comes the same lot."""
+    outcomes = []
+    for _ in range(2):
+        result, bodies = await held(case.reply, transition=case.form, on_invalid="random")
+        assert len(bodies) == 1
+        outcomes.append(turns(result.output))
+    assert outcomes[0] == outcomes[1]
+    ((_, text, name, _),) = outcomes[0]
+    assert text == case.text
+    assert name == case.named if case.named else name in {"Con", "Neutral"}
+
+
+async def test_it_can_be_an_error_and_what_was_said_is_kept(case: Case) -> None:
+    """RosterError says who was named and who there is; OutputError where a good name came without a word."""
+    kind = OutputError if case.named else RosterError
+    with pytest.raises(kind) as caught:
+        await held(case.reply, transition=case.form, on_invalid="error")
+    assert caught.value.block == "morals-speaker-Pro"
+    if isinstance(caught.value, RosterError):
+        assert caught.value.available == ("Con", "Neutral")
+        assert [field for field, _ in caught.value.problems] == ["next_agent_name"]
+    raw = caught.value.run.raw
+    assert turns(raw) == [("Pro", case.text, None, None)]
+    assert raw.status == "failed"
+
+
+async def test_of_two_markers_the_last_counts() -> None:
+    """It is taken off; the one before it stays where it was said."""
+    result, bodies = await held(completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text")
+    assert turns(result.output) == [("Pro", f"{SAID}\nTransition to Con", "Neutral", "speaker")]
+    assert len(bodies) == 1
+
+
+async def test_of_two_calls_the_first_counts() -> None:
+    """One answer is one turn."""
+    reply = called(fields(SAID, "Con"), fields("Or not.", "Neutral"))
+    result, bodies = await held(reply, transition="tool")
+    assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
+    assert len(bodies) == 1
+
+
+async def test_two_objects_are_no_answer_and_the_speaker_is_asked_again() -> None:
+    """Two answers at once do not fit the schema; the words of the first stand, and neither name is taken."""
+    reply = completion(fields(SAID, "Con") + fields("Or not.", "Con"))
+    result, bodies = await held(reply, GOOD["structured"], transition="structured")
+    assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
+    assert len(bodies) == 2
+
+
+async def test_an_answer_without_a_word_that_can_be_read_is_the_provider_s_failure() -> None:
+    """The model's layer has asked again for it already, as its `retry` says."""
+    with pytest.raises(SchemaViolation):
+        await held(completion('{"response": 3 4}'), transition="structured")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("policy", get_args(OnInvalid))
+async def test_a_good_handover_costs_one_call_whatever_the_policy(form: TransitionForm, policy: OnInvalid) -> None:
+    """And is asked for in the form that was wanted, with the others as an enum, the words first."""
+    result, (body,) = await held(GOOD[form], transition=form, on_invalid=policy)
+    assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
+    assert ("tools" in body, "response_format" in body) == (form == "tool", form == "structured")
+    if form == "text":
+        return
+    schema = (
+        body["tools"][0]["function"]["parameters"]
+        if form == "tool"
+        else body["response_format"]["json_schema"]["schema"]
+    )
+    assert list(schema["properties"]) == ["response", "next_agent_name"]
+    assert schema["properties"]["next_agent_name"]["enum"] == ["Con", "Neutral"]
+    assert schema["required"] == ["response", "next_agent_name"]
+
+
+async def test_the_tool_is_told_as_providers_want_it() -> None:
+    """Name, description, parameters."""
+    _, (body,) = await held(GOOD["tool"], transition="tool")
+    assert body["tools"] == snapshot(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": "handoff",
+                    "description": "Say something in the debate, and hand over to whoever speaks next.",
+                    "parameters": {
+                        "additionalProperties": False,
+                        "properties": {
+                            "response": {
+                                "description": "What you say: two or three short sentences.",
+                                "title": "Response",
+                                "type": "string",
+                            },
+                            "next_agent_name": {
+                                "description": "Who speaks next.",
+                                "enum": ["Con", "Neutral"],
+                                "title": "Next Agent Name",
+                                "type": "string",
+                            },
+                        },
+                        "required": ["response", "next_agent_name"],
+                        "type": "object",
+                    },
+                },
+            }
+        ]
+    )
+
+
+async def test_words_beside_a_call_count_where_its_arguments_have_none() -> None:
+    """Some models speak first, and call then."""
+    reply = called(json.dumps({"next_agent_name": "Con"}), content=SAID)
+    result, _ = await held(reply, transition="tool")
+    assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
+
+
+@pytest.mark.parametrize("form", ["tool", "structured"])
+async def test_json_or_a_marker_in_text_hands_over_too(form: TransitionForm) -> None:
+    """A model that answers in text where it should not is not asked again if its text says it all."""
+    for text in (f"{SAID}\n\nTransition to Con", f"```json\n{fields(SAID, 'Con')}\n```"):
+        result, bodies = await held(completion(text), transition=form)
+        assert [(said, name) for _, said, name, _ in turns(result.output)] == [(SAID, "Con")]
+        assert len(bodies) == 1
+
+
+async def test_other_tools_are_called_before_the_answer() -> None:
+    """Those that the application offers; the call of `handoff` then ends the turn."""
+    asked: list[str] = []
+
+    def look_up(topic: str) -> str:
+        """Look it up."""
+        asked.append(topic)
+        return "7 of 10"
+
+    look = tool_call("look_up", '{"topic": "trust"}', "call_x")
+    both = completion(None, finish="tool_calls", tool_calls=[look, tool_call("handoff", fields("7 of 10.", "Con"))])
+    late = completion(None, finish="tool_calls", tool_calls=[tool_call("handoff", fields("So.", "Pro")), look])
+    first = completion(None, finish="tool_calls", tool_calls=[look])
+    options = {"transition": "tool", "tools": [look_up], "max_turns": 2}
+    result, bodies = await held(first, both, late, **options)
+    assert turns(result.output) == [("Pro", "7 of 10.", "Con", "speaker"), ("Con", "So.", "Pro", "speaker")]
+    assert asked == ["trust", "trust"]
+    assert [event.tool for event in events(result, ToolCalled)] == ["look_up", "look_up"]
+    assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["look_up", "handoff"]
+    assert [message["role"] for message in bodies[1]["messages"]] == ["system", "user", "assistant", "tool"]
+
+
+async def test_the_model_s_own_retry_has_to_do_with_what_is_no_object_only() -> None:
+    """A wrong name costs the one call of the pattern, though the model could be asked three times."""
+    async with ChatServer({"served": playing(completion(fields(SAID, "Bob")), GOOD["structured"])}) as server:
+        model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
+        result = await morals(max_turns=1).run(PROPOSITION, model=model)
+        assert server.posts == 2
+    assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
+
+
+async def test_text_is_streamed_as_it_is_written() -> None:
+    """With its marker, which is taken off the recorded text."""
+
+    async def streaming(exchange: Exchange) -> None:
+        assert exchange.body["stream"]
+        pieces = ["It ", "depends.", "\nTransition ", "to Con"]
+        await exchange.events([*map(chunk, pieces), chunk(finish="stop"), usage_chunk()])
+
+    async with ChatServer({"served": streaming}) as server:
+        model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
+        handle = morals(max_turns=1, transition="text").start(PROPOSITION, model=model)
+        told = [event async for event in handle]
+        result = await handle
+    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == f"{SAID}\nTransition to Con"
+    assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
+
+
+async def test_no_name_is_on_the_roster_by_accident() -> None:
+    """The cases above are about these three."""
+    assert NAMES == ["Pro", "Con", "Neutral"]

@@ -1,0 +1,252 @@
+"""What lasts beyond a run, as the stores in memory keep it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.resources.archive import Archive, PersonaRecord, Rating
+from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+from flowdebate.schemas.measures import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+pytestmark = pytest.mark.anyio
+
+names = st.sampled_from(("ann", "bob", "cy"))
+ids = st.sampled_from(("1", "2", "3"))
+
+
+def past(number: int, task: str, at: float = 0.0) -> PastDebate:
+    """A debate on `task`."""
+    return PastDebate(id=str(number), task=task, outcome="no_consensus", at=at)
+
+
+def run(call: Coroutine[Any, Any, Any]) -> Any:
+    """What an async call gives, for tests that draw."""
+    return asyncio.run(call)
+
+
+# Debates
+
+
+async def recalled(archive: Archive, task: str, limit: int = 9) -> list[str]:
+    """The ids of what is recalled."""
+    return [debate.id for debate in await archive.past_debates.recent(task, limit=limit)]
+
+
+async def test_debates_on_like_tasks_are_recalled_the_most_alike_first() -> None:
+    """By the words that the tasks share; what has none in common is not recalled."""
+    archive = Archive()
+    tasks = ("How can rents be affordable?", "How can trams be on time?", "Are rents too high?", "Affordable rents now")
+    for number, task in enumerate(tasks):
+        await archive.past_debates.add(past(number, task))
+    assert await recalled(archive, "Which rents are affordable") == ["0", "3", "2"]
+    assert await recalled(archive, "Which trams?") == ["1"]
+    assert await recalled(archive, "What is love?") == []
+
+
+async def test_of_debates_that_are_as_much_alike_the_latest_comes_first() -> None:
+    """By the time at which they were held."""
+    archive = Archive()
+    for number, at in enumerate((3.0, 9.0, 1.0)):
+        await archive.past_debates.add(past(number, "Rents?", at))
+    assert await recalled(archive, "Rents?") == ["1", "0", "2"]
+    assert await recalled(archive, "Rents?", limit=2) == ["1", "0"]
+
+
+@pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
+async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
+    """However short its words are, and in any script."""
+    archive = Archive()
+    await archive.past_debates.add(past(1, task))
+    assert await recalled(archive, task) == ["1"]
+
+
+@given(
+    tasks=st.lists(st.text(max_size=30) | st.sampled_from(("rents", "cap rents", "trams")), max_size=6),
+    asked=st.text(max_size=30) | st.sampled_from(("rents", "trams")),
+    limit=st.integers(0, 7),
+)
+def test_no_more_debates_are_recalled_than_are_asked_for(tasks: list[str], asked: str, limit: int) -> None:
+    """The first of those that would be without a limit, each once; the same one is always among them."""
+    archive = Archive()
+    for number, task in enumerate(tasks):
+        run(archive.past_debates.add(past(number, task, at=number)))
+    everything = run(recalled(archive, asked, limit=99))
+    assert run(recalled(archive, asked, limit=limit)) == everything[:limit]
+    assert len(set(everything)) == len(everything)
+    assert {str(number) for number, task in enumerate(tasks) if task == asked} <= set(everything)
+
+
+async def test_a_debate_that_is_there_already_stays_as_it_is() -> None:
+    """What is told twice changes nothing."""
+    archive = Archive()
+    await archive.past_debates.add(past(1, "Rents?"))
+    await archive.past_debates.add(past(1, "Trams?"))
+    assert await recalled(archive, "Rents?") == ["1"]
+    assert await recalled(archive, "Trams?") == []
+
+
+# Points of critics
+
+
+def point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:
+    """A point."""
+    return CritiquePattern(issue=issue, suggestion=suggestion, successes=successes, uses=uses)
+
+
+async def test_points_that_helped_most_come_first() -> None:
+    """Of as many successes, those that took fewer uses; what never helped is not told."""
+    archive = Archive()
+    await archive.critique_patterns.record(
+        "1",
+        [
+            point("never", uses=9),
+            point("often", successes=3, uses=9),
+            point("sometimes", successes=1, uses=4),
+            point("surely", successes=3, uses=3),
+        ],
+    )
+    found = await archive.critique_patterns.successful(limit=9)
+    assert [one.issue for one in found] == ["surely", "often", "sometimes"]
+    assert list(await archive.critique_patterns.successful(limit=1)) == list(found)[:1]
+
+
+async def test_the_same_point_in_other_letters_is_the_same() -> None:
+    """Its counts are added up; the words are those of the first to make it."""
+    archive = Archive()
+    await archive.critique_patterns.record("1", [point("It is dear.", "Say who pays.", successes=1)])
+    await archive.critique_patterns.record("2", [point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
+    await archive.critique_patterns.record("3", [point("It is dear.", "Build less.", successes=1)])
+    assert list(await archive.critique_patterns.successful(limit=9)) == [
+        point("It is dear.", "Say who pays.", successes=2, uses=3),
+        point("It is dear.", "Build less.", successes=1, uses=1),
+    ]
+
+
+@given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
+def test_points_of_a_debate_count_once(told: list[tuple[str, list[str]]]) -> None:
+    """Whatever is told again of the same debate."""
+    archive = Archive()
+    counted: dict[str, int] = {}
+    seen: set[str] = set()
+    for debate, issues in told:
+        run(archive.critique_patterns.record(debate, [point(issue, successes=1) for issue in issues]))
+        for issue in issues if debate not in seen else ():
+            counted[issue] = counted.get(issue, 0) + 1
+        seen.add(debate)
+    found = run(archive.critique_patterns.successful(limit=99))
+    assert {one.issue: (one.successes, one.uses) for one in found} == {key: (n, n) for key, n in counted.items()}
+
+
+# Ratings
+
+
+async def test_only_those_with_a_history_have_a_rating() -> None:
+    """A stranger's is for the asker to assume."""
+    archive = Archive()
+    await archive.ratings.apply("1", {"ann": 16.0, "bob": -16.0})
+    assert dict(await archive.ratings.of(["bob", "zoe"])) == {"bob": Rating(elo=1484.0, debates=1)}
+    assert dict(await archive.ratings.of([])) == {}
+
+
+@given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
+def test_changes_of_ratings_add_up_once_for_each_debate(told: list[tuple[str, dict[str, float]]]) -> None:
+    """From 1500; a second time for the same debate changes nothing."""
+    archive = Archive()
+    elo: dict[str, float] = {}
+    seen: set[str] = set()
+    for debate, changes in told:
+        run(archive.ratings.apply(debate, changes))
+        for name, change in changes.items() if debate not in seen else ():
+            elo[name] = elo.get(name, 1500.0) + change
+        seen.add(debate)
+    assert {name: one.elo for name, one in run(archive.ratings.of(["ann", "bob", "cy"])).items()} == elo
+
+
+# Positions and personas
+
+
+@given(st.lists(st.tuples(ids, st.lists(st.tuples(names, st.integers(1, 3)), max_size=4)), max_size=5))
+def test_positions_stay_in_the_order_in_which_they_were_added(told: list[tuple[str, list[tuple[str, int]]]]) -> None:
+    """Each agent's own; once for each debate."""
+    archive = Archive()
+    kept: list[Position] = []
+    seen: set[str] = set()
+    for debate, stated in told:
+        positions = [Position(agent=name, claim=debate, answer="yes", round=number) for name, number in stated]
+        run(archive.positions.add(debate, positions))
+        kept += positions if debate not in seen else []
+        seen.add(debate)
+    for name in ("ann", "bob", "cy"):
+        assert list(run(archive.positions.of(name))) == [one for one in kept if one.agent == name]
+
+
+async def test_what_is_read_is_not_what_is_kept() -> None:
+    """Who changes the list that it was given changes nothing in the archive."""
+    archive = Archive()
+    await archive.positions.add("1", [Position(agent="ann", answer="yes", round=1)])
+    positions: Sequence[Position] = await archive.positions.of("ann")
+    assert isinstance(positions, list)
+    positions.clear()
+    assert len(await archive.positions.of("ann")) == 1
+
+
+records = st.builds(
+    PersonaRecord,
+    debates=st.integers(0, 3),
+    wins=st.integers(0, 3),
+    failures=st.integers(0, 3),
+    critiques=st.integers(0, 3),
+    flips=st.integers(0, 3),
+)
+
+
+@given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
+def test_records_add_up_once_for_each_debate(told: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
+    """In every field; a stranger has a new one."""
+    archive = Archive()
+    summed: dict[str, PersonaRecord] = {}
+    seen: set[str] = set()
+    for debate, given_ in told:
+        run(archive.personas.record(debate, given_))
+        for name, record in given_.items() if debate not in seen else ():
+            summed[name] = summed.get(name, PersonaRecord()).plus(record)
+        seen.add(debate)
+    for name in ("ann", "bob", "cy"):
+        assert run(archive.personas.of(name)) == summed.get(name, PersonaRecord())
+
+
+@given(records, records, records)
+def test_records_add_up_in_any_order(one: PersonaRecord, other: PersonaRecord, third: PersonaRecord) -> None:
+    """And a new one adds nothing."""
+    assert one.plus(other) == other.plus(one)
+    assert one.plus(other).plus(third) == one.plus(other.plus(third))
+    assert one.plus(PersonaRecord()) == one
+
+
+# The archive
+
+
+async def test_archives_know_nothing_of_each_other() -> None:
+    """Each has stores of its own."""
+    one, other = Archive(), Archive()
+    await one.ratings.apply("1", {"ann": 1.0})
+    await one.past_debates.add(past(1, "Rents?"))
+    assert dict(await other.ratings.of(["ann"])) == {}
+    assert await recalled(other, "Rents?") == []
+
+
+@pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
+def test_patience_is_a_number_of_seconds(patience: Any) -> None:
+    """Above 0; so many that a debate waits for a store."""
+    with pytest.raises(ConfigurationError) as caught:
+        Archive(patience=patience)
+    assert (caught.value.where, caught.value.field) == ("Archive", "patience")

@@ -1,0 +1,188 @@
+"""`read_transition`: who is handed over to in text, and that no other word of the text is touched."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from flowdebate.patterns.roster import as_seen
+from flowdebate.testing.strategies import names
+from flowdebate.views.names import AROUND, name_among
+from flowdebate.views.quote import tag_name
+from flowdebate.views.transition import Transition, read_transition
+from tests.ids import shown
+
+PRO, CON, NEUTRAL = ROSTER = ["Proponent", "Opponent", "Neutral"]
+AWKWARD = [
+    "Anna",
+    "Anna Maria",
+    "C",
+    "C++",
+    "a|b",
+    "(x",
+    "Dr. No",
+    "Straße",
+    "Łukasz Żółć",
+    "the Judge",
+    "Bo, PhD",
+    "大輔",
+]
+SAID = "Machines err."
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "Transition to Opponent",
+        "transition to opponent",
+        "TRANSITION TO OPPONENT",
+        "Transition  to\tOpponent",
+        "Transition to Opponent.",
+        "Transition to: Opponent",
+        "Transition to the opponent!",
+        'Transition to "Opponent".',
+        "“Transition to Opponent.”",
+        "**Transition to Opponent**",
+        "**Transition to:** _Opponent_",
+        "`Transition to Opponent`",
+        "(Transition to Opponent)",
+        "[Transition to Opponent].",
+        "<Transition to Opponent>",
+        "- Transition to Opponent",
+        "> Transition to Opponent",
+        "-> Transition to Opponent",
+        "### Transition to Opponent",
+        "Transition to Opponent  \r\n\n",
+        "Transition to \uff2fpponent",
+    ],
+    ids=shown,
+)
+@pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
+def test_a_marker_may_be_dressed_up(gap: str, marker: str) -> None:
+    """Any case, quotes, brackets, markdown, the end of a sentence: all of it goes, and nothing else."""
+    if gap == " " and marker[0] in "-#>":
+        return  # a bullet stands at the beginning of a line
+    assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
+def test_a_name_may_be_any(name: str, written: object) -> None:
+    """With spaces and commas, other scripts, characters of regular expressions, or the beginning of another name."""
+    assert callable(written)
+    assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "name"),
+    [
+        (f"{SAID} Transition to Opponent. Let us hear it.", f"{SAID} Let us hear it.", CON),
+        (f"{SAID}\nTransition to Opponent\n\n(I wait.)", f"{SAID}\n\n(I wait.)", CON),
+        ("Transition to Opponent\nYes.", "Yes.", CON),
+        ("Transition to Opponent\nTransition to Neutral", "Transition to Opponent", NEUTRAL),
+        (f"{SAID}\nTransition to Neutral\nTransition to Bob", f"{SAID}\nTransition to Neutral", "Bob"),
+        ("I give way: transition to neutral", "I give way:", NEUTRAL),
+        ("Transition to Opponent", "", CON),
+        (f"**{SAID} Transition to Opponent**", f"**{SAID}**", CON),
+        (f'"{SAID} Transition to Opponent."', f'"{SAID}"', CON),
+        (f"({SAID} Transition to Opponent)", f"({SAID})", CON),
+        (f"{SAID}\nTransition to Bob the Builder.", SAID, "Bob the Builder"),
+        (f"{SAID} Transition to neutral ground.", SAID, "neutral ground"),
+    ],
+    ids=shown,
+)
+def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
+    """Where the text ends, or in a sentence or line of its own; what it closes of the text before it stays closed."""
+    assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Transition to",
+        "Transition to \n",
+        "transition to **",
+        "We need a transition to neutral institutions.",
+        "The transition to Opponent rule failed.",
+        "We need a slow transition to renewable energy.",
+        "Transition to Opponents",
+        "A transition toOpponent",
+        "I hand over to Opponent.",
+        "retransition to Opponent and more",
+        "Transition to Bob is what I want.\nBut not now.",
+        f"Transition to {'x' * 100}",
+    ],
+    ids=shown,
+)
+def test_words_about_a_transition_are_words(text: str) -> None:
+    """Nothing of them is taken away, and nobody is named."""
+    found = read_transition(text, ROSTER)
+    assert found == Transition(text=text, name=None) or text == "Transition to Opponents"
+
+
+def test_a_longer_name_is_meant_where_it_fits() -> None:
+    """And what is no name at all is a stranger, not somebody whose name it begins with."""
+    for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
+        assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip).filter(lambda text: text not in {"-", ">"})
+
+
+@given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
+def test_what_is_put_behind_any_text_is_read_and_taken_off(text: str, roster: list[str], data: st.DataObject) -> None:
+    """The law: for all texts and names, a marker on the last line is found, and the text comes back as it was."""
+    assume("transition" not in text.lower())
+    name = data.draw(st.sampled_from(roster))
+    assume(as_seen(name) and "\n" not in name)
+    marker = data.draw(st.sampled_from(["Transition to {}", "transition to {}.", "**Transition to {}**", "({})"]))
+    marker = marker.replace("({})", "(Transition to {})").replace("{}", name)
+    found = read_transition(f"{text}\n{marker}", roster)
+    assert found.text == text
+    assert found.name is not None
+    assert name_among(found.name, roster) == name or as_seen(name).strip(AROUND + " ") != as_seen(name)
+
+
+PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "Bob"])
+
+
+@given(st.lists(PIECES, max_size=30).map("".join))
+def test_what_is_left_is_made_of_what_was_there(text: str) -> None:
+    """Whatever a model writes, reading ends, adds no character, and keeps the text's beginning in its order."""
+    found = read_transition(text, ROSTER)
+    left = iter(text)
+    assert all(character in left for character in found.text)
+    if found.name is None:
+        assert found.text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "transition to x " * 12_000,
+        "*" * 200_000,
+        "-" * 200_000 + "Transition to Opponent",
+        "Transition to " + " " * 200_000,
+        "." * 200_000 + " Transition to x",
+        "transition" + " " * 200_000,
+        "Transition to Opponent" + "*" * 200_000 + "x",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_long_answer_is_read_in_no_time(text: str) -> None:
+    """Patterns do not try again what cannot fit: each of these would otherwise take minutes."""
+    assert len(read_transition(text, ROSTER).text) <= len(text)
+
+
+def test_names_are_found_as_models_write_them() -> None:
+    """Exactly, by case, as the prompt shows them, in quotes; never by a part."""
+    assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
+    assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
+    assert name_among("dr. no.", AWKWARD) == "Dr. No"
+    assert name_among("a", ["A", "a"]) == "a"
+    for stranger in ("", "Ann", "Anna, Maria", *string.punctuation):
+        assert name_among(stranger, AWKWARD) is None
