@@ -33,9 +33,21 @@ class Speaker(Enum):
 
 
 DEBATERS = [
-    Persona(Speaker.PROPONENT.value, system_prompt="You agree with the proposition: {proposition}"),
-    Persona(Speaker.OPPONENT.value, system_prompt="You disagree with the proposition: {proposition}"),
-    Persona(Speaker.NEUTRAL.value, system_prompt="You have not made up your mind about it: {proposition}"),
+    Persona(
+        Speaker.PROPONENT.value,
+        system_prompt="You agree with the proposition. You are sure that machines should decide moral questions where "
+        "people cannot agree, because a machine has no interests of its own.",
+    ),
+    Persona(
+        Speaker.OPPONENT.value,
+        system_prompt="You disagree with the proposition. You are sure that moral decisions must stay with people, "
+        "because a machine cannot answer for what it does to somebody.",
+    ),
+    Persona(
+        Speaker.NEUTRAL.value,
+        system_prompt="You have not made up your mind about the proposition. You look for what the others have not "
+        "thought of, and ask one of them for it.",
+    ),
 ]
 
 

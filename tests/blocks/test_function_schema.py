@@ -7,13 +7,14 @@ import functools
 import inspect
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, Optional, TypedDict, Union
+from typing import Any, Literal, Optional, Union
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from flowdebate import function_schema
 from flowdebate.blocks.tools import tool

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.document import Document
 
 PATTERNS = ("deliberation", "handoff", "panel", "consensus")
+untimed = settings(deadline=None)  # each example is written to a file and read back
 each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 
 
@@ -55,6 +56,7 @@ def shown(page: str) -> str:
 
 
 @each_pattern
+@untimed
 @given(text=HOSTILE)
 def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: str) -> None:
     """In frames, labels, remarks and headings: but for the page's own colours, all that is written is printable."""
@@ -75,6 +77,7 @@ HEADS = {
 
 
 @each_pattern
+@untimed
 @given(text=HOSTILE)
 def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, text: str) -> None:
     """Nothing that others wrote passes for a heading, another speaker or a result; names stand before a colon."""
@@ -98,6 +101,7 @@ TITLES = {
 
 
 @each_pattern
+@untimed
 @given(text=FOREIGN)
 def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Path, text: str) -> None:
     """Parsed as Markdown it has its own headings, and no HTML, link, image, table, rule or code of others."""
@@ -355,13 +359,22 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
         assert "Ended without all that was due, after " in page
 
 
+def test_an_answer_that_is_late_has_failed() -> None:
+    """`--turn-timeout`; the debate goes on without it."""
+    with stage(hold=(2, 0)) as on:
+        result = hold(on, "consensus", "--turn-timeout", "0.5", "--json")
+    (failure,) = json.loads(result.stdout)["raw"]["failures"]
+    assert (failure["phase"], failure["kind"]) == ("proposal", "ModelTimeout")
+
+
 def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     """Who criticises whom, when rounds end, how votes count; weights stand in a file."""
     plan = tmp_path / "plan.toml"
     plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
+    off = ("--turn-timeout", "off")
     with stage() as on:
-        result = hold(on, "consensus", *star, "--file", str(plan), "--judge", "--tie-break", "--json")
+        result = hold(on, "consensus", *star, "--file", str(plan), "--judge", "--tie-break", *off, "--json")
         judged = [body for body in on.bodies if "conclusive" in json.dumps(body)]
     raw = json.loads(result.stdout)["raw"]
     assert all("Maker" in edge for edge in raw["rounds"][0]["edges"])

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.keys import Given
+from flowdebate.cli.verbs.debate import make_plan as debate
+from flowdebate.cli.verbs.deliberate import make_plan as deliberation
 from flowdebate.cli.verbs.handoff import KEYS
 from flowdebate.errors import ConfigurationError
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 each_verb = pytest.mark.parametrize("verb", VERBS)
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
 TURNS = {"handoff": ("--transition", "text")}
 """Options by which a verb's models answer in text, so that a stage can hold them."""
@@ -227,6 +230,7 @@ MISUSE = [
     (["consensus", "Q", "--convergence", "2"], "`--convergence` must be a number from 0 to 1, or off"),
     (["consensus", "Q", "--convergence", "yes"], "`--convergence` must be a number from 0 to 1, or off"),
     (["consensus", "Q", "--quorum", "4"], "command line: `--quorum` must be no more than the 3 agents, got 4"),
+    (["consensus", "Q", "--turn-timeout", "0"], "`--turn-timeout` must be a number of seconds > 0, or off (in a file:"),
     (["consensus", "Q", "--sparsity", "2"], "`--sparsity` must be a number from 0 to 1, got 2"),
     (["consensus", "Q", "--voting", "loud"], "`--voting` must be one of 'majority', 'supermajority'"),
 ]
@@ -282,9 +286,12 @@ def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> 
     fields = {"first": "first", "max_turns": "turns"}
     with pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x, got 1$"), given.placing(fields):
         raise ConfigurationError("handoff", "first", 1, "x")
-    with pytest.raises(ConfigurationError, match=rf"^{path}: `turns\[0\]` must be x"), given.placing(fields):
+    with (
+        pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `turns\[0\]` must be x"),
+        given.placing(fields),
+    ):
         raise ConfigurationError("handoff", "max_turns[0]", 1, "x")
-    with pytest.raises(ConfigurationError, match="^handoff: `name` must be x"), given.placing(fields):
+    with pytest.raises(ConfigurationError, match=r"^handoff: `name` must be x"), given.placing(fields):
         raise ConfigurationError("handoff", "name", 1, "x")
 
 
@@ -299,10 +306,22 @@ def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, tmp_path
     assert "\x1b" not in result.stderr
 
 
+def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
+    """Each TOML of the page of the command line is accepted by the command that it is for."""
+    fences = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    (tmp_path / "answer.json").write_text('{"type": "object"}')
+    path = tmp_path / "plan.toml"
+    assert len(fences) == 2
+    for fence in fences:
+        path.write_text(fence)
+        plan = deliberation({}, file=str(path)) if "topic" in fence else debate({}, file=str(path))
+        assert (plan.subject, len(plan.speakers)) == ("Should our city build a tram?", 2)
+
+
 @pytest.mark.parametrize("verb", ["run", "render", *VERBS])
 def test_every_option_is_documented_with_its_verb(verb: str) -> None:
     """The page of the command line names each in the verb's section, or among those that all have."""
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    page = DOCS.read_text("utf-8")
     shared = page.split("## What all of them take")[1].split("\n## ")[0]
     own = page.split(f"## `flowdebate {verb}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:

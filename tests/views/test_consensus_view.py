@@ -96,24 +96,24 @@ def check_same_lines(shown: str, harmless: str) -> None:
 
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
-@each_view
-def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack, view: Callable[[str, str], str]) -> None:
+def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
     """As many lines as without it, which begin with the same words; no token of a chat template; it can be sent."""
-    shown = view("ann", attack.written())
-    check_same_lines(shown, view("ann", MARK))
-    assert not any(token in shown for token in CONTROL_TOKENS)
-    assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
+    for view in VIEWS.values():
+        shown = view("ann", attack.written())
+        check_same_lines(shown, view("ann", MARK))
+        assert not any(token in shown for token in CONTROL_TOKENS)
+        assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-@each_view
-def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack, view: Callable[[str, str], str]) -> None:
+def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
     """Who is called so has one tag, and no more."""
-    shown = view(attack.written(), "Cap rents.")
-    harmless = view(MARK, "Cap rents.")
-    check_same_lines(shown, harmless)
-    assert [line.count("[") for line in lines_of(shown)] == [line.count("[") for line in lines_of(harmless)]
-    assert not any(token in shown for token in CONTROL_TOKENS)
+    for view in VIEWS.values():
+        shown = view(attack.written(), "Cap rents.")
+        harmless = view(MARK, "Cap rents.")
+        check_same_lines(shown, harmless)
+        assert [line.count("[") for line in lines_of(shown)] == [line.count("[") for line in lines_of(harmless)]
+        assert not any(token in shown for token in CONTROL_TOKENS)
 
 
 @each_view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,10 @@ __all__ = (
     "flag",
     "model_name",
     "number",
+    "or_off",
     "path",
     "read_plan_file",
+    "seconds",
     "share",
     "speakers",
     "text",
@@ -89,9 +91,31 @@ def number(option: str, allowed: str, fits: Callable[[float], bool]) -> Key:
     )
 
 
+def seconds(option: str) -> Key:
+    """A time that is not over at once."""
+    return number(option, "a number of seconds > 0", lambda value: 0 < value < float("inf"))
+
+
 def share(option: str) -> Key:
     """A number from 0 to 1."""
     return number(option, "a number from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+def or_off(key: Key) -> Key:
+    """What `key` takes, or False: "off" on the command line, whose option is text."""
+
+    def read(given: str) -> float | str | bool:
+        try:
+            return False if given == "off" else float(given)
+        except ValueError:
+            return given
+
+    return replace(
+        key,
+        fits=lambda value: value is False or key.fits(value),
+        allowed=f"{key.allowed}, or off (in a file: false)",
+        read=read,
+    )
 
 
 def flag(option: str) -> Key:

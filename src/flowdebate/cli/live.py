@@ -169,7 +169,7 @@ class AllAtOnce(LiveView):
                 super().show(event)
                 self._awaited.pop(event.block, None)
             case CallRetried() | CallFellBack():
-                self.show_trouble(event, who=self._awaited.get(event.block))
+                self.show_trouble(event, who=self._awaited.get(event.block, event.block.rsplit("-", 1)[-1]))
             case TextDelta():
                 return
             case _:

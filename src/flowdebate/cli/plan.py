@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flowdebate.cli.files import parse_json, read_text
-from flowdebate.cli.keys import COMMAND, MEGABYTES, Key, choice, count, flag, model_name, number, path, text, whole
+from flowdebate.cli.keys import COMMAND, MEGABYTES, Key, choice, count, flag, model_name, path, seconds, text, whole
 from flowdebate.errors import BadFile, ConfigurationError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ COMMON_KEYS: Mapping[str, Key] = {
     "seed": whole("--seed"),
     "max_calls": count("--max-calls"),
     "max_tokens": count("--max-tokens"),
-    "max_seconds": number("--max-seconds", "a number of seconds > 0", lambda value: 0 < value < float("inf")),
+    "max_seconds": seconds("--max-seconds"),
     "attempts": count("--attempts"),
     "fallback": Key(
         fits=lambda value: isinstance(value, list) and all(map(text().fits, value)),

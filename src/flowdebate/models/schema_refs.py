@@ -61,7 +61,9 @@ def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = fr
         if name is not None and name not in seen:
             seen = _reached(definitions[name], definitions, seen | {name})
         for key, value in schema.items():
-            if key not in _VALUES:
+            if key in _NAMED and isinstance(value, dict):
+                seen = _reached(list(value.values()), definitions, seen)
+            elif key not in _VALUES:
                 seen = _reached(value, definitions, seen)
     return seen
 

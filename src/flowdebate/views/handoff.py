@@ -79,37 +79,36 @@ class SpeakerTemplate(Template):
     """Who the speaker is, where its system prompt is short; else it is `speaker`."""
     opening: str = field(
         default=(
-            'Nobody has spoken yet. In one sentence that begins with "I", say what you think of the proposition. Then, '
-            "in one more sentence, give your strongest reason."
+            "Nobody has spoken yet. Write this:\n"
+            '1. one sentence that begins with "I" and says what you think of the proposition\n'
+            "2. one sentence that gives your strongest reason"
         ),
         metadata=uses(*_TURN),
     )
     """What to say when nobody has spoken yet."""
     reply: str = field(
         default=(
-            'In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins '
-            'with "I", give one new reason for what you think.'
+            "Write this:\n"
+            '1. one sentence that begins with "But" and answers the last point\n'
+            '2. one sentence that begins with "I" and gives one new reason for what you think'
         ),
         metadata=uses(*_TURN),
     )
     """What to say when others have spoken."""
-    text: str = field(
-        default="After these two sentences, end with one line that says who speaks next: {choices}.",
-        metadata=uses(*_TURN, "choices"),
-    )
-    """How to hand over in text; `{choices}` are the lines that would do."""
+    text: str = field(default="3. a last line, which is {choices}", metadata=uses(*_TURN, "choices"))
+    """How to hand over in text, at the end of what to say: `{choices}` are the lines that would do."""
     tool: str = field(
         default=(
-            "Answer by calling the function handoff: its response is what you say, and its next_agent_name is who "
-            "speaks next, one of: {others}."
+            "Answer by calling the function handoff: its response is these two sentences, and its next_agent_name is "
+            "who speaks next, one of: {others}."
         ),
         metadata=uses(*_TURN),
     )
     """How to hand over by a call."""
     structured: str = field(
         default=(
-            'Answer with a JSON object: its "response" is what you say, and its "next_agent_name" is who speaks next, '
-            "one of: {others}."
+            'Answer with a JSON object: its "response" is these two sentences, and its "next_agent_name" is who speaks '
+            "next, one of: {others}."
         ),
         metadata=uses(*_TURN),
     )

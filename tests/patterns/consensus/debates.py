@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
     from flowdebate.runs.result import RunView
-    from flowdebate.schemas.consensus import ConsensusInput, ConsensusOutput
+    from flowdebate.schemas.consensus import ConsensusOutput
 
 TASK = "How can rents be affordable?"
 NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")
@@ -107,7 +107,7 @@ def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None
     return FunctionModel(act)
 
 
-def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[ConsensusInput, ConsensusOutput]:
+def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, ConsensusOutput]:
     """A debate of `names`, whose texts are compared by their words."""
     agents = options.pop("agents", [{"name": name} for name in names])
     return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})

@@ -329,13 +329,13 @@ def test_what_would_end_the_last_round_is_no_early_end(source: str, max_rounds: 
             return None
         return {"proposal": "Cap.", "position": "", "enough": True} if source in ("convergence", "agents") else None
 
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "judge": {"judge": lambda asked: asked.round == max_rounds},
         "predicate": {"terminate_when": lambda ctx: ctx.sequencer.state.round == max_rounds},
         "budget": {"budget": 3 + 9 * max_rounds + 3},
         "agents": {"convergence": None},
-    }.get(source, {})
-    output = plan(max_rounds=max_rounds, **options).run_sync(TASK, model=model(answer)).output
+    }
+    output = plan(max_rounds=max_rounds, **options.get(source, {})).run_sync(TASK, model=model(answer)).output
     assert ended(output) is None
     assert len(output.rounds) == max_rounds
 

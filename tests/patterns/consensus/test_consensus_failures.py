@@ -27,7 +27,7 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.models.base import ModelResponse
-from flowdebate.runs.events import SeatLost
+from flowdebate.runs.events import SeatLost, TextDelta
 from tests.patterns.debates import events
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
@@ -199,7 +199,7 @@ def test_a_proposal_that_fails_after_a_part_of_it_is_no_proposal() -> None:
 
     async def listened_to() -> Any:
         handle = plan(max_rounds=1).start(TASK, model=model(answer, calls=calls))
-        heard.extend([event.text async for event in handle if getattr(event, "kind", "") == "text_delta"])
+        heard.extend([event.text async for event in handle if isinstance(event, TextDelta)])
         return await handle
 
     result = asyncio.run(listened_to())

@@ -342,7 +342,7 @@ async def nonsense() -> Any:
 
 def troubled(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
     """An archive of which `parts` fail, and whose patience is short."""
-    return Archive(**{part: Failing(act) for part in parts}, patience=0.01)  # type: ignore[arg-type]
+    return Archive(**{part: Failing(act) for part in parts}, patience=0.01)
 
 
 PROBLEMS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tests.views.nasty import texts
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.schemas.consensus import ConsensusOutput, TieAsked
 
@@ -31,19 +32,18 @@ FOUR = NAMES[:4]
 
 def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: Any) -> ConsensusOutput:
     """A debate in which agents vote so; None is a vote that gets lost."""
-    if not hasattr(choices, "items"):
-        choices = dict(zip(NAMES, choices, strict=False))
+    by_name = choices if isinstance(choices, Mapping) else dict(zip(NAMES, choices, strict=False))
     confidence = options.pop("confidence", 1.0)
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
             return None
-        choice = choices[call.agent]
+        choice = by_name[call.agent]
         if choice is None:
             return ConnectionLost("gone")
         return {"reasoning": f"{call.agent} is for {choice}.", "choice": choice, "confidence": confidence}
 
-    debate = plan(list(choices), max_rounds=1, topology="star", **options)
+    debate = plan(list(by_name), max_rounds=1, topology="star", **options)
     result = debate.run_sync(TASK, model=model(answer), seed=1)
     check_told(result)
     return result.output
@@ -84,8 +84,8 @@ def test_every_eligible_vote_is_valid_spoiled_or_failed(
         assert output.answer == next(p.text for p in output.final_proposals if p.agent == output.winner)
 
 
-@QUICK
-@given(size=st.integers(1, 10), voting=st.sampled_from(("majority", "supermajority", "unanimous")))
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+@pytest.mark.parametrize("voting", ["majority", "supermajority", "unanimous"])
 def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> None:
     """From no vote for a proposal to all: strength only grows, and what was a consensus stays one."""
     found = []
@@ -114,10 +114,10 @@ def test_each_rule_asks_for_its_share_exactly(size: int, voting: str, share: Fra
 
 def test_the_strength_is_that_of_all_eligible_voters() -> None:
     """Unanimous, strong, moderate, weak, split, contested."""
-    rows = {
+    rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
-        "moderate": ["ann"] * 3 + ["bob", None],
+        "moderate": ["ann", "ann", "ann", "bob", None],
         "weak": ["ann"] * 5 + ["bob"] * 4,
         "split": ["ann", "ann", "bob", "bob"],
         "contested": ["ann", "bob", "cy"],

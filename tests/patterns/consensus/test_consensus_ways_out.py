@@ -289,7 +289,7 @@ def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int,
 @pytest.mark.parametrize("calls", range(1, CALLS))
 def test_a_limit_of_calls_leaves_what_was_done(calls: int) -> None:
     """For every number of calls: so many answers, however many calls reach the limit at once."""
-    result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=calls))
+    result: Any = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=calls))
     check_cut_short(result, "limit", calls)
     assert result.output is None
     assert result.usage.calls == calls

@@ -202,6 +202,8 @@ def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: lis
         answered: list[tuple[int, str]] = []
         stopped = asyncio.Event()
         rounds = [0]
+        after = [asyncio.Event() for _ in range(16)]
+        after[0].set()
 
         async def answer(request: ModelRequest) -> Any:
             if request.block.endswith("-moderator"):
@@ -212,12 +214,12 @@ def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: lis
                 return report()
             name = request.block.removeprefix("deal-debater-")
             place = order.index(names.index(name)) + 3 * rounds[0]
-            while len(answered) < min(place, stop_at):
-                await asyncio.sleep(0)
+            await after[min(place, stop_at)].wait()
             if len(answered) >= stop_at:
                 stopped.set()
                 await asyncio.Event().wait()
             answered.append((rounds[0] + 1, name))
+            after[len(answered)].set()
             return f"{name} in round {rounds[0] + 1}"
 
         pattern = deal(debaters=[Persona(name) for name in names], max_rounds=4)

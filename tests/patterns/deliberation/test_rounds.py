@@ -142,7 +142,7 @@ def test_rounds_and_turns_are_told_in_order() -> None:
     result = deal(max_rounds=2).run_sync(TOPIC, model=by_seat(reports=report()))
     kinds = (RoundStarted, TurnStarted, TurnFinished)
     told = [
-        (event.kind, event.round)  # type: ignore[attr-defined]  # each of the kinds has both
+        (event.kind, event.round)
         for event in result.events
         if isinstance(event, kinds) or getattr(event, "kind", "") in {"moderator_reported", "debate_stopped"}
         if hasattr(event, "round")

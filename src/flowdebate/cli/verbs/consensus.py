@@ -9,7 +9,7 @@ import typer
 
 from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.command import carry_out
-from flowdebate.cli.keys import Given, Key, choice, count, flag, share, text
+from flowdebate.cli.keys import Given, Key, choice, count, flag, or_off, seconds, share, text
 from flowdebate.cli.plan import COMMON_KEYS, Models, Plan, common
 from flowdebate.cli.speakers import personas, personas_of
 
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ("KEYS", "ConsensusPlan", "consensus", "make_plan")
 
-_OFF = "off"
-
-
-def _read_convergence(given: str) -> float | bool | str:
-    try:
-        return False if given == _OFF else float(given)
-    except ValueError:
-        return given
-
-
 KEYS: Mapping[str, Key] = {
     "task": text("TASK"),
     "agents": personas("--agent"),
@@ -40,17 +30,13 @@ KEYS: Mapping[str, Key] = {
     "topology": choice("--topology", ("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")),
     "hub": text("--hub"),
     "sparsity": share("--sparsity"),
-    "convergence": Key(
-        fits=lambda value: value is False or share("").fits(value),
-        allowed="a number from 0 to 1, or off (in a file: false)",
-        option="--convergence",
-        read=_read_convergence,
-    ),
+    "convergence": or_off(share("--convergence")),
     "voting": choice("--voting", ("majority", "supermajority", "unanimous", "weighted")),
     "weights": Key(fits=lambda value: isinstance(value, dict), allowed="a table of numbers by agent"),
     "quorum": count("--quorum"),
     "judge": flag("--judge"),
     "tie_break": flag("--tie-break"),
+    "turn_timeout": or_off(seconds("--turn-timeout")),
     **{key: value for key, value in COMMON_KEYS.items() if key != "on_failure"},
 }
 AGENTS = (
@@ -117,6 +103,10 @@ def consensus(  # noqa: PLR0913 - the options of the command
     tie_break: Annotated[
         bool | None, typer.Option("--tie-break/--no-tie-break", help="A judge chooses among tied proposals.")
     ] = None,
+    turn_timeout: Annotated[
+        str | None,
+        typer.Option(metavar="S|off", help="Time at most for one answer, in which it may have to wait. Default: 90."),
+    ] = None,
     model: opt.ModelSpec = None,
     judge_model: opt.JudgeModel = None,
     base_url: opt.BaseUrl = None,
@@ -149,7 +139,7 @@ class ConsensusPlan(Plan):
         from flowdebate.patterns.consensus import consensus as pattern
 
         given = self.given
-        bound = given.get("convergence", 0.85)
+        bound, patience = given.get("convergence", 0.85), given.get("turn_timeout", 90.0)
         with given.placing({key: key for key in KEYS}):
             return pattern(
                 name=self.NAME,
@@ -163,6 +153,7 @@ class ConsensusPlan(Plan):
                 voting=given.get("voting", "majority"),
                 weights=given["weights"],
                 quorum=given["quorum"],
+                turn_timeout=None if patience is False else patience,
                 instructions=self.instructions,
                 **self._judges(),
             )

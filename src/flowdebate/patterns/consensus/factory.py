@@ -142,9 +142,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             raise ConfigurationError(where, field, given, f"{kind.__name__}(…), or None")
     if terminate_when is not None and not callable(terminate_when):
         raise ConfigurationError(where, "terminate_when", terminate_when, "a function, or None")
-    if similarity is not None and not isinstance(similarity, Similarity):
-        allowed = "a measure with a name, to be called with texts, or None"
-        raise ConfigurationError(where, "similarity", similarity, allowed)
+    _check_similarity(where, similarity)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     return assemble(
@@ -200,6 +198,12 @@ def _check_topology(where: str, topology: Any, names: list[str], hub: Any, spars
         edges("all-to-all" if own else topology, names, round=1, random=Random(0), hub=hub, sparsity=sparsity)  # noqa: S311
     except ConfigurationError as error:
         raise ConfigurationError(where, error.field, error.got, error.allowed) from None
+
+
+def _check_similarity(where: str, similarity: object) -> None:
+    if similarity is not None and not isinstance(similarity, Similarity):
+        allowed = "a measure with a name, to be called with texts, or None"
+        raise ConfigurationError(where, "similarity", similarity, allowed)
 
 
 def _check_bounds(where: str, convergence: Any, diverging: Any) -> None:  # noqa: ANN401 - to be checked

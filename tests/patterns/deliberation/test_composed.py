@@ -1,0 +1,143 @@
+"""Deliberations in larger pipelines, many at once; their records, and the transcript that others share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Persona, Session, debate, handler, sequencer
+from flowdebate.patterns.deliberation import create_deliberation_transcript
+from flowdebate.resources.task_changes import TaskChanged
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.patterns.debates import VERDICT, events
+
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal, report, said
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def echoing() -> FunctionModel:
+    """A model whose answers repeat the topic, and that lets others run before it answers."""
+
+    async def answer(request: ModelRequest) -> Any:
+        prompt = "\n".join(str(message["content"]) for message in request.messages)
+        topic = prompt.split("Topic: ")[1].split("\n")[0]
+        await asyncio.sleep(0)
+        for line in prompt.splitlines():
+            assert " on " not in line or not line.startswith("[") or line.endswith(f" on {topic}")
+        if request.output is not None:
+            done = "Round 2:" in prompt
+            return report("SETTLED" if done else "CONTINUE", f"decided on {topic}", f"summed up on {topic}")
+        return f"spoke on {topic}"
+
+    return FunctionModel(answer)
+
+
+def check(output: Any, topic: str) -> None:
+    """One deliberation of two rounds, on one topic."""
+    assert output.topic == topic
+    assert [entry.text for entry in output.history] == [f"spoke on {topic}"] * 4
+    assert output.summaries == [f"summed up on {topic}"] * 2
+    assert output.final_decision == f"decided on {topic}"
+
+
+async def test_one_pattern_deliberates_on_many_topics_at_once() -> None:
+    """100 runs of one object, in one session or in many: nothing is mixed."""
+    pattern = deal()
+    session = Session()
+    for options in ({}, {"session": session}):
+        runs = [pattern.run(f"Q{number}?", model=echoing(), **options) for number in range(100)]
+        for number, result in enumerate(await asyncio.gather(*runs)):
+            check(result.output, f"Q{number}?")
+            assert result.tasks.count("completed") == 4
+
+
+async def test_it_is_a_step_like_any_other() -> None:
+    """In `for_each`, in `parallel`, behind a step and before one."""
+    several = sequencer(name="several").for_each(deal())
+    for number, output in enumerate((await several.run(["Q0?", "Q1?"], model=echoing())).output):
+        check(output, f"Q{number}?")
+    both = sequencer(name="both").parallel({"one": deal(name="one"), "two": deal(name="two")})
+    for output in (await both.run(TOPIC, model=echoing())).output.values():
+        check(output, TOPIC)
+    chain = sequencer(name="chain").map(str.upper).then(deal()).map(lambda output: output.final_decision)
+    assert (await chain.run("q?", model=echoing())).output == "decided on Q?"
+
+
+def test_it_may_sit_in_a_debate_and_a_debate_in_it() -> None:
+    """Each keeps its own transcript; the run shows the outer one's."""
+    inner = sequencer(name="team").then(deal(name="inner")).map(lambda output: output.final_decision)
+    outer = debate(
+        name="outer",
+        debaters=[Debater("team", "for", block=inner), Debater("lone", "against")],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    result = outer.run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED, "No.", VERDICT))
+    assert [entry.text for entry in result.output.transcript] == ["Invest half.", "No."]
+    sides = [Debater("now", "now"), Debater("later", "later")]
+    torn = debate(name="torn", debaters=sides, max_rounds=1, synthesizer=lambda raw: raw.verdict.verdict)
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block == "torn-judge":
+            return {**VERDICT, "winner": "now"}
+        return SETTLED if request.block == "deal-moderator" else "said"
+
+    result = deal(debaters=[Persona("team", block=torn), PERSONAS[0]]).run_sync(TOPIC, model=FunctionModel(answer))
+    assert said(result.output) == [(1, "team", "Cap them."), (1, "bull", "said")]
+    assert result.raw == result.output
+    assert [entry.name for entry in result.transcript.entries] == ["team", "bull"]
+    assert [trail.collection_id for trail in result.task_collections] == ["deal", "torn"]
+
+
+def test_a_shared_transcript_is_read_by_blocks_around_it() -> None:
+    """Given the same object, a step behind the deliberation reads what was said."""
+    transcript = create_deliberation_transcript()
+
+    @handler(name="count", resources={"transcript": transcript})
+    def count(value: object, ctx: Context) -> list[str]:
+        return [entry.text for entry in ctx.resources.transcript.state.entries]
+
+    pipeline = sequencer(name="all").then(deal(transcript=transcript)).then(count)
+    assert pipeline.run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED)).output == ["A", "B"]
+
+
+def test_a_second_run_of_a_session_begins_anew() -> None:
+    """Also where a debate has left another kind of transcript."""
+    session = Session()
+    sides = [Debater("a", "for"), Debater("b", "against")]
+    debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False).run_sync(
+        TOPIC, model=ScriptedModel("A", "B", VERDICT), session=session
+    )
+    for _ in range(2):
+        result = deal().run_sync(TOPIC, model=by_seat(), session=session)
+        assert len(result.transcript.entries) == len(result.output.history) == 2
+
+
+def test_the_audit_trail_has_one_task_for_each_turn() -> None:
+    """Goal, assignee, round and text; each change is an event."""
+    model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
+    result = deal(collection_id="audit-7").run_sync(TOPIC, model=model)
+    assert result.tasks.collection_id == "audit-7"
+    assert [(task.assignee, task.metadata, task.output, task.status) for task in result.tasks.list()] == [
+        ("bull", {"round": 1}, "A1", "completed"),
+        ("bear", {"round": 1}, "B1", "completed"),
+        ("bull", {"round": 2}, "A2", "completed"),
+        ("bear", {"round": 2}, "B2", "completed"),
+    ]
+    assert [change.change for change in events(result, TaskChanged)][:3] == ["added", "claimed", "completed"]
+
+
+def test_the_output_on_the_wire_has_camel_case_keys() -> None:
+    """As all that travels."""
+    output = deal().run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED), seed=1).output
+    wire = output.to_wire()
+    assert {"finalDecision", "isSettled", "stopReason"} <= set(wire)
+    assert wire["history"][0] == {"round": 1, "name": "bull", "role": "investor", "text": "A"}
+    assert wire["reports"] == [SETTLED]

@@ -1,0 +1,260 @@
+"""What a handoff does when a provider fails for good, a turn is late, or the run is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Limits, Persona, StandIn
+from flowdebate.errors import ConnectionLost, FlowDebateError, ProviderFailed, Refused
+from flowdebate.patterns.handoff import HandedOver
+from flowdebate.runs.events import SeatLost
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.strategies import hostile_replies, hostile_values, termination_predicates
+from tests.blocks.pipelines import LAW
+from tests.patterns.debates import events
+
+from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, in_turn, morals, over, turns
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+DOWN = ProviderFailed("the endpoint answered 503", status=503)
+
+
+def losses(result: Any) -> list[tuple[str, int, str]]:
+    """What was lost: name, turn, instead."""
+    return [(loss.name, loss.round, loss.instead) for loss in result.raw.losses]
+
+
+def test_a_lost_turn_fails_the_run_unless_it_is_told_otherwise() -> None:
+    """The error as it is; what was said before can be read from it."""
+    with pytest.raises(ProviderFailed) as caught:
+        morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Con"), DOWN))
+    assert caught.value.run is not None
+    raw = caught.value.run.raw
+    assert (raw.status, raw.stop_reason, raw.turns) == ("failed", None, 2)
+    assert turns(raw) == [("Pro", "Yes.", "Con", "speaker")]
+
+
+def test_a_skipped_turn_counts_and_the_lot_decides_who_is_next() -> None:
+    """Its loss is told, and that the lot decided; the rest goes on."""
+    model = ScriptedModel(over("Yes.", "Con"), DOWN, over("Third.", "Con"))
+    result = morals(debaters=SPEAKERS[:2], on_failure="skip").run_sync(PROPOSITION, model=model)
+    model.assert_complete()
+    assert losses(result) == [("Con", 2, "skipped")]
+    assert [entry.round for entry in result.output.transcript] == [1, 3]
+    lost = events(result, HandedOver)[1]
+    assert (lost.agent_name, lost.next_agent_name, lost.chosen_by) == ("Con", "Pro", "random")
+    assert lost.problem == "the turn was lost"
+    assert (result.status, result.output.status, result.output.turns) == ("degraded", "degraded", 3)
+    assert [task.status for task in result.tasks.list()] == ["completed", "errored", "completed"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_turns_lost_end_too(form: Any) -> None:
+    """After as many turns as there were to be, with nothing said."""
+    pattern = morals(on_failure="skip", transition=form, max_turns=5)
+    result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
+    assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
+    assert [instead for *_, instead in losses(result)] == ["skipped"] * 5
+    named = [event.next_agent_name for event in events(result, HandedOver)]
+    assert [name for name, _, _ in losses(result)] == ["Pro", *named[:-1]]
+
+
+def test_a_stand_in_speaks_for_one_whose_model_failed_and_is_asked_again_itself() -> None:
+    """With its prompt, under its name; if it fails as well, the turn is left out."""
+    stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
+    model = ScriptedModel(DOWN, DOWN, name="own")
+    result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
+    assert turns(result.output) == [("Pro", "For Pro.", "Neutral", "retry")]
+    assert losses(result) == [("Pro", 1, "stand_in"), ("Neutral", 2, "stand_in"), ("Neutral", 2, "skipped")]
+    assert {call.block for call in stand_in.calls} >= {"morals-stand-in-speaker-Pro"}
+    stand_in.assert_complete()
+
+
+@pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
+def test_a_failure_while_being_asked_again_loses_nothing_that_was_said(on_failure: Any) -> None:
+    """The lot decides instead, and the loss says so."""
+    model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
+    result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
+    ((_, text, name, by),) = turns(result.output)
+    assert (text, by) == ("Yes.", "random")
+    assert name in NAMES[1:]
+    assert losses(result) == [("Pro", 1, "drawn")]
+    assert [event.instead for event in events(result, SeatLost)] == ["drawn"]
+
+
+def test_with_fail_it_fails_and_what_was_said_is_kept() -> None:
+    """In the error's run, without who was next."""
+    with pytest.raises(Refused) as caught:
+        morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
+    assert caught.value.run is not None
+    assert turns(caught.value.run.raw) == [("Pro", "Yes.", None, None)]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
+async def test_a_turn_has_a_time_and_being_asked_again_has_it_anew(again: bool) -> None:  # noqa: FBT001
+    """What is late is lost as if its provider had failed; words that were said in time are kept."""
+    never = asyncio.Event()
+    asked: list[int] = []
+
+    async def answer(_: ModelRequest) -> Any:
+        asked.append(1)
+        if len(asked) > again:
+            await never.wait()
+        return over("In time.", "Bob")
+
+    pattern = morals(on_failure="skip", turn_timeout=0.05, max_turns=1)
+    result = await pattern.run(PROPOSITION, model=FunctionModel(answer))
+    assert [text for _, text, _, _ in turns(result.output)] == (["In time."] if again else [])
+    assert losses(result) == [("Pro", 1, "drawn" if again else "skipped")]
+
+
+@pytest.mark.parametrize("calls", range(1, 7))
+@pytest.mark.parametrize("form", FORMS)
+async def test_cancelled_at_any_call_what_was_said_is_kept(form: Any, calls: int) -> None:
+    """Turns are whole, but for one that was asked again: that has its words."""
+    reached = asyncio.Event()
+    count = 0
+
+    async def answer(request: ModelRequest) -> Any:
+        nonlocal count
+        count += 1
+        if count == calls:
+            reached.set()
+            await asyncio.Event().wait()
+        if form == "text" and count % 2:
+            return "Without a marker."
+        return over("Bad.", "Bob", form) if count % 2 else over("Good.", "Con", form)
+
+    handle = morals(transition=form, max_turns=9).start(PROPOSITION, model=FunctionModel(answer))
+    await reached.wait()
+    handle.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert (handle.status, handle.raw.status) == ("interrupted", "interrupted")
+    said = handle.raw.transcript
+    assert len(said) == calls // 2
+    undecided = [entry for entry in said if entry.next_agent_name is None]
+    assert undecided == (said[-1:] if calls % 2 == 0 else [])
+    assert handle.transcript.entries == said
+
+
+def test_a_limit_ends_it_with_what_there_is() -> None:
+    """The status says so."""
+    result = morals(max_turns=9).run_sync(PROPOSITION, model=in_turn(), limits=Limits(calls=4))
+    assert (result.status, result.output, result.raw.status) == ("limit", None, "limit")
+    assert len(result.raw.transcript) == 4
+
+
+REPLIES = (
+    st.builds(lambda to: over("Words.", to), st.sampled_from([*NAMES, "Bob", "", None]))
+    | st.builds(lambda to: over("Words.", to, "text"), st.sampled_from([*NAMES, "Bob", ""]))
+    | st.builds(lambda to: over("Words.", to, "tool"), st.sampled_from([*NAMES, "Bob", "", 5]))
+    | hostile_replies()
+)
+
+
+@LAW
+@given(
+    st.lists(REPLIES, min_size=1, max_size=4),
+    st.sampled_from(FORMS),
+    st.sampled_from(["retry", "random", "error"]),
+    st.sampled_from(["fail", "skip"]),
+    st.integers(1, 4),
+    st.none() | termination_predicates(),
+)
+def test_it_ends_whatever_models_answer(
+    replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
+) -> None:
+    """Within two calls a turn, in a legal state: speakers are named by the one before them, lots fall on others."""
+    asked: list[int] = []
+
+    def answer(_: ModelRequest) -> Any:
+        asked.append(1)
+        reply = replies[len(asked) % len(replies)]
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    pattern = morals(
+        transition=form, on_invalid=policy, on_failure=on_failure, max_turns=max_turns, terminate_when=stop
+    )
+    try:
+        result = pattern.run_sync(PROPOSITION, model=FunctionModel(answer))
+    except FlowDebateError as error:
+        assert "fail" in (on_failure, "fail" if policy == "error" else "")
+        assert error.run is not None
+        raw = error.run.raw
+    except Sabotage:
+        return
+    else:
+        raw = result.output
+        assert raw.stop_reason in {"max_turns", "predicate"}
+        assert 1 <= raw.turns <= max_turns
+        told = events(result, HandedOver)
+        assert [event.round for event in told] == list(range(1, raw.turns + 1))
+        assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
+        assert all(event.next_agent_name != event.agent_name for event in told)
+        assert all(entry.next_agent_name in NAMES for entry in raw.transcript)
+    assert all(entry.agent_name in NAMES for entry in raw.transcript)
+    rounds_of_tools = 9  # some of these answers call tools, again and again
+    assert len(asked) <= 2 * max_turns * rounds_of_tools
+
+
+@LAW
+@given(st.lists(hostile_values(), min_size=1, max_size=3), st.sampled_from(["retry", "random", "error"]))
+def test_it_ends_whatever_blocks_return(values: list[Any], policy: Any) -> None:
+    """With an output of as many turns, or with an error that names the block; the application's own as they are."""
+    count = iter(range(100))
+
+    def own(_: object) -> Any:
+        value = values[next(count) % len(values)]
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    import warnings
+
+    pattern = morals(debaters=[Persona(name, block=own) for name in NAMES], on_invalid=policy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            assert pattern.run_sync(PROPOSITION).output.turns == 3
+        except (FlowDebateError, Sabotage):
+            pass
+
+
+async def test_failures_of_the_application_are_raised_whatever_on_failure_says() -> None:
+    """They are nobody else's to go over."""
+
+    def broken(_: object) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await morals(debaters=[Persona("Pro", block=broken), SPEAKERS[1]], on_failure="skip").run(PROPOSITION)
+
+
+async def test_a_connection_that_breaks_in_every_other_call_costs_every_other_turn() -> None:
+    """No turn is made up."""
+    count = 0
+
+    def answer(request: ModelRequest) -> Any:
+        nonlocal count
+        count += 1
+        if count % 2 == 0:
+            raise ConnectionLost("gone")
+        name = request.block.rsplit("-", 1)[1]
+        return over(f"{name} speaks.", NAMES[(NAMES.index(name) + 1) % 3])
+
+    result = await morals(max_turns=6, on_failure="skip").run(PROPOSITION, model=FunctionModel(answer))
+    assert [entry.round for entry in result.output.transcript] == [1, 3, 5]
+    assert all(entry.text == f"{entry.agent_name} speaks." for entry in result.output.transcript)

@@ -1,0 +1,241 @@
+"""Options of `handoff()` reach the default speakers, and only those; blocks of one's own sit on any seat."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Capability, FlowDebateWarning, Persona, Session, Visibility, generator
+from flowdebate.errors import OutputError, RosterError
+from flowdebate.models import ModelSettings
+from flowdebate.patterns.handoff import HandedOver, Handover, create_handoff_transcript, create_speaker
+from flowdebate.runs.events import BlockAnswered, ModelCalled
+from flowdebate.schemas.handoff import HandoffAnswer
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing.hostile import Unprintable
+from tests.ids import shown
+from tests.patterns.debates import events, system_of
+
+from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, call, in_turn, morals, over, script, turns
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.testing import ModelRequest
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: TransitionForm) -> None:
+    """In every form; the tool that hands over is offered beside the application's."""
+
+    def instruct(_: object, ctx: Context) -> str:
+        return f"You are {ctx.block}."
+
+    research = Capability(name="research", tools=[search], instructions="Look it up.", context=["Today is Monday."])
+    model = script(("Yes.", "Con"), ("No.", "Pro"), form=form)
+    options: dict[str, Any] = {"instructions": instruct, "uses": [research], "context": ["It rains."]}
+    morals(max_turns=2, transition=form, **options).run_sync(PROPOSITION, model=model)
+    for made in model.calls:
+        assert f"You are {made.block}." in system_of(made)
+        assert "Look it up." in system_of(made)
+        assert [message["content"] for message in made.messages[1:3]] == ["It rains.", "Today is Monday."]
+        assert set(made.tools) == {"search", *(["handoff"] if form == "tool" else [])}
+
+
+def test_settings_and_models_are_the_speakers_own_or_the_pattern_s_or_the_run_s() -> None:
+    """In this order."""
+    seen: list[tuple[str, float | None]] = []
+
+    def named(name: str) -> FunctionModel:
+        def answer(request: ModelRequest) -> Any:
+            seen.append((name, request.settings.temperature))
+            return over("x", "Con" if request.block.endswith("Pro") else "Pro")
+
+        return FunctionModel(answer, name=name)
+
+    debaters = [Persona("Pro", model=named("hers")), Persona("Con")]
+    options = {"debaters": debaters, "max_turns": 2, "settings": ModelSettings(temperature=0.3)}
+    morals(**options, model=named("pattern's")).run_sync(PROPOSITION, model=named("run's"))
+    morals(**options).run_sync(PROPOSITION, model=named("run's"))
+    assert seen == [("hers", 0.3), ("pattern's", 0.3), ("hers", 0.3), ("run's", 0.3)]
+
+
+@pytest.mark.parametrize(
+    ("visibility", "shown_", "kept"),
+    [({}, 3, 0), ({"client": False}, 0, 0), (Visibility(), 3, 2), ({"history": True, "client": False}, 0, 2)],
+    ids=str,
+)
+def test_items_are_shown_and_kept_as_the_visibility_says(visibility: Any, shown_: int, kept: int) -> None:
+    """In the history stands what was said, once for each turn, though a speaker may be asked twice."""
+    model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
+    session = Session()
+    result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)
+    assert len(events(result, BlockAnswered)) == shown_
+    assert [item["content"] for item in session.history] == ["Yes.", "No."][:kept]
+
+
+def test_a_transcript_is_shared_with_blocks_that_read_it() -> None:
+    """They see the turns so far, each with who was next."""
+    transcript = create_handoff_transcript()
+    seen: list[list[str | None]] = []
+
+    def read(_: object, ctx: Context) -> str:
+        seen.append([entry.next_agent_name for entry in ctx.resources.transcript.state.entries])
+        return "Read. Transition to Con"
+
+    reader = generator(name="reader", resources={"transcript": transcript}, user="?")
+    debaters = [Persona("Pro", block=read), Persona("Con", block=reader)]
+    model = ScriptedModel("Well. Transition to Pro", "Well. Transition to Pro")
+    morals(debaters=debaters, transcript=transcript, max_turns=4).run_sync(PROPOSITION, model=model)
+    assert seen == [[], ["Con", "Pro"]]
+
+
+class Who(enum.Enum):
+    """A name."""
+
+    CON = "Con"
+
+
+@dataclass
+class Answer:
+    """An answer of the application's own."""
+
+    text: str
+    next_agent_name: Any
+
+
+GOOD = [
+    "Well.\nTransition to Con",
+    {"response": "Well.", "next_agent_name": "Con"},
+    {"text": "Well.", "nextAgentName": "con"},
+    {"text": "Well. Transition to Con"},
+    {"response": "Well.", "next_agent_name": Who.CON},
+    Answer("Well.", "Con"),
+    Answer("Well.", Who.CON),
+    HandoffAnswer(response="Well.", next_agent_name="CON"),
+    HandoffAnswer(response="Well.\nTransition to Con"),
+    Handover(text="Well.", next_agent_name="Con", chosen_by="speaker"),
+]
+
+
+@pytest.mark.parametrize("value", GOOD, ids=shown)
+def test_a_block_of_one_s_own_says_it_in_text_or_in_fields(value: Any) -> None:
+    """Of either key style; a name may be an enum's member."""
+    asked: list[Any] = []
+
+    async def own(input: Any, ctx: Context) -> Any:  # noqa: A002 - what blocks call it
+        asked.append((input.proposition, ctx.sequencer.state.speaker, ctx.block))
+        return value
+
+    result = morals(debaters=[Persona("Pro", block=own), Persona("Con")], max_turns=1).run_sync(PROPOSITION)
+    assert turns(result.output) == [("Pro", "Well.", "Con", "speaker")]
+    assert asked == [(PROPOSITION, "Pro", "morals-speaker-Pro")]
+
+
+BAD = [
+    ("Well.", "nobody was named"),
+    ({"response": "Well.", "next_agent_name": "Pro"}, "'Pro' handed over to itself"),
+    ({"response": "Well.", "next_agent_name": ["Con", "Neutral"]}, "is nobody"),
+    ({"response": "Well.", "next_agent_name": None}, "nobody was named"),
+    (Answer("Well.", 7), "'7' is nobody"),
+    (Answer("Well.", Unprintable()), "is nobody"),
+    ("Well.\nTransition to Bob", "'Bob' is nobody"),
+]
+
+
+@pytest.mark.parametrize(("value", "problem"), BAD, ids=shown)
+@pytest.mark.parametrize("policy", ["retry", "random", "error"])
+def test_a_block_of_one_s_own_is_not_asked_again(policy: Any, value: Any, problem: str) -> None:
+    """The lot decides, or it is an error that names the block's hand-over; what was said stands in any case."""
+    called: list[int] = []
+
+    def own(_: object) -> Any:
+        called.append(1)
+        return value
+
+    debaters = [Persona("Pro", block=own), *SPEAKERS[1:]]
+    pattern = morals(debaters=debaters, max_turns=1, on_invalid=policy)
+    if policy == "error":
+        with pytest.raises(RosterError, match="Con") as caught:
+            pattern.run_sync(PROPOSITION)
+        assert caught.value.run is not None
+        assert [entry.text for entry in caught.value.run.raw.transcript] == ["Well."]
+    else:
+        result = pattern.run_sync(PROPOSITION)
+        ((_, text, name, by),) = turns(result.output)
+        assert (text, by) == ("Well.", "random")
+        assert name in NAMES[1:]
+        assert problem in str(events(result, HandedOver)[0].problem)
+    assert called == [1]
+
+
+def test_what_is_not_text_is_turned_into_it_with_one_warning() -> None:
+    """As in a debate; what cannot be is an error that names the block."""
+    debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
+    with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
+        result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
+    assert len(caught) == 1
+    assert result.output.transcript[0].text == "42"
+    with pytest.raises(OutputError):
+        morals(debaters=[Persona("Pro", block=lambda _: Unprintable()), Persona("Con")]).run_sync(PROPOSITION)
+
+
+def test_a_speaker_of_one_s_own_making_is_asked_again_as_a_default_one() -> None:
+    """With its own options."""
+    transcript = create_handoff_transcript()
+    own = create_speaker(
+        name="mine",
+        agent_name="Pro",
+        speakers=dict.fromkeys(NAMES),
+        transcript=transcript,
+        transition="text",
+        instructions="Be brief.",
+    )
+    model = ScriptedModel("Yes.", "Transition to Con", over("No.", "Pro"))
+    pattern = morals(debaters=[Persona("Pro", block=own), *SPEAKERS[1:]], transcript=transcript, max_turns=2)
+    result = pattern.run_sync(PROPOSITION, model=model)
+    assert turns(result.output)[0] == ("Pro", "Yes.", "Con", "retry")
+    assert [made.block for made in model.calls] == ["mine-speaker-Pro"] * 2 + ["morals-speaker-Con"]
+    assert "Be brief." in system_of(model.calls[1])
+
+
+def test_a_speaker_can_be_used_by_itself() -> None:
+    """Outside of a handoff it is a block as any other."""
+    from flowdebate import sequencer
+
+    transcript = create_handoff_transcript()
+    block = create_speaker(
+        name="m", agent_name="Pro", speakers={"Pro": None, "Con": None}, transcript=transcript, transition="tool"
+    )
+    alone = sequencer(name="alone").then(block)
+    result = alone.run_sync("Why?", model=ScriptedModel(call({"response": "So.", "next_agent_name": "Con"})))
+    assert result.output == Handover(text="So.", next_agent_name="Con", chosen_by="speaker", named="Con")
+
+
+def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
+    """And none is called."""
+
+    def say(name: str) -> Any:
+        return lambda _: f"I hand over. Transition to {name}"
+
+    debaters = [Persona("Pro", block=say("Con")), Persona("Con", block=say("Pro"))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = morals(debaters=debaters, max_turns=5).run_sync(PROPOSITION)
+    assert events(result, ModelCalled) == []
+    assert [entry.agent_name for entry in result.output.transcript] == ["Pro", "Con", "Pro", "Con", "Pro"]
+
+
+@pytest.mark.parametrize("value", [PROPOSITION, {"proposition": PROPOSITION}], ids=repr)
+def test_the_input_is_a_proposition(value: Any) -> None:
+    """As text, or a dict with it."""
+    assert morals(max_turns=1).run_sync(value, model=in_turn()).output.proposition == PROPOSITION

@@ -1,0 +1,211 @@
+"""Who speaks when: the first, then whoever was named, for exactly as many turns as there are to be."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from flowdebate import HandoffOutput, Persona, outline
+from flowdebate.patterns.handoff import HandedOver, HandoffEntry
+from flowdebate.runs.events import DebateStopped, ModelCalled, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.testing import ScriptedModel
+from tests.blocks.pipelines import LAW
+from tests.patterns.debates import events
+
+from .speakers import FORMS, NAMES, PROPOSITION, in_turn, morals, over, script, turns
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas.handoff import TransitionForm
+
+
+def test_the_pipeline_is_a_loop_around_a_router() -> None:
+    """Opening, then for each turn: whose turn it is, being asked again, handing over; then the output."""
+    assert str(outline(morals())) == snapshot("""\
+morals
+  → tap morals-init-transcript
+  → tap morals-stamp-question
+  → tap morals-increment-round
+  → tap morals-take-turn
+    → morals-floor (router)
+      → Pro:
+        → morals-turn-Pro
+          → morals-speaker-Pro
+          → morals-record-Pro
+      → Con:
+        → morals-turn-Con
+          → morals-speaker-Con
+          → morals-record-Con
+      → Neutral:
+        → morals-turn-Neutral
+          → morals-speaker-Neutral
+          → morals-record-Neutral
+    → then_if morals-ask-again (router)
+      → morals-speaker-Pro:
+        → morals-speaker-Pro
+      → morals-speaker-Con:
+        → morals-speaker-Con
+      → morals-speaker-Neutral:
+        → morals-speaker-Neutral
+    → morals-hand-over
+  → loop_back (at most 3 passes) ↺ morals-increment-round
+  → morals-build-output\
+""")
+
+
+def test_without_default_speakers_or_without_asking_again_there_is_no_such_step() -> None:
+    """What cannot happen is not drawn."""
+    own = [Persona(name, block=lambda _: "x") for name in NAMES]
+    for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": own}):
+        assert "ask-again" not in str(outline(morals(**options)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whoever_is_named_speaks_next(form: TransitionForm) -> None:
+    """In every form; the same one may be named again and again, and nobody has to be."""
+    model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
+    output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
+    model.assert_complete()
+    assert turns(output) == [
+        ("Pro", "1", "Neutral", "speaker"),
+        ("Neutral", "2", "Pro", "speaker"),
+        ("Pro", "3", "Neutral", "speaker"),
+        ("Neutral", "4", "Pro", "speaker"),
+    ]
+    assert [entry.round for entry in output.transcript] == [1, 2, 3, 4]
+
+
+class Who(enum.Enum):
+    """Names as an enum's members."""
+
+    PRO = "Pro"
+    CON = "Con"
+
+
+@pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
+def test_the_first_is_the_first_declared_or_who_is_said_to_be(first: Any) -> None:
+    """By name, or by the enum's member that is the name."""
+    debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
+    name = "Con" if first in ("Con", Who.CON) else "Pro"
+    other = "Pro" if name == "Con" else "Con"
+    model = script(("I open.", other))
+    result = morals(debaters=debaters, first=first, max_turns=1).run_sync(PROPOSITION, model=model)
+    assert turns(result.output) == [(name, "I open.", other, "speaker")]
+    assert "Who." not in model.calls[0].prompt
+
+
+@LAW
+@given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
+def test_there_are_exactly_so_many_turns_or_fewer_if_the_application_says_so(
+    max_turns: int, enough: int, form: TransitionForm
+) -> None:
+    """One call each; `terminate_when` is asked after a turn, and not after the last."""
+    asked: list[int] = []
+
+    async def stop(ctx: Context) -> bool:
+        asked.append(ctx.sequencer.state.round)
+        assert ctx.sequencer.state.speaker == ctx.resources.transcript.state.entries[-1].next_agent_name
+        return ctx.sequencer.state.round >= enough
+
+    pattern = morals(max_turns=max_turns, terminate_when=stop, transition=form)
+    result = pattern.run_sync(PROPOSITION, model=in_turn(form))
+    held = max(min(max_turns, enough), 1)
+    output = result.output
+    assert (output.turns, len(output.transcript), result.usage.calls) == (held, held, held)
+    assert output.stop_reason == ("max_turns" if held == max_turns else "predicate")
+    assert asked == list(range(1, min(held, max_turns - 1) + 1))
+    assert [entry.agent_name for entry in output.transcript] == [NAMES[n % 3] for n in range(held)]
+
+
+def test_the_output_is_the_raw_output_and_says_how_it_came_about() -> None:
+    """Also on the wire, with camelCase keys, and back."""
+    model = ScriptedModel(over("Yes.", "Bob"), over("Yes.", "Neutral"), over("Hm.", "Con"))
+    result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=7)
+    output = result.output
+    assert result.raw == output
+    assert (output.proposition, output.status, output.losses, output.seed) == (PROPOSITION, "complete", [], 7)
+    assert result.transcript.entries == output.transcript
+    wire = output.to_wire()
+    assert wire["transcript"][0] == snapshot(
+        {
+            "round": 1,
+            "agentName": "Pro",
+            "text": "Yes.",
+            "nextAgentName": "Neutral",
+            "chosenBy": "retry",
+            "problem": "'Bob' is nobody in this debate",
+        }
+    )
+    assert HandoffOutput.model_validate(wire) == output
+    assert HandoffEntry.model_validate(wire["transcript"][0]) == output.transcript[0]
+
+
+def test_every_turn_is_told_with_its_handover() -> None:
+    """Each has a start and an end, then who was named, by whom, and why not the first choice."""
+    model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
+    result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
+    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandedOver, DebateStopped)
+    assert [type(event).__name__ for event in result.events if isinstance(event, kinds)] == [
+        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "HandedOver"),
+        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "ModelCalled", "HandedOver"),
+        "DebateStopped",
+    ]
+    good, bad = events(result, HandedOver)
+    assert (good.round, good.agent_name, good.next_agent_name, good.chosen_by, good.problem) == (
+        *(1, "Pro", "Con", "speaker"),
+        None,
+    )
+    assert (bad.round, bad.agent_name, bad.chosen_by) == (2, "Con", "random")
+    assert bad.problem == "'Con' handed over to itself"
+    paths = [event.path for event in events(result, ModelCalled)]
+    assert paths[2] == "morals/turn[2]/morals-take-turn/morals-ask-again/morals-speaker-Con"
+    assert len(set(paths)) == 3
+
+
+def test_the_audit_trail_has_a_task_for_each_turn() -> None:
+    """Assigned to the speaker, completed with what it said."""
+    pattern = morals(collection_id="floor")
+    result = pattern.run_sync(PROPOSITION, model=in_turn())
+    tasks = result.tasks.list()
+    assert [(task.assignee, task.status, task.output, task.goal) for task in tasks] == [
+        (name, "completed", f"I am {name}.", f"Speak in round {number}") for number, name in enumerate(NAMES, start=1)
+    ]
+    assert result.tasks.list()[0].id == "floor-1"
+
+
+@LAW
+@given(st.integers(0, 2**53))
+def test_lots_repeat_with_the_seed_and_fall_on_others_only(seed: int) -> None:
+    """Each turn has a lot of its own."""
+    drawn = []
+    for _ in range(2):
+        result = morals(transition="text", on_invalid="random", max_turns=6).run_sync(
+            PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed
+        )
+        drawn.append([(entry.agent_name, entry.next_agent_name) for entry in result.output.transcript])
+    assert drawn[0] == drawn[1]
+    assert all(before != after for before, after in drawn[0])
+
+
+def test_lots_fall_on_everybody() -> None:
+    """Over many seeds, each of the others about as often."""
+    pattern = morals(transition="text", on_invalid="random", max_turns=1)
+    drawn = [
+        pattern.run_sync(PROPOSITION, model=ScriptedModel("x"), seed=seed).output.transcript[0].next_agent_name
+        for seed in range(200)
+    ]
+    assert min(drawn.count(name) for name in ("Con", "Neutral")) > 70
+    assert len(set(drawn)) == 2
+
+
+def test_the_second_answer_may_bring_the_words_or_the_name_that_were_missing() -> None:
+    """Of the first, what was good stands."""
+    silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
+    assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [
+        ("Pro", "Late words.", "Con", "speaker")
+    ]
