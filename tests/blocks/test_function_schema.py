@@ -41,7 +41,7 @@ def handoff(response: str, next_agent_name: AgentName) -> None:
     Returns:
         Return nothing as this function is used for guiding the LLM to transition to the
         next agent only. We will not use the return value.
-    """  # noqa: D212, D401 - as it stands where the wanted schema comes from
+    """  # noqa: D212 - as it stands where the wanted schema comes from
 
 
 WANTED = {
@@ -187,7 +187,7 @@ def lambda_free_tree(tree: Tree) -> None:
     """Take a tree."""
 
 
-def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], table={}):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ANN202, B006, FBT002
+def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], table={}):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, B006, FBT002
     """Take what is not annotated."""
     return word, count, ratio, loud, tags, note, names, table
 
@@ -237,7 +237,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:
 
     Raises:
         ValueError: Never.
-    """  # noqa: D205
+    """  # noqa: D205, D417
 
 
 def test_the_description_is_what_stands_before_the_arguments() -> None:
@@ -265,7 +265,7 @@ def nothing_said(x: int) -> None:  # noqa: D103
 def only_args(x: int) -> None:
     """Args:
     x: The number.
-    """  # noqa: D205, D212
+    """  # noqa: D205
 
 
 class Desk:

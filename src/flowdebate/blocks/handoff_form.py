@@ -6,7 +6,8 @@ a wrong name costs one more call and no text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic_core import from_json
@@ -14,9 +15,10 @@ from pydantic_core import from_json
 from flowdebate.blocks.debater import trim_to_sentence
 from flowdebate.blocks.handover import written
 from flowdebate.blocks.tools import Tool, function_schema
+from flowdebate.errors import ConfigurationError
 from flowdebate.models.one_object import one_object
 from flowdebate.models.text import clean_text
-from flowdebate.schemas.handoff import HandoffAnswer
+from flowdebate.schemas.handoff import HandoffAnswer, TransitionForm
 from flowdebate.views.transition import read_transition
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ToolSpec
     from flowdebate.runs.context import Context
 
-__all__ = ("HandoffFields", "handoff_model", "handoff_spec", "handoff_tool", "read_text", "salvaged")
+__all__ = ("HandoffFields", "handoff_form", "handoff_model", "handoff_spec", "handoff_tool", "read_text", "salvaged")
 
 
 class HandoffFields(BaseModel):
@@ -40,6 +42,19 @@ class HandoffFields(BaseModel):
         """What they come to."""
         response = clean_text(self.response) if isinstance(self.response, str) else ""
         return HandoffAnswer(response=response, next_agent_name=written(self.next_agent_name))
+
+
+def handoff_form(transition: TransitionForm, others: Sequence[str], *, where: str) -> dict[str, Any]:
+    """The options of `generator` by which its model hands over to one of `others` in the form of `transition`."""
+    if transition == "text":
+        return {}
+    if transition == "tool":
+        return {"answer_tool": handoff_tool(others)}
+    if transition == "structured":
+        return {"output_schema": handoff_model(tuple(others))}
+    raise ConfigurationError(
+        where, "transition", transition, f"one of {', '.join(map(repr, get_args(TransitionForm)))}"
+    )
 
 
 def handoff_spec(others: Sequence[str]) -> ToolSpec:
@@ -70,7 +85,8 @@ def handoff_tool(others: Sequence[str]) -> Tool:
     return Tool(spec=handoff_spec(others), call=call, arguments=HandoffFields)
 
 
-def handoff_model(others: Sequence[str]) -> type[HandoffFields]:
+@lru_cache(maxsize=64)
+def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
     """The same as an output schema: it says what `handoff_spec` says, and takes any JSON object."""
     parameters = handoff_spec(others).parameters
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.debater import filled, trim_to_sentence
 from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.blocks.handoff_form import handoff_model, handoff_tool, read_text, salvaged
+from flowdebate.blocks.handoff_form import handoff_form, read_text, salvaged
 from flowdebate.blocks.handover import Handover, handoff_state, judged, merged
 from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError, SchemaViolation
@@ -113,13 +113,7 @@ def create_speaker(
     if agent_name not in speakers or not others:
         raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
     everyone = dict(speakers)
-    forms: dict[TransitionForm, dict[str, Any]] = {
-        "text": {},
-        "tool": {"answer_tool": handoff_tool(others)},
-        "structured": {"output_schema": handoff_model(others)},
-    }
-    if transition not in forms:
-        raise ConfigurationError(f"speaker {block_name!r}", "transition", transition, f"one of {', '.join(forms)}")
+    form = handoff_form(transition, others, where=f"speaker {block_name!r}")
 
     def system(value: object, ctx: Context) -> str:
         return render_speaker_system(
@@ -153,7 +147,7 @@ def create_speaker(
         user=turn,
         transform=_reader(tuple(everyone)),
         resources={"transcript": transcript},
-        **forms[transition],
+        **form,
         **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
     )
     return Speaker(

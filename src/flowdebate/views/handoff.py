@@ -115,7 +115,7 @@ class SpeakerTemplate(Template):
     """How to hand over in JSON."""
     again_text: str = field(
         default=(
-            "You have spoken, but you have not handed over: {problem}. Who should speak next? Write only one line: "
+            "Your words stand, but it is open who speaks next: {problem}. Who should speak next? Write only one line: "
             "{choices}."
         ),
         metadata=uses(*_AGAIN, "choices"),
@@ -123,7 +123,7 @@ class SpeakerTemplate(Template):
     """What a speaker is told that has handed over to nobody who can speak next."""
     again_tool: str = field(
         default=(
-            "You have spoken, but you have not handed over: {problem}. Call the function handoff: repeat what you said "
+            "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you said "
             "as its response; its next_agent_name must be one of: {others}."
         ),
         metadata=uses(*_AGAIN),
@@ -131,7 +131,7 @@ class SpeakerTemplate(Template):
     """The same, where a call hands over."""
     again_structured: str = field(
         default=(
-            "You have spoken, but you have not handed over: {problem}. Answer with a JSON object: repeat what you said "
+            "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you said "
             'as its "response"; its "next_agent_name" must be one of: {others}.'
         ),
         metadata=uses(*_AGAIN),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +24,8 @@ from tests.patterns.debates import events
 from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, in_turn, morals, over, turns
 
 if TYPE_CHECKING:
+    from flowdebate import HandoffOutput
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
@@ -163,6 +167,33 @@ REPLIES = (
 )
 
 
+def ended(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool) -> HandoffOutput | None:
+    """What a handoff came to, checked; None where the application itself has failed."""
+    try:
+        result = pattern.run_sync(PROPOSITION, model=model)
+    except FlowDebateError as failure:
+        error = failure
+    except Sabotage:
+        return None
+    else:
+        output: HandoffOutput = result.output
+        check_whole(output, events(result, HandedOver))
+        return output
+    assert may_fail
+    assert error.run is not None
+    raw: HandoffOutput = error.run.raw
+    return raw
+
+
+def check_whole(output: HandoffOutput, told: list[HandedOver]) -> None:
+    """Each turn is handed over by whoever was named before, to another one."""
+    assert output.stop_reason in {"max_turns", "predicate"}
+    assert [event.round for event in told] == list(range(1, output.turns + 1))
+    assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
+    assert all(event.next_agent_name != event.agent_name for event in told)
+    assert all(entry.next_agent_name in NAMES for entry in output.transcript)
+
+
 @LAW
 @given(
     st.lists(REPLIES, min_size=1, max_size=4),
@@ -188,24 +219,10 @@ def test_it_ends_whatever_models_answer(
     pattern = morals(
         transition=form, on_invalid=policy, on_failure=on_failure, max_turns=max_turns, terminate_when=stop
     )
-    try:
-        result = pattern.run_sync(PROPOSITION, model=FunctionModel(answer))
-    except FlowDebateError as error:
-        assert "fail" in (on_failure, "fail" if policy == "error" else "")
-        assert error.run is not None
-        raw = error.run.raw
-    except Sabotage:
+    raw = ended(pattern, FunctionModel(answer), may_fail=on_failure == "fail" or policy == "error")
+    if raw is None:
         return
-    else:
-        raw = result.output
-        assert raw.stop_reason in {"max_turns", "predicate"}
-        assert 1 <= raw.turns <= max_turns
-        told = events(result, HandedOver)
-        assert [event.round for event in told] == list(range(1, raw.turns + 1))
-        assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
-        assert all(event.next_agent_name != event.agent_name for event in told)
-        assert all(entry.next_agent_name in NAMES for entry in raw.transcript)
-    assert all(entry.agent_name in NAMES for entry in raw.transcript)
+    assert raw.turns <= max_turns
     rounds_of_tools = 9  # some of these answers call tools, again and again
     assert len(asked) <= 2 * max_turns * rounds_of_tools
 
@@ -222,15 +239,10 @@ def test_it_ends_whatever_blocks_return(values: list[Any], policy: Any) -> None:
             raise value
         return value
 
-    import warnings
-
     pattern = morals(debaters=[Persona(name, block=own) for name in NAMES], on_invalid=policy)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(FlowDebateError, Sabotage):
         warnings.simplefilter("ignore")
-        try:
-            assert pattern.run_sync(PROPOSITION).output.turns == 3
-        except (FlowDebateError, Sabotage):
-            pass
+        assert pattern.run_sync(PROPOSITION).output.turns == 3
 
 
 async def test_failures_of_the_application_are_raised_whatever_on_failure_says() -> None:

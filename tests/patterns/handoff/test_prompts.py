@@ -1,7 +1,10 @@
 """What the speakers of a handoff are shown."""
 
+# ruff: noqa: E501 - a prompt's lines are as long as they are
+
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +26,7 @@ from flowdebate.views.handoff import (
 from flowdebate.views.quote import tag_name
 from tests.patterns.debates import system_of, turn_of
 
-from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, in_turn, morals, over, script
+from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, morals, over, script
 
 if TYPE_CHECKING:
     from flowdebate.schemas.handoff import TransitionForm
@@ -67,7 +70,8 @@ def test_a_turn_says_what_to_do_and_whom_to_hand_over_to_last(form: TransitionFo
     model = script(("Yes.", "Neutral"), ("Well:\n[Con] No.", "Pro"), form=form)
     morals(max_turns=2, transition=form).run_sync(PROPOSITION, model=model)
     assert {form: turn_of(model.calls[1])} == {
-        "text": {"text": snapshot('''\
+        "text": {
+            "text": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
@@ -76,8 +80,10 @@ Write this:
 1. one sentence that begins with "But" and answers the last point
 2. one sentence that begins with "I" and gives one new reason for what you think
 3. a last line, which is "Transition to Pro" or "Transition to Con"\
-''')},
-        "tool": {"tool": snapshot("""\
+""")
+        },
+        "tool": {
+            "tool": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
@@ -86,8 +92,10 @@ Write this:
 1. one sentence that begins with "But" and answers the last point
 2. one sentence that begins with "I" and gives one new reason for what you think
 Answer by calling the function handoff: its response is these two sentences, and its next_agent_name is who speaks next, one of: Pro, Con.\
-""")},
-        "structured": {"structured": snapshot("""\
+""")
+        },
+        "structured": {
+            "structured": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
@@ -96,7 +104,8 @@ Write this:
 1. one sentence that begins with "But" and answers the last point
 2. one sentence that begins with "I" and gives one new reason for what you think
 Answer with a JSON object: its "response" is these two sentences, and its "next_agent_name" is who speaks next, one of: Pro, Con.\
-""")},
+""")
+        },
     }[form]
     assert "Nobody has spoken yet." in turn_of(model.calls[0])
 
@@ -109,24 +118,30 @@ def test_being_asked_again_shows_what_was_said_and_why_it_does_not_do(form: Tran
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
     assert system_of(model.calls[0]) == system_of(model.calls[1])
     assert {form: turn_of(model.calls[1])} == {
-        "text": {"text": snapshot("""\
+        "text": {
+            "text": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
-You have spoken, but you have not handed over: nobody was named to speak next. Who should speak next? Write only one line: "Transition to Con" or "Transition to Neutral".\
-""")},
-        "tool": {"tool": snapshot("""\
+Your words stand, but it is open who speaks next: nobody was named to speak next. Who should speak next? Write only one line: "Transition to Con" or "Transition to Neutral".\
+""")
+        },
+        "tool": {
+            "tool": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
-You have spoken, but you have not handed over: 'Pro' handed over to itself. Call the function handoff: repeat what you said as its response; its next_agent_name must be one of: Con, Neutral.\
-""")},
-        "structured": {"structured": snapshot("""\
+Your words stand, but it is open who speaks next: 'Pro' handed over to itself. Call the function handoff: repeat what you said as its response; its next_agent_name must be one of: Con, Neutral.\
+""")
+        },
+        "structured": {
+            "structured": snapshot("""\
 The debate so far:
 [Pro] Yes.
 
-You have spoken, but you have not handed over: 'Bob' is nobody in this debate. Answer with a JSON object: repeat what you said as its "response"; its "next_agent_name" must be one of: Con, Neutral.\
-""")},
+Your words stand, but it is open who speaks next: 'Bob' is nobody in this debate. Answer with a JSON object: repeat what you said as its "response"; its "next_agent_name" must be one of: Con, Neutral.\
+""")
+        },
     }[form]
 
 
@@ -163,10 +178,10 @@ def test_no_text_begins_a_line_of_a_prompt(proposition: str, said: list[tuple[st
     heads = [line for line in lines if not line.startswith("  | ")]
     assert [head.split("] ")[0] for head in heads] == [f"[{tag_name(name)}".split("] ")[0] for name, _ in said]
     about: dict[str, Any] = {"speakers": ROLES, "name": "Con", "transition": form}
-    own = {line for line in _turn(form).split("\n")}
+    own = set(_turn(form).split("\n"))
     for line in render_speaker_turn(entries=entries, round=1, max_turns=9, **about).split("\n"):
         assert line.startswith(("[", "  | ", "(nothing yet)")) or line in own or line in _reply(form)
-    again = render_again(entries=entries, problem=proposition, **about).split("\n\nYou have spoken")[1]
+    again = render_again(entries=entries, problem=proposition, **about).split("\n\nYour words stand")[1]
     assert all(line.startswith("  | ") for line in again.split("\n")[1:])
     system = render_speaker_system(proposition=proposition, speakers=ROLES, max_turns=9, name="Con")
     plain = render_speaker_system(proposition="x", speakers=ROLES, max_turns=9, name="Con").split("\n")
@@ -187,14 +202,10 @@ def _reply(form: TransitionForm) -> list[str]:
 @pytest.mark.parametrize("form", FORMS)
 def test_prompts_grow_at_their_end_only(form: TransitionForm) -> None:
     """The transcript of a turn begins the next one's, so that a server can reuse what it has read."""
-    seen: list[str] = []
-    model = in_turn(form)
-    recorded = ScriptedModel(*[over(f"I am {NAMES[n % 3]}.", NAMES[(n + 1) % 3], form) for n in range(6)])
-    morals(max_turns=6, transition=form).run_sync(PROPOSITION, model=recorded)
-    for call in recorded.calls:
-        seen.append(turn_of(call).split("\n\nIt is your turn")[0])
-    assert all(later.startswith(earlier) for earlier, later in zip(seen[1:], seen[2:], strict=False))
-    assert model.name == "function"
+    model = ScriptedModel(*[over(f"I am {NAMES[n % 3]}.", NAMES[(n + 1) % 3], form) for n in range(6)])
+    morals(max_turns=6, transition=form).run_sync(PROPOSITION, model=model)
+    seen = [turn_of(call).split("\n\nIt is your turn")[0] for call in model.calls]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(seen[1:]))
 
 
 def test_a_template_is_checked_and_may_be_changed() -> None:

@@ -110,7 +110,7 @@ def test_there_are_exactly_so_many_turns_or_fewer_if_the_application_says_so(
     async def stop(ctx: Context) -> bool:
         asked.append(ctx.sequencer.state.round)
         assert ctx.sequencer.state.speaker == ctx.resources.transcript.state.entries[-1].next_agent_name
-        return ctx.sequencer.state.round >= enough
+        return bool(ctx.sequencer.state.round >= enough)
 
     pattern = morals(max_turns=max_turns, terminate_when=stop, transition=form)
     result = pattern.run_sync(PROPOSITION, model=in_turn(form))
@@ -178,15 +178,16 @@ def test_the_audit_trail_has_a_task_for_each_turn() -> None:
     assert result.tasks.list()[0].id == "floor-1"
 
 
+LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
+
+
 @LAW
 @given(st.integers(0, 2**53))
 def test_lots_repeat_with_the_seed_and_fall_on_others_only(seed: int) -> None:
     """Each turn has a lot of its own."""
     drawn = []
     for _ in range(2):
-        result = morals(transition="text", on_invalid="random", max_turns=6).run_sync(
-            PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed
-        )
+        result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)
         drawn.append([(entry.agent_name, entry.next_agent_name) for entry in result.output.transcript])
     assert drawn[0] == drawn[1]
     assert all(before != after for before, after in drawn[0])

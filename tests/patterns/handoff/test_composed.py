@@ -1,0 +1,82 @@
+"""A handoff as a part of something larger: of a pipeline, of another pattern, of many runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from flowdebate import Debater, HandoffOutput, Persona, debate, sequencer
+from flowdebate.errors import ResourceConflict
+from flowdebate.patterns.handoff import create_handoff_transcript
+from flowdebate.testing import FunctionModel
+
+from .speakers import NAMES, PROPOSITION, in_turn, morals, over
+
+pytestmark = pytest.mark.anyio
+
+
+def last_word(output: HandoffOutput) -> str:
+    """Who had it."""
+    return output.transcript[-1].agent_name
+
+
+def test_it_is_a_step_of_a_pipeline() -> None:
+    """Twice in one, with the output of the first as the proposition of the second."""
+    pipeline = (
+        sequencer(name="both")
+        .then(morals(name="first"))
+        .map(last_word)
+        .then(morals(name="second", max_turns=2))
+        .map(lambda output: (output.proposition, output.turns))
+    )
+    result = pipeline.run_sync(PROPOSITION, model=in_turn())
+    assert result.output == ("Neutral", 2)
+    assert [trail.list()[0].id for trail in result.task_collections] == ["first-1", "second-1"]
+
+
+def test_it_may_sit_on_a_seat_of_another_pattern_and_the_other_way_round() -> None:
+    """A debate's debater can be a whole handoff, and a handoff's speaker a whole debate."""
+    panel: Any = sequencer(name="panel").then(morals(name="inner", max_turns=2)).map(lambda o: o.transcript[-1].text)
+    sides = [Debater("a", "for", block=panel), Debater("b", "against", block=lambda _: "No.")]
+    found = {"verdict": "Yes.", "winner": "for", "reasoning": "-"}
+    outer = debate(name="outer", debaters=sides, max_rounds=1, judge=lambda _: found, synthesizer=False)
+    assert [entry.text for entry in outer.run_sync("?", model=in_turn()).output.transcript] == ["I am Con.", "No."]
+    inner: Any = sequencer(name="case").then(outer).map(lambda raw: f"{raw.verdict.verdict} Transition to Con")
+    debaters = [Persona("Pro", block=inner), Persona("Con", block=lambda _: "So? Transition to Pro")]
+    output = morals(name="top", debaters=debaters, max_turns=3).run_sync(PROPOSITION, model=in_turn()).output
+    assert [entry.text for entry in output.transcript] == ["Yes.", "So?", "Yes."]
+
+
+async def test_one_pattern_holds_many_runs_at_once() -> None:
+    """Each has its own turn, transcript and lots."""
+    pattern = morals(max_turns=6)
+
+    async def answer(request: Any) -> Any:
+        await asyncio.sleep(0)
+        said = request.messages[0]["content"].split("Proposition: ")[1].split("\n")[0]
+        name = request.block.rsplit("-", 1)[1]
+        return over(f"{name} on {said}", NAMES[(NAMES.index(name) + 1) % 3])
+
+    model = FunctionModel(answer)
+    results = await asyncio.gather(*(pattern.run(f"p{number}", model=model) for number in range(30)))
+    for number, result in enumerate(results):
+        assert [entry.text for entry in result.output.transcript] == [
+            f"{NAMES[turn % 3]} on p{number}" for turn in range(6)
+        ]
+
+
+def test_two_transcripts_in_one_pipeline_are_refused() -> None:
+    """Their blocks could not tell which one they read."""
+    mine, other = create_handoff_transcript(), create_handoff_transcript()
+    with pytest.raises(ResourceConflict, match="transcript"):
+        sequencer(name="both").then(morals(transcript=mine)).then(morals(name="m2", transcript=other))
+
+
+def test_a_second_run_of_a_session_begins_anew() -> None:
+    """With an empty transcript."""
+    pattern = morals()
+    first = pattern.run_sync(PROPOSITION, model=in_turn())
+    second = pattern.run_sync(PROPOSITION, model=in_turn(), session=first.session)
+    assert len(second.output.transcript) == 3

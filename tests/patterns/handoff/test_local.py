@@ -1,0 +1,63 @@
+"""Handoffs on real models: the small one, whose text is nonsense, and the large one, which hands over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
+from flowdebate.models.gguf import local_model_installed
+from flowdebate.patterns.handoff import HandedOver
+from tests.models.small_model import small_test_model
+from tests.patterns.debates import events
+
+from .speakers import FORMS, NAMES, SPEAKERS, morals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.schemas.handoff import TransitionForm
+
+pytestmark = pytest.mark.anyio
+
+PROPOSITION = "Our town should close its centre to cars."
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[None]:
+    """Engines end with the tests that share them."""
+    yield
+    stop_local_servers()
+
+
+@pytest.mark.local_model
+@pytest.mark.usefixtures("engines")
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: TransitionForm) -> None:
+    """Whatever it writes, there are as many turns as there were to be, and each is handed over to another one."""
+    pattern = morals(
+        debaters=SPEAKERS,
+        transition=form,
+        model=LocalModel(small_test_model(), retry=None),
+        on_failure="skip",
+        settings=ModelSettings(max_tokens=48, timeout=60),
+    )
+    result = await pattern.run(PROPOSITION, seed=3)
+    told = events(result, HandedOver)
+    assert (result.output.turns, result.output.stop_reason, len(told)) == (3, "max_turns", 3)
+    assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
+    assert all(event.next_agent_name in NAMES and event.next_agent_name != event.agent_name for event in told)
+    assert len(result.output.transcript) + len([x for x in result.output.losses if x.instead == "skipped"]) == 3
+
+
+@pytest.mark.large_model
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("engines")
+async def test_the_large_model_always_hands_over_in_json() -> None:
+    """Its grammar leaves nothing else; each turn is of a few sentences, and no lot is drawn."""
+    if not local_model_installed():
+        pytest.skip("the extras local and local-model are not installed")
+    result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)
+    assert [entry.chosen_by for entry in result.output.transcript] == ["speaker"] * 3
+    assert all(20 < len(entry.text) < 1500 for entry in result.output.transcript)
