@@ -74,7 +74,7 @@ def theirs(*, measured: bool) -> Callable[[], object]:
     from aragora_debate import Agent, Arena, DebateConfig
     from aragora_debate.types import Critique, Vote
 
-    class Answering(Agent):  # type: ignore[misc]  # no types are published
+    class Answering(Agent):
         async def generate(self, prompt: str, context: Any = None) -> str:  # noqa: ANN401, ARG002 - its interface
             return proposed(self.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, consensus
 from flowdebate.errors import ProviderFailed
@@ -34,7 +34,7 @@ async def research(task: str) -> str:
     return f"Three teams have done something like it before ({len(task.split())} words were looked up)."
 
 
-def pipeline(model: Model | str, archive: Archive) -> Sequencer:
+def build(model: Model | str, archive: Archive) -> Sequencer[Any, ConsensusOutput]:
     return consensus(
         name="migration",
         agents=[
@@ -76,7 +76,7 @@ def report(output: ConsensusOutput) -> None:
 
 
 def main(model: Model | str = "openai/gpt-5-mini") -> list[ConsensusOutput]:
-    pattern = pipeline(model, Archive())
+    pattern = build(model, Archive())
     outputs = []
     for task in TASKS:  # the second is told of the first
         result = pattern.run_sync(task)

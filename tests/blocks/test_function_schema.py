@@ -219,7 +219,7 @@ def test_what_has_a_default_is_not_required_and_tells_it() -> None:
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]
 
 
-def described(first: str, second: int = 0, third: str = "") -> None:
+def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D417 - on purpose
     """Say what it does
     in two lines.
 
@@ -237,7 +237,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:
 
     Raises:
         ValueError: Never.
-    """  # noqa: D205, D417
+    """  # noqa: D205
 
 
 def test_the_description_is_what_stands_before_the_arguments() -> None:

@@ -49,17 +49,21 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
             for index, call in enumerate(calls):
                 group.create_task(carry_out(index, call))
     except BaseExceptionGroup as group_failure:
-        others = group_failure.split(_Ended)[1]
-        if others is None:
-            raise asyncio.CancelledError from None
-        if others.split(Exception)[1] is not None:
-            raise others from None  # something that is no Exception: it is not ours to choose from
-        raise _first(failures) from None
+        raise _told(group_failure, failures) from None
     return [results[index] for index in range(len(calls))]
 
 
 class _Ended(BaseException):
     """A call has cancelled itself."""
+
+
+def _told(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
+    """What is raised where calls failed, or one has cancelled itself."""
+    others = group_failure.split(_Ended)[1]
+    if others is None:
+        return asyncio.CancelledError()
+    # something that is no Exception is not ours to choose from
+    return _first(failures) if others.split(Exception)[1] is None else others
 
 
 def _first(failures: dict[int, Exception]) -> Exception:

@@ -15,7 +15,7 @@ from flowdebate.models.text import is_blank
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.models.base import Model
     from flowdebate.patterns.roster import Debater
@@ -78,10 +78,12 @@ def check_predicate(value: object, *, where: str) -> None:
         raise ConfigurationError(where, "terminate_when", value, "a sync or async function of (ctx), or None")
 
 
-def check_transcript(value: object, *, where: str) -> None:
-    """A transcript comes from `create_debate_transcript()`."""
-    if value is not None and not (isinstance(value, StateResource) and value.key == "transcript"):
-        raise ConfigurationError(where, "transcript", value, "what create_debate_transcript() makes, or None")
+def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:
+    """A transcript comes from `maker`; that of another pattern has other entries."""
+    kind = type(maker().initial())
+    is_one = isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)
+    if value is not None and not is_one:
+        raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
 
 
 def check_failure_options(

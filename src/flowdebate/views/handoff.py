@@ -123,16 +123,16 @@ class SpeakerTemplate(Template):
     """What a speaker is told that has handed over to nobody who can speak next."""
     again_tool: str = field(
         default=(
-            "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you said "
-            "as its response; its next_agent_name must be one of: {others}."
+            "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you "
+            "said as its response; its next_agent_name must be one of: {others}."
         ),
         metadata=uses(*_AGAIN),
     )
     """The same, where a call hands over."""
     again_structured: str = field(
         default=(
-            "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you said "
-            'as its "response"; its "next_agent_name" must be one of: {others}.'
+            "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you "
+            'said as its "response"; its "next_agent_name" must be one of: {others}.'
         ),
         metadata=uses(*_AGAIN),
     )

@@ -99,7 +99,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_rounds(max_rounds, where=where)
     checks.check_seats(where, judge=judge, moderator=moderator, synthesizer=synthesizer, output_schema=output_schema)
     checks.check_moderator_roster(moderator, roster, where=where)
-    checks.check_transcript(transcript, where=where)
+    checks.check_transcript(transcript, create_debate_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     checks.check_failure_options(
         where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.reporter import ReportForm, check_report_form
-from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import checks
 from flowdebate.patterns.deliberation.assembly import Assembly, terms
 from flowdebate.patterns.loop import Loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.resources.deliberation_transcript import DeliberationTranscript, create_deliberation_transcript
-from flowdebate.resources.resource import StateResource
-from flowdebate.schemas.deliberation import DeliberationTranscriptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +92,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     checks.check_rounds(max_rounds, where=where)
     checks.check_seat(where, "moderator", moderator, "None, which is the default block,")
     check_report_form(report, where=where)
-    _check_transcript(transcript, where=where)
+    checks.check_transcript(transcript, create_deliberation_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     checks.check_failure_options(
         where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
@@ -132,14 +129,3 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
         moderator_visibility=as_visibility(moderator_visibility, MODERATOR, where=where, field="moderator_visibility"),
     ).pipeline()
-
-
-def _check_transcript(value: object, *, where: str) -> None:
-    """A transcript comes from `create_deliberation_transcript()`; that of another pattern has other entries."""
-    if value is None or (
-        isinstance(value, StateResource)
-        and value.key == "transcript"
-        and isinstance(value.initial(), DeliberationTranscriptState)
-    ):
-        return
-    raise ConfigurationError(where, "transcript", value, "what create_deliberation_transcript() makes, or None")

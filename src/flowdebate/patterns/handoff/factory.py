@@ -15,8 +15,7 @@ from flowdebate.patterns.handoff.assembly import Assembly, terms
 from flowdebate.patterns.loop import Loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.resources.handoff_transcript import HandoffTranscript, create_handoff_transcript
-from flowdebate.resources.resource import StateResource
-from flowdebate.schemas.handoff import HandoffTranscriptState, OnInvalid, TransitionForm
+from flowdebate.schemas.handoff import OnInvalid, TransitionForm
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
@@ -92,7 +91,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     opens = _checked_first(first, roster, where=where)
     _check_choice(where, transition=(transition, TransitionForm), on_invalid=(on_invalid, OnInvalid))
     check_count(where, max_turns=max_turns)
-    _check_transcript(transcript, where=where)
+    checks.check_transcript(transcript, create_handoff_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     checks.check_failure_options(where, on_failure=on_failure, quorum=1, turn_timeout=turn_timeout, round_timeout=None)
     if collection_id is not None:
@@ -156,14 +155,3 @@ def _check_choice(where: str, **options: tuple[object, Any]) -> None:
     for field, (value, kind) in options.items():
         if not isinstance(value, str) or value not in get_args(kind):
             raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
-
-
-def _check_transcript(value: object, *, where: str) -> None:
-    """A transcript comes from `create_handoff_transcript()`; that of another pattern has other entries."""
-    if value is None or (
-        isinstance(value, StateResource)
-        and value.key == "transcript"
-        and isinstance(value.initial(), HandoffTranscriptState)
-    ):
-        return
-    raise ConfigurationError(where, "transcript", value, "what create_handoff_transcript() makes, or None")

@@ -13,8 +13,6 @@ from flowdebate.patterns.loop import Loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.round_robin.assembly import Assembly, terms
 from flowdebate.resources.panel_transcript import PanelTranscript, create_panel_transcript
-from flowdebate.resources.resource import StateResource
-from flowdebate.schemas.panel import PanelTranscriptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +98,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_rounds(max_rounds, where=where)
     _check_referee(referee, roster, where=where)
     checks.check_synthesizer(where, synthesizer, output_schema)
-    _check_transcript(transcript, where=where)
+    checks.check_transcript(transcript, create_panel_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     checks.check_failure_options(
         where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
@@ -152,14 +150,3 @@ def _check_referee(value: object, roster: Sequence[Persona], *, where: str) -> N
     if isinstance(value, Referee) and sorted(value.roster_names) != sorted(names):
         allowed = f"made with the panelists' names, roster_names={names}"
         raise ConfigurationError(where, "referee", list(value.roster_names), allowed)
-
-
-def _check_transcript(value: object, *, where: str) -> None:
-    """A transcript comes from `create_panel_transcript()`; that of another pattern has other entries."""
-    if value is None or (
-        isinstance(value, StateResource)
-        and value.key == "transcript"
-        and isinstance(value.initial(), PanelTranscriptState)
-    ):
-        return
-    raise ConfigurationError(where, "transcript", value, "what create_panel_transcript() makes, or None")
