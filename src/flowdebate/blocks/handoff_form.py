@@ -91,8 +91,9 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(others).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
+        title = schema["title"]  # by which servers are told of it that know no schemas, but tools
         schema.clear()
-        schema.update(parameters)
+        schema.update({"title": title, **parameters})
 
     return create_model(
         "Handoff", __base__=(type("Told", (HandoffFields,), {"model_config": ConfigDict(json_schema_extra=as_told)}),)

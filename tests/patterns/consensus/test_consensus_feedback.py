@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Limits, sequencer
-from flowdebate.errors import NoProposals, ProviderFailed
+from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.resources.archive import Archive, PersonaRecord
 from flowdebate.schemas.consensus import CritiquePattern, PastDebate
@@ -201,6 +201,19 @@ async def test_points_of_critics_helped_where_their_target_won() -> None:
     }
 
 
+@pytest.mark.anyio
+async def test_a_point_that_changed_nothing_did_not_help() -> None:
+    """Its target won with the proposal that it had before: its revision was lost."""
+    archive = Archive()
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call == Call("revision", "bob", 1) else turning(call)
+
+    output = (await plan(max_rounds=1, archive=archive).run(TASK, model=model(answer))).output
+    assert (output.winner, output.outcome) == ("bob", "consensus")
+    assert list(await archive.critique_patterns.successful(limit=9)) == []
+
+
 # What later debates are told
 
 
@@ -300,6 +313,17 @@ def test_research_is_told_to_all_agents_or_left_out_for_a_reason(case: Research)
         if case.text is not None:
             assert f"- research: {case.text}" in call.prompt
     assert result.status == "complete"
+
+
+def test_research_that_reaches_a_limit_of_the_run_ends_it() -> None:
+    """That is no failure of the source: nothing more may be asked."""
+
+    def spends(task: str) -> str:
+        raise LimitReached("calls", limit=1, used=1)
+
+    with pytest.raises(LimitReached) as caught:
+        plan(research=spends).run_sync(TASK, model=model())
+    check_told(caught.value.run)
 
 
 # An archive that fails

@@ -1,0 +1,42 @@
+"""The example of a handoff between a proponent, an opponent and a neutral."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.testing import FunctionModel, forbid_real_models
+from tests.patterns.handoff.speakers import FORMS, over
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.testing import ModelRequest
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever is named speaks; a turn that named a stranger is told, and the second answer counts."""
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        asked.append(request.block.removeprefix("moral-decisions-speaker-"))
+        if len(asked) == 1:
+            return over("I open.", "Moderator", form)
+        return over(f"Words {len(asked)}.", "Neutral" if asked[-1] == "Opponent" else "Opponent", form)
+
+    with forbid_real_models():
+        output = load("moral_decisions").main(FunctionModel(answer), transition=form, max_turns=3)
+    assert asked == ["Proponent", "Proponent", "Opponent", "Neutral"]
+    assert [turn.text for turn in output.transcript] == ["I open.", "Words 3.", "Words 4."]
+    printed = capsys.readouterr().out
+    assert "Proponent: I open.\n    -> Opponent (retry)" in printed
+    assert "Turn 1: 'Moderator' is nobody in this debate" in printed
+
+
+def test_each_knows_what_it_thinks() -> None:
+    """The three have prompts of their own."""
+    example = load("moral_decisions")
+    assert [debater.name for debater in example.DEBATERS] == [member.value for member in example.Speaker]
+    assert len({debater.system_prompt for debater in example.DEBATERS}) == 3
