@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ("HandoffFields", "handoff_form", "handoff_model", "handoff_spec", "handoff_tool", "read_text", "salvaged")
 
 
+_NAME = "handoff"
+
+
 class HandoffFields(BaseModel):
     """The fields of a handover, as a model wrote them."""
 
@@ -101,31 +104,42 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """What a model has said that answered in text: it may have written the fields down as JSON."""
+    """What a model has said that answered in text: it may have written the fields, or the call, down as JSON."""
     found = one_object(text) if '"response"' in text else None
     if found is not None:
-        fields = HandoffFields.model_validate_json(found)
-        if isinstance(fields.response, str):
-            return fields.answer()
+        value = from_json(found)
+        if value.get("name") == _NAME and isinstance(value.get("arguments"), dict):
+            value = value["arguments"]
+        if isinstance(value.get("response"), str):
+            return HandoffFields.model_validate(value).answer()
     transition = read_transition(text, names)
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
 
 
 def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """What was said in an answer that is no valid JSON: prose, or the part of an object up to where it was cut off."""
+    """What was said in an answer that is no valid JSON: prose, or an object that was cut off, or goes on too long."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
-    for partial in (True, "trailing-strings"):
-        said = _part(answer, partial)
-        if isinstance(said, str) and said:
-            # the name is not taken from what was cut off: it could be the beginning of another one
-            return HandoffAnswer(response=clean_text(said if partial is True else trim_to_sentence(said)))
-    return HandoffAnswer(response="")
+    if not _begins_well(answer):
+        return HandoffAnswer(response="")
+    said = _part(answer, True)
+    if said is None:
+        said = trim_to_sentence(_part(answer, "trailing-strings") or "")
+    # the name is not taken from what was cut off: it could be the beginning of another one
+    return HandoffAnswer(response=clean_text(said))
 
 
-def _part(text: str, partial: Any) -> object:  # noqa: ANN401 - as pydantic_core names its modes
+def _begins_well(text: str) -> bool:
+    """Whether nothing is wrong with `text` as JSON but where it ends: what is broken within may be broken anywhere."""
     try:
-        value = from_json(text, allow_partial=partial)
-    except ValueError:
-        return None
-    return value.get("response") if isinstance(value, dict) else None
+        from_json(text)
+    except ValueError as error:
+        return str(error).startswith(("EOF", "trailing characters"))
+    return False
+
+
+def _part(text: str, partial: Literal[True, "trailing-strings"]) -> str | None:
+    """The response in a part of an object; with "trailing-strings" also where it is itself cut off."""
+    value = from_json(text, allow_partial=partial)
+    response = value.get("response") if isinstance(value, dict) else None
+    return response if isinstance(response, str) else None

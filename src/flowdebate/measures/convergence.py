@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -71,9 +71,9 @@ def _own_pairs(matrix: Matrix) -> float:
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Rounded once, at the end: the mean of equal numbers is that number, in whatever order."""
-    exact = [Fraction(number) for number in numbers]
-    return float(sum(exact, Fraction(0)) / len(exact))
+    """The mean of equal numbers is that number; of all others the same in whatever order."""
+    found = list(numbers)
+    return found[0] if found.count(found[0]) == len(found) else math.fsum(found) / len(found)
 
 
 def _measured(measure: Similarity, texts: Sequence[str]) -> Matrix:

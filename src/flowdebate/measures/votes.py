@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("Ballot", "Tally", "VotingRule", "match_choice", "tally", "vote_weight")
 
 _WHERE = "tally()"
+_ONE = Fraction(1)
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
     "supermajority": "two thirds of the eligible voters or more",
@@ -68,7 +69,7 @@ def tally(
     _check(ballots, choices=choices, eligible=eligible, rule=rule, weights=weights, quorum=quorum)
     needed = min(len(eligible), max(2, -(-len(eligible) // 2))) if quorum is None else quorum
     valid = [ballot for ballot in ballots if ballot.choice in choices]
-    sums = _sums(valid, choices, {voter: _exact((weights or {}).get(voter, 1)) for voter in eligible}, rule)
+    sums = _sums(valid, choices, _heavy(eligible, weights or {}), rule)
     leaders = _leaders(sums)
     tied = leaders if len(leaders) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
@@ -109,6 +110,11 @@ def vote_weight(elo: float | None, calibration: float | None) -> float:
     rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
     calibrated = 1.0 if calibration is None else 0.5 + calibration
     return min(max(rated * calibrated, 0.1), 5.0)
+
+
+def _heavy(eligible: Sequence[str], weights: Mapping[str, float]) -> dict[str, Fraction]:
+    """What each voter weighs."""
+    return {voter: _exact(weights[voter]) if voter in weights else _ONE for voter in eligible}
 
 
 def _sums(

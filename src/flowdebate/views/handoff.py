@@ -79,14 +79,30 @@ class SpeakerTemplate(Template):
     """Who the speaker is, where its system prompt is short; else it is `speaker`."""
     opening: str = field(
         default=(
+            'Nobody has spoken yet. In one sentence that begins with "I", say what you think of the proposition. Then, '
+            "in one more sentence, give your strongest reason."
+        ),
+        metadata=uses(*_TURN),
+    )
+    """What to say when nobody has spoken yet."""
+    reply: str = field(
+        default=(
+            'In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins '
+            'with "I", give one new reason for what you think.'
+        ),
+        metadata=uses(*_TURN),
+    )
+    """What to say when others have spoken."""
+    opening_text: str = field(
+        default=(
             "Nobody has spoken yet. Write this:\n"
             '1. one sentence that begins with "I" and says what you think of the proposition\n'
             "2. one sentence that gives your strongest reason"
         ),
         metadata=uses(*_TURN),
     )
-    """What to say when nobody has spoken yet."""
-    reply: str = field(
+    """`opening`, where a line of text hands over: as one of several lines to write it is forgotten least."""
+    reply_text: str = field(
         default=(
             "Write this:\n"
             '1. one sentence that begins with "But" and answers the last point\n'
@@ -94,13 +110,13 @@ class SpeakerTemplate(Template):
         ),
         metadata=uses(*_TURN),
     )
-    """What to say when others have spoken."""
+    """`reply`, where a line of text hands over."""
     text: str = field(default="3. a last line, which is {choices}", metadata=uses(*_TURN, "choices"))
     """How to hand over in text, at the end of what to say: `{choices}` are the lines that would do."""
     tool: str = field(
         default=(
-            "Answer by calling the function handoff: its response is these two sentences, and its next_agent_name is "
-            "who speaks next, one of: {others}."
+            "Answer by calling the function handoff, and write nothing else: its response is these two sentences, and "
+            "its next_agent_name is who speaks next, one of: {others}."
         ),
         metadata=uses(*_TURN),
     )
@@ -203,7 +219,8 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     about = {"speaker": _speaker(name, speakers.get(name)), "round": round, "max_rounds": max_turns}
     about |= _choice(speakers, name)
     heard = any(entry.agent_name != name and entry.text for entry in entries)
-    what = filled(template.reply if heard else template.opening, **about)
+    part = "reply" if heard else "opening"
+    what = filled(getattr(template, f"{part}_text" if transition == "text" else part), **about)
     parts = [filled(template.transcript, transcript=render_turns(entries))]
     if problem is not None:
         parts.append(filled(template.silent, problem=quoted(problem)))

@@ -309,7 +309,9 @@ async def test_words_beside_a_call_count_where_its_arguments_have_none() -> None
 @pytest.mark.parametrize("form", ["tool", "structured"])
 async def test_json_or_a_marker_in_text_hands_over_too(form: TransitionForm) -> None:
     """A model that answers in text where it should not is not asked again if its text says it all."""
-    for text in (f"{SAID}\n\nTransition to Con", f"```json\n{fields(SAID, 'Con')}\n```"):
+    call = json.dumps({"name": "handoff", "arguments": json.loads(fields(SAID, "Con"))})
+    written = [fields(SAID, "Con"), *([call] if form == "tool" else [])]
+    for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):
         result, bodies = await held(completion(text), transition=form)
         assert [(said, name) for _, said, name, _ in turns(result.output)] == [(SAID, "Con")]
         assert len(bodies) == 1
