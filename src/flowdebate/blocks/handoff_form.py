@@ -122,9 +122,9 @@ def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
         return read_text(answer, names)
     if not _begins_well(answer):
         return HandoffAnswer(response="")
-    said = _part(answer, True)
+    said = _part(answer, partial=True)
     if said is None:
-        said = trim_to_sentence(_part(answer, "trailing-strings") or "")
+        said = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
     # the name is not taken from what was cut off: it could be the beginning of another one
     return HandoffAnswer(response=clean_text(said))
 
@@ -138,7 +138,7 @@ def _begins_well(text: str) -> bool:
     return False
 
 
-def _part(text: str, partial: Literal[True, "trailing-strings"]) -> str | None:
+def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
     """The response in a part of an object; with "trailing-strings" also where it is itself cut off."""
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None

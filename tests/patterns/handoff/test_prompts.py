@@ -88,10 +88,8 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-Write this:
-1. one sentence that begins with "But" and answers the last point
-2. one sentence that begins with "I" and gives one new reason for what you think
-Answer by calling the function handoff: its response is these two sentences, and its next_agent_name is who speaks next, one of: Pro, Con.\
+In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins with "I", give one new reason for what you think.
+Answer by calling the function handoff, and write nothing else: its response is these two sentences, and its next_agent_name is who speaks next, one of: Pro, Con.\
 """)
         },
         "structured": {
@@ -100,9 +98,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-Write this:
-1. one sentence that begins with "But" and answers the last point
-2. one sentence that begins with "I" and gives one new reason for what you think
+In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins with "I", give one new reason for what you think.
 Answer with a JSON object: its "response" is these two sentences, and its "next_agent_name" is who speaks next, one of: Pro, Con.\
 """)
         },
