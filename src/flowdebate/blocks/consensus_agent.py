@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
@@ -90,7 +90,7 @@ def create_critic(
         return render_critique_turn(proposal=asked.proposal, round=asked.round, template=template)
 
     block = f"{name}-criticise-{agent.name}"
-    return _agent_block(block, agent, turn, template, options, output_schema=_Critique)
+    return _agent_block(block, agent, turn, template, options, output_schema=CritiqueForm)
 
 
 def create_reviser(
@@ -103,7 +103,7 @@ def create_reviser(
             proposal=asked.proposal, critiques=asked.critiques, round=asked.round, template=template
         )
 
-    return _agent_block(f"{name}-revise-{agent.name}", agent, turn, template, options, output_schema=_Revision)
+    return _agent_block(f"{name}-revise-{agent.name}", agent, turn, template, options, output_schema=RevisionForm)
 
 
 def create_voter(
@@ -217,24 +217,32 @@ def _context(ctx: Context) -> ConsensusContext | None:
     return handle.state.context if handle is not None and isinstance(handle.state, ConsensusState) else None
 
 
+def _as_share(value: object) -> object:
+    """What a model wrote for a number from 0 to 1, also in per cent or just below 0: no grammar bounds floats."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return value
+    return value / 100 if 1 < value <= 100 else 0.0 if -1 <= value < 0 else value  # noqa: PLR2004 - per cent
+
+
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1), BeforeValidator(_as_share)]
 _POINTS = 6
 """As many issues, and suggestions, may a model give at most: without a bound it could loop."""
 
 
-class _Critique(CriticAnswer):
+class CritiqueForm(CriticAnswer):
     """A critic's answer, all of which a model has to give."""
 
     reasoning: Annotated[str, Field(description="What matters most about the proposal")]
     issues: Annotated[list[str], Field(max_length=_POINTS)]
     suggestions: Annotated[list[str], Field(max_length=_POINTS)]
-    severity: Annotated[float, Field(ge=0, le=1)]
+    severity: _Share
 
 
 _WORDS = 200
 """Characters of a position: it is compared with those of others, which takes a short answer."""
 
 
-class _Revision(RevisionAnswer):
+class RevisionForm(RevisionAnswer):
     """A reviser's answer, all of which a model has to give."""
 
     proposal: Annotated[str, Field(description="The proposal as it is to read now")]
@@ -242,14 +250,9 @@ class _Revision(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-_LONGEST_CHOICE = 200
-"""Characters of what may name an agent, however it is written; what is longer is an essay."""
-
-
 def named_agent(text: str, names: Sequence[str]) -> str | None:
     """Which one of `names` a voter's `text` names: as `match_choice` has it, also where it is written as in prompts."""
-    plain = text if text in names else unescaped(text)
-    return match_choice(plain, names) if plain in names or len(plain) <= _LONGEST_CHOICE else None
+    return match_choice(text if text in names else unescaped(text), names)
 
 
 def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
@@ -264,5 +267,5 @@ def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
         __base__=VoteAnswer,
         reasoning=(str, Field(description="What speaks for the best proposals, weighed against each other")),
         choice=(known, Field(description="The author of the best proposal")),
-        confidence=(Annotated[float, Field(ge=0, le=1)], ...),
+        confidence=(_Share, ...),
     )

@@ -24,6 +24,8 @@ _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
 """Signs for minus, hyphen and apostrophe."""
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
+_LONGEST = 200
+"""Characters of what may name somebody, however it is written; what is longer is an essay."""
 _LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
     *("of", "option", "proposal", "support", "the", "to", "vote"),
 }
@@ -89,6 +91,8 @@ def match_choice(text: str, choices: Sequence[str]) -> str | None:
     """
     if text in choices:
         return text
+    if len(text) > _LONGEST:
+        return None
     written = {choice: answer_words(choice) for choice in choices}
     named = [choice for choice, words in written.items() if words and words == answer_words(text)]
     readings = _readings(answer_words(text))

@@ -294,7 +294,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     one = plan(names, max_rounds=1, **options).run_sync(TASK, model=model(votes), seed=1)
     tie = 1 if ties else 0
     asked_once = one.usage.calls if size > 1 else one.usage.calls + tie  # nobody ties with nobody
-    round_calls = asked_once - 2 * size - tie
+    round_calls = asked_once - 2 * size - tie + judged
     budget = asked_once + more
     result = plan(names, max_rounds=6, budget=budget, **options).run_sync(TASK, model=model(votes), seed=1)
     check_told(result)
@@ -341,7 +341,7 @@ def test_what_would_end_the_last_round_is_no_early_end(source: str, max_rounds: 
 
 
 def test_the_first_to_end_the_rounds_is_named() -> None:
-    """Convergence before the agents, both before judge and predicate."""
+    """Convergence before the agents, both before the budget, all before judge and predicate."""
 
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
@@ -356,7 +356,9 @@ def test_the_first_to_end_the_rounds_is_named() -> None:
 
         debate = plan(max_rounds=2, convergence=convergence, **options)
         sources.append(ended(debate.run_sync(TASK, model=model(said)).output))
-    assert sources == [("convergence", 1), ("agents", 1), ("judge", 1)]
+    assert sources == [("convergence", 1), ("agents", 1), ("budget", 1)]
+    del options["budget"]
+    assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("judge", 1)
     del options["judge"]
     assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
 

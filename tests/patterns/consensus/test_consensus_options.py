@@ -98,7 +98,7 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
     own = generator(name="own", prompt="Mine.", user=lambda asked: asked.kind, transform=as_data)
     plan(
         agents=[{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": own}],
-        max_rounds=1,
+        max_rounds=2,
         judge=create_conclusive_judge(name="plan"),
         tie_break=create_tie_judge(name="plan", choices=THREE),
         quorum=1,
@@ -113,7 +113,7 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
         assert "Be polite." not in call.messages[0]["content"]
         assert len(call.messages) == 2
         assert (list(call.tools), call.settings.temperature) == ([], None)
-    assert len(calls) - len(others) == 2 * (1 + 2 + 1 + 1)
+    assert len(calls) - len(others) == 2 * (1 + 2 * (2 + 1) + 1)
 
 
 def test_an_agent_may_have_a_model_of_its_own() -> None:
@@ -148,7 +148,7 @@ def test_agents_speak_with_the_chat_model_and_judges_with_the_other() -> None:
         return FunctionModel(answer)
 
     models = {"chat": named("chat"), "synthesize": named("synthesize")}
-    plan(max_rounds=1, judge=create_conclusive_judge(name="plan")).run_sync(TASK, model=models)
+    plan(max_rounds=2, judge=create_conclusive_judge(name="plan")).run_sync(TASK, model=models)
     chat = {("chat", phase) for phase in ("proposal", "critique", "revision", "vote")}
     assert set(asked) == {*chat, ("synthesize", "judge")}
 

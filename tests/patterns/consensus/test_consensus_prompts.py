@@ -27,7 +27,10 @@ def held(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
     """The requests of a debate of one round, by call."""
     calls: list[Call] = []
     debate = plan(
-        agents=AGENTS, max_rounds=1, topology="round-robin", research=lambda task: "Vienna builds.", **options
+        agents=AGENTS,
+        topology="round-robin",
+        research=lambda task: "Vienna builds.",
+        **{"max_rounds": 1, **options},
     )
     debate.run_sync(TASK, model=model(answer, calls=calls), seed=7)
     return {call: call.request for call in calls}
@@ -154,7 +157,7 @@ def test_the_prompts_of_the_judges_read_well() -> None:
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),
     }
-    requests = held(tied, **judges)
+    requests = held(tied, **judges, max_rounds=2)
     judge = next(request for call, request in requests.items() if call.phase == "judge")
     tie = next(request for call, request in requests.items() if call.phase == "tie")
     assert judge.messages[0] == tie.messages[0]
@@ -180,9 +183,9 @@ Decide whether the discussion is conclusive. First the reasoning: which question
 """)
     assert tie.messages[1]["content"] == snapshot("""\
 The vote is tied between these proposals:
-[bob] bob has idea number 1, quite another one.
-[cy] cy has idea number 1, quite another one.
-[ann] ann has idea number 1, quite another one.
+[bob] bob has idea number 2, quite another one.
+[cy] cy has idea number 2, quite another one.
+[ann] ann has idea number 2, quite another one.
 
 Decide which one is better. First the reasoning, then the choice: the name of its author, exactly as it is written between the brackets.\
 """)

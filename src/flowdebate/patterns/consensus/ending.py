@@ -41,6 +41,8 @@ def check_convergence(options: Options) -> Handler[Any, None]:
             end_early(
                 ctx, "agents", f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
             )
+        elif options.budget is not None and state.round < options.max_rounds:
+            _keep_to_budget(options, options.budget, ctx)
 
     return check
 
@@ -74,7 +76,7 @@ def _before(name: str, state: ConsensusState) -> str:
 
 
 def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
-    """A tap that asks the judge whether the discussion is conclusive; without its answer, it goes on."""
+    """A tap that asks the judge whether the discussion is conclusive, where it could go on; no answer is no."""
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
         lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
@@ -84,6 +86,8 @@ def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
     @handler(name=f"{options.name}-conclusive")
     async def ask(_: object, ctx: Context) -> None:
         state: ConsensusState = ctx.sequencer.state
+        if state.early_end is not None or state.round >= options.max_rounds:
+            return
         asked = RoundsAsked(
             task=state.question,
             round=state.round,
@@ -119,21 +123,17 @@ def another_round(options: Options) -> Any:  # noqa: ANN401 - a function of (inp
         predicate = options.terminate_when if state.early_end is None else None
         if predicate is not None and await result_of(predicate(ctx)):
             end_early(ctx, "predicate", "terminate_when")
-        if ctx.sequencer.state.early_end is None and options.budget is not None:
-            _keep_to_budget(options, options.budget, ctx)
         return ctx.sequencer.state.early_end is None
 
     return goes_on
 
 
 def _keep_to_budget(options: Options, budget: int, ctx: Context) -> None:
-    """End the rounds where another like the last one would leave too few calls for the vote."""
+    """End the rounds where the judge, another round like the last one and the vote would take too many calls."""
     state: ConsensusState = ctx.sequencer.state
     judged = 0 if options.judge is None else 1
-    calls = [len(one.edges) + len({target for _, target in one.edges}) + judged for one in state.rounds]
-    round_calls, used = calls[-1], len(options.names) + sum(calls)
-    votes = len(options.names) + (options.tie_break is not None)
-    if used + round_calls + votes > budget:
-        end_early(
-            ctx, "budget", f"{used} calls made; a round more and the vote would take {round_calls + votes} of {budget}"
-        )
+    calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
+    used = len(options.names) + sum(calls) + judged * (len(calls) - 1)
+    more = judged + calls[-1] + len(options.names) + (options.tie_break is not None)
+    if used + more > budget:
+        end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")

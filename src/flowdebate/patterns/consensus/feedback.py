@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.blocks.concurrency import in_order
 from flowdebate.errors import told
 from flowdebate.measures import elo_changes, flips
 from flowdebate.models.text import one_line
@@ -32,11 +33,7 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
     if archive is None:
         return Feedback(positions=positions, flips=changed)
     teller = _Teller(archive, ctx)
-    changes = await _rated(options, archive, output, teller)
-    debate = f"{ctx.run_id}:{ctx.sequencer.path}"
-    await teller.tell("positions", lambda: archive.positions.add(debate, positions))
-    await teller.tell("patterns", lambda: archive.critique_patterns.record(debate, critique_patterns(output)))
-    await teller.tell("personas", lambda: archive.personas.record(debate, records_of(options, output, changed)))
+    debate = teller.debate
     past = PastDebate(
         id=debate,
         task=output.task,
@@ -47,18 +44,39 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
         confidence=output.confidence,
         at=ctx.now(),
     )
-    remembered = await teller.tell("history", lambda: archive.past_debates.add(past))
+    patterns, records = critique_patterns(output), records_of(options, output, changed)
+    changes: dict[str, float] = {}
+
+    async def rate() -> bool:
+        changes.update(await _rated(options, archive, output, teller))
+        return True
+
+    _, remembered, *_ = await in_order(
+        [
+            rate,
+            lambda: teller.tell("history", lambda: archive.past_debates.add(past)),
+            lambda: teller.tell("positions", lambda: archive.positions.add(debate, positions)),
+            lambda: teller.tell("patterns", lambda: archive.critique_patterns.record(debate, patterns)),
+            lambda: teller.tell("personas", lambda: archive.personas.record(debate, records)),
+        ]
+    )
     return Feedback(
-        rating_changes=changes, positions=positions, flips=changed, remembered=remembered, problems=teller.problems
+        rating_changes=changes,
+        positions=positions,
+        flips=changed,
+        remembered=remembered,
+        problems=sorted(teller.problems),
     )
 
 
 class _Teller:
-    """Tells the archive one thing after another, and keeps what went wrong."""
+    """Tells the archive one thing or the other, and keeps what went wrong."""
 
     def __init__(self, archive: Archive, ctx: Context) -> None:
         self._archive = archive
         self._ctx = ctx
+        self.debate = f"{ctx.run_id}:{ctx.sequencer.path}"
+        """By which the archive knows what it was told already."""
         self.problems: list[str] = []
 
     async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
@@ -84,8 +102,7 @@ async def _rated(options: Options, archive: Archive, output: ConsensusOutput, te
         return {}
     before = {name: known.get(name, Rating()).elo for name in options.names}
     changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
-    debate = f"{teller._ctx.run_id}:{teller._ctx.sequencer.path}"  # noqa: SLF001 - of this module
-    return changes if await teller.tell("ratings", lambda: archive.ratings.apply(debate, changes)) else {}
+    return changes if await teller.tell("ratings", lambda: archive.ratings.apply(teller.debate, changes)) else {}
 
 
 def positions_of(output: ConsensusOutput) -> list[Position]:
