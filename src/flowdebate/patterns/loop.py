@@ -10,6 +10,7 @@ from flowdebate.blocks.losses import GuardedSeat, OnFailure, StandIn, is_loss
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript
 from flowdebate.blocks.turn import Turn
+from flowdebate.patterns import checks
 from flowdebate.patterns.rounds import accept, another_round, begin, end_of_turns, increment_round
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
     from flowdebate.schemas import PatternInput, PatternState
 
-__all__ = ("Loop", "Terms", "in_declared_order")
+__all__ = ("Loop", "Terms", "checked_loop", "in_declared_order")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +136,49 @@ class Loop:
             return seat
         losses = is_loss if self.goes_on else _never
         return GuardedSeat(seat, recover=recover, losses=losses, timeout=self.turn_timeout)
+
+
+def checked_loop(  # noqa: PLR0913 - the options that the patterns have in common
+    *,
+    name: str,
+    where: str,
+    max_rounds: int,
+    terminate_when: Function | None,
+    transcript: StateResource[Any] | None,
+    create_transcript: Callable[[], StateResource[Any]],
+    collection_id: str | None,
+    on_failure: OnFailure,
+    quorum: int,
+    turn_timeout: float | None,
+    round_timeout: float | None,
+    terms: Terms,
+) -> Loop:
+    """The loop that a pattern's options ask for; ConfigurationError for what cannot be.
+
+    Without a `transcript` it has one of its own, and without a `collection_id` its trail has the pattern's name.
+    """
+    checks.check_rounds(max_rounds, where=where)
+    checks.check_transcript(transcript, create_transcript, where=where)
+    checks.check_predicate(terminate_when, where=where)
+    checks.check_failure_options(
+        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
+    )
+    if collection_id is not None:
+        checks.check_name(collection_id, where=where, field="collection_id")
+    return Loop(
+        name=name,
+        where=where,
+        max_rounds=max_rounds,
+        terminate_when=terminate_when,
+        transcript=create_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        on_failure=on_failure,
+        quorum=quorum,
+        turn_timeout=turn_timeout,
+        round_timeout=round_timeout,
+        terms=terms,
+    )
 
 
 def in_declared_order(pipeline: Sequencer[Any, Any], turns: Iterable[Block[Any, Any]]) -> Sequencer[Any, Any]:

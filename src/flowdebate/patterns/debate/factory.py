@@ -8,7 +8,7 @@ from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.debate.assembly import Assembly, terms
-from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster
 from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
@@ -96,24 +96,16 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_name(name, where="debate", field="name")
     where = f"debate {name!r}"
     roster = checked_roster(debaters, where=where)
-    checks.check_rounds(max_rounds, where=where)
     checks.check_seats(where, judge=judge, moderator=moderator, synthesizer=synthesizer, output_schema=output_schema)
     checks.check_moderator_roster(moderator, roster, where=where)
-    checks.check_transcript(transcript, create_debate_transcript, where=where)
-    checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(
-        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-    )
-    if collection_id is not None:
-        checks.check_name(collection_id, where=where, field="collection_id")
-    loop = Loop(
+    loop = checked_loop(
         name=name,
         where=where,
         max_rounds=max_rounds,
         terminate_when=terminate_when,
-        transcript=create_debate_transcript() if transcript is None else transcript,
-        owns_transcript=transcript is None,
-        collection_id=name if collection_id is None else collection_id,
+        transcript=transcript,
+        create_transcript=create_debate_transcript,
+        collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
         turn_timeout=turn_timeout,

@@ -8,7 +8,7 @@ from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.reporter import ReportForm, check_report_form
 from flowdebate.patterns import checks
 from flowdebate.patterns.deliberation.assembly import Assembly, terms
-from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.resources.deliberation_transcript import DeliberationTranscript, create_deliberation_transcript
 
@@ -89,24 +89,16 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     checks.check_name(name, where="deliberation", field="name")
     where = f"deliberation {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
-    checks.check_rounds(max_rounds, where=where)
     checks.check_seat(where, "moderator", moderator, "None, which is the default block,")
     check_report_form(report, where=where)
-    checks.check_transcript(transcript, create_deliberation_transcript, where=where)
-    checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(
-        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-    )
-    if collection_id is not None:
-        checks.check_name(collection_id, where=where, field="collection_id")
-    loop = Loop(
+    loop = checked_loop(
         name=name,
         where=where,
         max_rounds=max_rounds,
         terminate_when=terminate_when,
-        transcript=create_deliberation_transcript() if transcript is None else transcript,
-        owns_transcript=transcript is None,
-        collection_id=name if collection_id is None else collection_id,
+        transcript=transcript,
+        create_transcript=create_deliberation_transcript,
+        collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
         turn_timeout=turn_timeout,

@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.checks import check_count
 from flowdebate.patterns import checks
 from flowdebate.patterns.handoff.assembly import Assembly, terms
-from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.resources.handoff_transcript import HandoffTranscript, create_handoff_transcript
 from flowdebate.schemas.handoff import OnInvalid, TransitionForm
@@ -91,27 +91,22 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     opens = _checked_first(first, roster, where=where)
     _check_choice(where, transition=(transition, TransitionForm), on_invalid=(on_invalid, OnInvalid))
     check_count(where, max_turns=max_turns)
-    checks.check_transcript(transcript, create_handoff_transcript, where=where)
-    checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(where, on_failure=on_failure, quorum=1, turn_timeout=turn_timeout, round_timeout=None)
-    if collection_id is not None:
-        checks.check_name(collection_id, where=where, field="collection_id")
-    loop = Loop(
+    loop = checked_loop(
         name=name,
         where=where,
         max_rounds=max_turns,
         terminate_when=terminate_when,
-        transcript=create_handoff_transcript() if transcript is None else transcript,
-        owns_transcript=transcript is None,
-        collection_id=name if collection_id is None else collection_id,
+        transcript=transcript,
+        create_transcript=create_handoff_transcript,
+        collection_id=collection_id,
         on_failure=on_failure,
-        quorum=0,  # a turn has one voice: when that is lost, another one is next
+        quorum=1,
         turn_timeout=turn_timeout,
         round_timeout=None,
         terms=terms(first=opens, max_turns=max_turns),
     )
     return Assembly(
-        loop=loop,
+        loop=replace(loop, quorum=0),  # a turn has one voice: when that is lost, another one is next
         roster=roster,
         transition=transition,
         on_invalid=on_invalid,

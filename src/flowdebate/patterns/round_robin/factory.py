@@ -9,7 +9,7 @@ from flowdebate.blocks.referee import Referee
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
-from flowdebate.patterns.loop import Loop
+from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.round_robin.assembly import Assembly, terms
 from flowdebate.resources.panel_transcript import PanelTranscript, create_panel_transcript
@@ -95,24 +95,16 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_name(name, where="round_robin", field="name")
     where = f"round_robin {name!r}"
     roster = checked_roster(panelists, where=where, kind=Persona, field="panelists")
-    checks.check_rounds(max_rounds, where=where)
     _check_referee(referee, roster, where=where)
     checks.check_synthesizer(where, synthesizer, output_schema)
-    checks.check_transcript(transcript, create_panel_transcript, where=where)
-    checks.check_predicate(terminate_when, where=where)
-    checks.check_failure_options(
-        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-    )
-    if collection_id is not None:
-        checks.check_name(collection_id, where=where, field="collection_id")
-    loop = Loop(
+    loop = checked_loop(
         name=name,
         where=where,
         max_rounds=max_rounds,
         terminate_when=terminate_when,
-        transcript=create_panel_transcript() if transcript is None else transcript,
-        owns_transcript=transcript is None,
-        collection_id=name if collection_id is None else collection_id,
+        transcript=transcript,
+        create_transcript=create_panel_transcript,
+        collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
         turn_timeout=turn_timeout,
