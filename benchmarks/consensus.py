@@ -75,7 +75,7 @@ def theirs(*, measured: bool) -> Callable[[], object]:
     from aragora_debate import Agent, Arena, DebateConfig
     from aragora_debate.types import Critique, Vote
 
-    class Answering(Agent):
+    class Answering(Agent):  # type: ignore[misc]  # it is not looked into
         async def generate(self, prompt: str, context: Any = None) -> str:  # noqa: ANN401, ARG002 - its interface
             return proposed(self.name)
 
