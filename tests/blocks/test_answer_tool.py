@@ -14,6 +14,7 @@ from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExcee
 from flowdebate.runs.events import BlockAnswered, ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW
+from tests.ids import shown
 from tests.patterns.debates import events
 
 
@@ -126,7 +127,7 @@ def test_text_beside_the_call_is_in_the_response() -> None:
         ({"answer_tool": 5}, "tools"),
         ({"answer_tool": lambda x: x}, "tools"),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
     """There is one way to answer, and one tool of a name."""

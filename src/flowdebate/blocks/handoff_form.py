@@ -7,6 +7,7 @@ a wrong name costs one more call and no text.
 from __future__ import annotations
 
 from functools import lru_cache
+from json import JSONDecoder
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -16,7 +17,6 @@ from flowdebate.blocks.debater import trim_to_sentence
 from flowdebate.blocks.handover import written
 from flowdebate.blocks.tools import Tool, function_schema
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.one_object import one_object
 from flowdebate.models.text import clean_text
 from flowdebate.schemas.handoff import HandoffAnswer, TransitionForm
 from flowdebate.views.transition import read_transition
@@ -105,13 +105,9 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
     """What a model has said that answered in text: it may have written the fields, or the call, down as JSON."""
-    found = one_object(text) if '"response"' in text else None
-    if found is not None:
-        value = from_json(found)
-        if value.get("name") == _NAME and isinstance(value.get("arguments"), dict):
-            value = value["arguments"]
-        if isinstance(value.get("response"), str):
-            return HandoffFields.model_validate(value).answer()
+    fields = _written_down(text) if '"response"' in text else None
+    if fields is not None:
+        return fields.answer()
     transition = read_transition(text, names)
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
 
@@ -127,6 +123,30 @@ def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
         said = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
     # the name is not taken from what was cut off: it could be the beginning of another one
     return HandoffAnswer(response=clean_text(said))
+
+
+def _written_down(text: str) -> HandoffFields | None:
+    """The fields in the first object of `text` that has any words, or is a call with them."""
+    begin = text.find("{")
+    for _ in range(_TRIES):
+        if begin == -1:
+            break
+        try:
+            value, end = _DECODER.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            begin = text.find("{", begin + 1)
+            continue
+        if value.get("name") == _NAME and isinstance(value.get("arguments"), dict):
+            value = value["arguments"]
+        if isinstance(value.get("response"), str):
+            return HandoffFields.model_validate(value)
+        begin = text.find("{", end)
+    return None
+
+
+_DECODER = JSONDecoder()
+_TRIES = 50
+"""Braces that are looked at: each can cost as much time as the text is long."""
 
 
 def _begins_well(text: str) -> bool:

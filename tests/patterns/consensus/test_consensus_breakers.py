@@ -14,6 +14,7 @@ from flowdebate import Limits
 from flowdebate.errors import AuthenticationFailed, ConnectionLost
 from flowdebate.models.policies.breaker import Breakers
 from flowdebate.runs.events import CircuitChanged
+from tests.ids import shown
 from tests.patterns.debates import events
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan
@@ -186,7 +187,7 @@ def test_cancellation_is_no_failure(at: int) -> None:
     assert breakers.available(THREE) == list(THREE)
 
 
-@pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=repr)
+@pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=shown)
 def test_a_mistake_of_the_application_is_no_failure_of_the_agent(error: Exception) -> None:
     """A wrong key says nothing about the model, and an exception of its own code neither."""
     breakers = Breakers(failures=1)

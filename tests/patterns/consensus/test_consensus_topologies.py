@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConnectionLost, OutputError
 from flowdebate.models.policies.breaker import Breakers
 from flowdebate.runs.events import ModelCalled
+from tests.ids import shown
 from tests.patterns.debates import events
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan
@@ -167,7 +168,7 @@ def test_what_a_function_leaves_without_a_critic_gets_one(chosen: set[tuple[str,
         [("ann", "bob", "cy")],
         "ann",
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
     """It is raised, and what was proposed before is in the raw output."""

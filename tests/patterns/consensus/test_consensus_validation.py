@@ -12,6 +12,7 @@ from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.models.policies.breaker import Breakers
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks import create_task_collection
+from tests.ids import shown
 
 from .debates import TASK, THREE, model, plan
 
@@ -136,7 +137,7 @@ ACCEPTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", ACCEPTED, ids=repr)
+@pytest.mark.parametrize("options", ACCEPTED, ids=shown)
 def test_what_can_be_a_debate_is_made(options: dict[str, Any]) -> None:
     """A block with the debate's name, which can be run."""
     debate = plan(**options, max_rounds=1)

@@ -72,7 +72,7 @@ def test_settings_and_models_are_the_speakers_own_or_the_pattern_s_or_the_run_s(
 @pytest.mark.parametrize(
     ("visibility", "shown_", "kept"),
     [({}, 3, 0), ({"client": False}, 0, 0), (Visibility(), 3, 2), ({"history": True, "client": False}, 0, 2)],
-    ids=str,
+    ids=shown,
 )
 def test_items_are_shown_and_kept_as_the_visibility_says(visibility: Any, shown_: int, kept: int) -> None:
     """In the history stands what was said, once for each turn, though a speaker may be asked twice."""
@@ -235,7 +235,7 @@ def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
     assert [entry.agent_name for entry in result.output.transcript] == ["Pro", "Con", "Pro", "Con", "Pro"]
 
 
-@pytest.mark.parametrize("value", [PROPOSITION, {"proposition": PROPOSITION}], ids=repr)
+@pytest.mark.parametrize("value", [PROPOSITION, {"proposition": PROPOSITION}], ids=shown)
 def test_the_input_is_a_proposition(value: Any) -> None:
     """As text, or a dict with it."""
     assert morals(max_turns=1).run_sync(value, model=in_turn()).output.proposition == PROPOSITION

@@ -10,6 +10,7 @@ from flowdebate import Debater, Persona, StandIn, create_debate_transcript, hand
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import create_handoff_transcript, create_speaker
 from flowdebate.testing import ScriptedModel
+from tests.ids import shown
 
 from .speakers import SPEAKERS, morals
 
@@ -56,7 +57,7 @@ def test_a_handoff_has_a_name(name: Any) -> None:
         handoff(name=name, debaters=SPEAKERS)
 
 
-@pytest.mark.parametrize("value", [None, 3, {"topic": "x"}, {"proposition": 3}, ["?"]], ids=repr)
+@pytest.mark.parametrize("value", [None, 3, {"topic": "x"}, {"proposition": 3}, ["?"]], ids=shown)
 def test_what_is_no_proposition_is_refused(value: object) -> None:
     """Before any model is asked."""
     model = ScriptedModel()
@@ -84,7 +85,7 @@ def test_a_tool_of_the_application_may_not_be_called_handoff() -> None:
         ({"speakers": {"Pro": None}}, "speakers"),
         ({"transition": "json"}, "transition"),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_a_speaker_needs_itself_and_another(options: dict[str, Any], field: str) -> None:
     """Made by itself, it is checked too."""
