@@ -374,7 +374,7 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
     off = ("--turn-timeout", "off")
     with stage() as on:
-        result = hold(on, "consensus", *star, "--file", str(plan), "--judge", "--tie-break", *off, "--json")
+        result = hold(on, "consensus", *star, "--rounds", "2", "--file", str(plan), "--judge", *off, "--json")
         judged = [body for body in on.bodies if "conclusive" in json.dumps(body)]
     raw = json.loads(result.stdout)["raw"]
     assert all("Maker" in edge for edge in raw["rounds"][0]["edges"])
