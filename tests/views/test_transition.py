@@ -147,6 +147,11 @@ def test_what_is_put_behind_any_text_is_read_and_taken_off(text: str, roster: li
     assert name_among(found.name, roster) == name or as_seen(name).strip(AROUND + " ") != as_seen(name)
 
 
+def test_what_a_name_ends_in_is_its_own() -> None:
+    """It closes nothing of the text before it, whatever that is."""
+    assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
+
+
 PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "Bob"])
 
 

@@ -44,6 +44,7 @@ PROPOSITION = "{proposition}"
 _SHORT = 500
 """Characters of a system prompt that is repeated where it is needed most."""
 _TURN = ("name", "speaker", "others", "round", "max_rounds")
+_SAY = ("what", "reason")
 _AGAIN = ("name", "others", "problem")
 
 
@@ -77,58 +78,42 @@ class SpeakerTemplate(Template):
     """Whose turn it is; who the speaker is stands behind it, since small models follow what they read last."""
     reminder: str = field(default="Remember: {who}", metadata=uses("who"))
     """Who the speaker is, where its system prompt is short; else it is `speaker`."""
+    nobody: str = field(default="Nobody has spoken yet.", metadata=uses(*_TURN))
+    """Said behind that while it is so."""
     opening: str = field(
-        default=(
-            'Nobody has spoken yet. In one sentence that begins with "I", say what you think of the proposition. Then, '
-            "in one more sentence, give your strongest reason."
-        ),
-        metadata=uses(*_TURN),
+        default='one sentence that begins with "I" and says what you think of the proposition', metadata=uses()
     )
-    """What to say when nobody has spoken yet."""
-    reply: str = field(
-        default=(
-            'In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins '
-            'with "I", give one new reason for what you think.'
-        ),
-        metadata=uses(*_TURN),
+    """What to say first when nobody has spoken yet."""
+    opening_reason: str = field(default="one sentence that gives your strongest reason", metadata=uses())
+    """What to say then."""
+    reply: str = field(default='one sentence that begins with "But" and answers the last point', metadata=uses())
+    """What to say first when others have spoken."""
+    reply_reason: str = field(
+        default='one sentence that begins with "I" and gives one new reason for what you think', metadata=uses()
     )
-    """What to say when others have spoken."""
-    opening_text: str = field(
-        default=(
-            "Nobody has spoken yet. Write this:\n"
-            '1. one sentence that begins with "I" and says what you think of the proposition\n'
-            "2. one sentence that gives your strongest reason"
-        ),
-        metadata=uses(*_TURN),
+    """What to say then."""
+    text: str = field(
+        default="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
+        metadata=uses(*_TURN, *_SAY, "choices"),
     )
-    """`opening`, where a line of text hands over: as one of several lines to write it is forgotten least."""
-    reply_text: str = field(
-        default=(
-            "Write this:\n"
-            '1. one sentence that begins with "But" and answers the last point\n'
-            '2. one sentence that begins with "I" and gives one new reason for what you think'
-        ),
-        metadata=uses(*_TURN),
-    )
-    """`reply`, where a line of text hands over."""
-    text: str = field(default="3. a last line, which is {choices}", metadata=uses(*_TURN, "choices"))
-    """How to hand over in text, at the end of what to say: `{choices}` are the lines that would do."""
+    """How to say it in text: as one of several lines to write, the last is forgotten least. `{choices}` are the lines
+    that would do."""
     tool: str = field(
         default=(
-            "Answer by calling the function handoff, and write nothing else: its response is these two sentences, and "
-            "its next_agent_name is who speaks next, one of: {others}."
+            "Call the function handoff: its response is {what}, then {reason}; its next_agent_name must be one of: "
+            "{others}."
         ),
-        metadata=uses(*_TURN),
+        metadata=uses(*_TURN, *_SAY),
     )
-    """How to hand over by a call."""
+    """How to say it with a call."""
     structured: str = field(
         default=(
-            'Answer with a JSON object: its "response" is these two sentences, and its "next_agent_name" is who speaks '
+            'Answer with a JSON object. Its "response" is {what}, then {reason}. Its "next_agent_name" is who speaks '
             "next, one of: {others}."
         ),
-        metadata=uses(*_TURN),
+        metadata=uses(*_TURN, *_SAY),
     )
-    """How to hand over in JSON."""
+    """How to say it in JSON."""
     again_text: str = field(
         default=(
             "Your words stand, but it is open who speaks next: {problem}. Who should speak next? Write only one line: "
@@ -220,16 +205,18 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     about |= _choice(speakers, name)
     heard = any(entry.agent_name != name and entry.text for entry in entries)
     part = "reply" if heard else "opening"
-    what = filled(getattr(template, f"{part}_text" if transition == "text" else part), **about)
+    say = {"what": getattr(template, part), "reason": getattr(template, f"{part}_reason")}
     parts = [filled(template.transcript, transcript=render_turns(entries))]
     if problem is not None:
         parts.append(filled(template.silent, problem=quoted(problem)))
-    how = filled(getattr(template, transition), **about)
     if system_prompt and len(system_prompt) <= _SHORT:
         who = filled(template.reminder, who=quoted(system_prompt))
     else:
         who = filled(template.speaker, **about)
-    return "\n\n".join([*parts, f"{filled(template.turn, **about)} {who}\n{what}\n{how}"])
+    turn = f"{filled(template.turn, **about)} {who}"
+    if not entries:
+        turn = f"{turn}\n{filled(template.nobody, **about)}"
+    return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **about, **say)}"])
 
 
 def render_again(

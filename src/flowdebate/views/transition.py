@@ -28,12 +28,13 @@ class Transition:
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
-_GAP = re.compile(r"[^\S\n]*:?[^\S\n]*")
+_GAPS = (re.compile(r"[^\S\n]*"), re.compile(r"[^\S\n]*:?[^\S\n]*"))
 _BETWEEN = re.compile(rf"[^\S\n]*:?[^\S\n]*([{re.escape(DECORATION)}]*)[^\S\n]*:?[^\S\n]*")
 """What may stand between "Transition to" and the name."""
 _BEHIND = re.compile(rf"(?:[{re.escape(AROUND)}]|[^\S\n])*")
 _BULLET = re.compile(r"(?:[-+•>=#→⇒]|[^\S\n])*")
 _SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(DECORATION)}]*[^\S\n]+$")
+_EDGE = f"{AROUND} \t\r\n"
 _LOOKED_AT = 50
 """Markers, from the last on, that are looked at: a model can write any number of them."""
 _LONGEST_STRANGER = 80
@@ -69,9 +70,9 @@ def _read(text: str, marker: re.Match[str], names: tuple[str, ...]) -> Transitio
     assert between is not None  # noqa: S101 - it matches nothing at all, too
     opened += between[1]
     own = _is_own_sentence(text, begin)
-    gap = _GAP.match(text, marker.end())
-    # a name may begin with what else would be a quote or a bracket
-    known = (gap and _named(text, gap.end(), names)) or _named(text, between.end(), names)
+    # a name may begin with what else would be a colon, a quote or a bracket
+    begins = dict.fromkeys(gap.end() for gap in (*(g.match(text, marker.end()) for g in _GAPS), between) if gap)
+    known = next(filter(None, (_named(text, place, names) for place in begins)), None)
     if known is not None:
         name, name_end = known
         line_end = _line_end(text, name_end)
@@ -79,11 +80,12 @@ def _read(text: str, marker: re.Match[str], names: tuple[str, ...]) -> Transitio
         end = name_end if behind is None else behind.end()
         ends = end == line_end and (own or not text[end:].strip())
         if ends or (own and any(c in ".!…" for c in text[name_end:end])):
-            return Transition(text=_without(text, begin, end, opened), name=name)
+            return Transition(text=_without(text, begin, name_end, end, opened), name=name)
     line_end = _line_end(text, between.end())
-    stranger = text[between.end() : line_end].strip().strip(AROUND).strip()
+    name_end = _undecorated(text, between.end(), line_end)
+    stranger = text[between.end() : name_end].strip(_EDGE)
     if own and 0 < len(stranger) <= _LONGEST_STRANGER and not text[line_end:].strip():
-        return Transition(text=_without(text, begin, line_end, opened), name=stranger)
+        return Transition(text=_without(text, begin, name_end, line_end, opened), name=stranger)
     return None
 
 
@@ -97,7 +99,14 @@ def _named(text: str, begin: int, names: tuple[str, ...]) -> tuple[str, int] | N
     rest = text[begin:line_end]
     # other forms of the same characters, which no pattern of the name itself finds
     name = name_among(rest, names) or name_among(rest.removeprefix("the "), names)
-    return None if name is None else (name, line_end)
+    if name is None:
+        return None
+    return name, line_end if name[-1] in AROUND else _undecorated(text, begin, line_end)
+
+
+def _undecorated(text: str, begin: int, end: int) -> int:
+    """Where what stands between `begin` and `end` ends without quotes, markdown and the like."""
+    return begin + len(text[begin:end].rstrip(_EDGE))
 
 
 @lru_cache(maxsize=64)
@@ -136,13 +145,13 @@ def _opened(text: str, place: int) -> tuple[int, str]:
     return begin, text[begin:place]
 
 
-def _without(text: str, begin: int, end: int, opened: str) -> str:
+def _without(text: str, begin: int, name_end: int, end: int, opened: str) -> str:
     """`text` without the marker between `begin` and `end`, and without the white space that set it off."""
     line = _line_start(text, begin)
     if _bulleted(text, begin):
         begin = line
     before, behind = text[:begin], text[end:]
-    kept = _unopened(text[begin:end], opened, before)
+    kept = _unopened(text[name_end:end], opened, before)
     if not behind.strip():
         return before.rstrip() + kept
     if begin == line and behind.startswith("\n"):
@@ -150,9 +159,9 @@ def _without(text: str, begin: int, end: int, opened: str) -> str:
     return before + kept + behind.lstrip(" \t")
 
 
-def _unopened(marker: str, opened: str, before: str) -> str:
-    """What closes, at the end of `marker`, something that was opened before it: the bold of a whole paragraph."""
-    run = re.search(rf"[{re.escape(DECORATION)}]+\s*$", marker.rstrip(".!?…,;: \t\r"))
+def _unopened(closing: str, opened: str, before: str) -> str:
+    """What closes, in `closing` behind the name, something that was opened before it: the bold of a whole paragraph."""
+    run = re.search(rf"[{re.escape(DECORATION)}]+\s*$", closing.rstrip(".!?…,;: \t\r"))
     if run is None:
         return ""
     closers = run[0].strip()

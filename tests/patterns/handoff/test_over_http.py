@@ -317,6 +317,17 @@ async def test_json_or_a_marker_in_text_hands_over_too(form: TransitionForm) -> 
         assert len(bodies) == 1
 
 
+async def test_of_several_objects_in_text_the_first_with_words_counts() -> None:
+    """As of several calls; braces in prose, other objects, and any number of broken ones do no harm."""
+    first, second = fields(SAID, "Con"), fields("Or not.", "Neutral")
+    for text in (f'{{so}} {{"a": 1}} {first} or {second}', f"<tools></tools>{first}{second}"):
+        result, _ = await held(completion(text), transition="tool")
+        assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
+    broken = '{"response" ' * 5_000
+    result, _ = await held(completion(f"{broken}{first}"), transition="tool", on_invalid="random")
+    assert result.output.transcript[0].text == f"{broken}{first}"
+
+
 async def test_other_tools_are_called_before_the_answer() -> None:
     """Those that the application offers; the call of `handoff` then ends the turn."""
     asked: list[str] = []

@@ -88,8 +88,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins with "I", give one new reason for what you think.
-Answer by calling the function handoff, and write nothing else: its response is these two sentences, and its next_agent_name is who speaks next, one of: Pro, Con.\
+Call the function handoff: its response is one sentence that begins with "But" and answers the last point, then one sentence that begins with "I" and gives one new reason for what you think; its next_agent_name must be one of: Pro, Con.\
 """)
         },
         "structured": {
@@ -98,8 +97,7 @@ The debate so far:
 [Pro] Yes.
 
 It is your turn, number 2 of 2. You are Neutral.
-In one sentence that begins with "But", answer the last point. Then, in one more sentence that begins with "I", give one new reason for what you think.
-Answer with a JSON object: its "response" is these two sentences, and its "next_agent_name" is who speaks next, one of: Pro, Con.\
+Answer with a JSON object. Its "response" is one sentence that begins with "But" and answers the last point, then one sentence that begins with "I" and gives one new reason for what you think. Its "next_agent_name" is who speaks next, one of: Pro, Con.\
 """)
         },
     }[form]
