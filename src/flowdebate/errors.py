@@ -34,6 +34,15 @@
     ├── LoopLimitExceeded                    a loop did not end within its bound
     ├── ViewError                            text that no view can have written was to be read back
     ├── BadFile                              a file that the user named cannot be used
+    ├── StoreError                           a store of runs cannot be read or written
+    │   ├── RunNotFound                      no run with this id
+    │   ├── RunExists                        another run has this id
+    │   ├── RunConflict                      somebody else carries the run out
+    │   ├── RunChanged                       the run was begun with something else than it is carried on with
+    │   ├── RunUncertain                     a call may have been made already, and may not be made again
+    │   ├── JournalMismatch                  a step of the run asks for something else than what was recorded
+    │   ├── NotRecordable                    what came of a step cannot be kept
+    │   └── DeadLetter                       the run has ended its process too often to be carried on
     └── TaskError
         ├── TaskNotFound                     no task with this id
         └── IllegalTransition                the task's status does not allow the change
@@ -62,9 +71,11 @@ __all__ = (
     "ContentFiltered",
     "ContextTooLong",
     "EmptyResponse",
+    "DeadLetter",
     "FlowDebateError",
     "FlowDebateWarning",
     "IllegalTransition",
+    "JournalMismatch",
     "LimitReached",
     "LoopLimitExceeded",
     "MalformedResponse",
@@ -73,6 +84,7 @@ __all__ = (
     "ModelTimeout",
     "ModelUnavailable",
     "NoProposals",
+    "NotRecordable",
     "OutputError",
     "OutputTruncated",
     "ProviderFailed",
@@ -84,8 +96,14 @@ __all__ = (
     "ResourceConflict",
     "ResponseTooLarge",
     "RosterError",
+    "RunChanged",
+    "RunConflict",
+    "RunExists",
+    "RunNotFound",
+    "RunUncertain",
     "SchemaViolation",
     "ScriptError",
+    "StoreError",
     "TaskError",
     "TaskNotFound",
     "ToolLoopExceeded",
@@ -497,6 +515,103 @@ class BadFile(FlowDebateError):
         self.path = path
         self.problem = problem
         super().__init__(f"{path}: {problem}")
+
+
+class StoreError(FlowDebateError):
+    """A store of runs cannot be read or written; it is left as it is. `store` says where it is.
+
+    >>> str(StoreError("runs.sqlite3", "is no database"))
+    'store runs.sqlite3: is no database'
+    """
+
+    def __init__(self, store: str, problem: str) -> None:
+        self.store = store
+        self.problem = problem
+        super().__init__(f"store {store}: {problem}")
+
+
+class RunNotFound(StoreError):
+    """The store has no run with this id."""
+
+    def __init__(self, store: str, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(store, f"there is no run {shown(run_id)}")
+
+
+class RunExists(StoreError):
+    """The store has a run with this id already."""
+
+    def __init__(self, store: str, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(store, f"there is a run {shown(run_id)} already")
+
+
+class RunConflict(StoreError):
+    """Somebody else carries the run out, or has taken it over."""
+
+    def __init__(self, store: str, run_id: str, problem: str = "is being carried out by somebody else") -> None:
+        self.run_id = run_id
+        super().__init__(store, f"run {run_id} {problem}")
+
+
+class RunChanged(StoreError):
+    """The run was begun with something else; `differences` are the lines that differ, by what they belong to."""
+
+    def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
+        self.run_id = run_id
+        self.differences = {name: tuple(lines) for name, lines in differences.items()}
+        listed = "\n".join(f"{name}:\n  " + "\n  ".join(lines) for name, lines in self.differences.items())
+        super().__init__(store, f"run {run_id} was begun with something else (- then, + now)\n{listed}")
+
+
+class RunUncertain(StoreError):
+    """The step `key` was begun `attempts` times without an end: it may have been paid, and may not be made again."""
+
+    def __init__(self, store: str, run_id: str, key: str, attempts: int) -> None:
+        self.run_id = run_id
+        self.key = key
+        self.attempts = attempts
+        how_often = "once" if attempts == 1 else f"{attempts} times"
+        super().__init__(
+            store,
+            f"run {run_id}: {key} was begun {how_often}, and nothing says what came of it; "
+            'uncertain="retry" would make the call again',
+        )
+
+
+class JournalMismatch(StoreError):
+    """The step `key` asks for something else than what was recorded under its key."""
+
+    def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
+        self.run_id = run_id
+        self.key = key
+        super().__init__(store, f"run {run_id}: {key} {problem}")
+
+
+class NotRecordable(StoreError):
+    """What came of the step `key` cannot be kept as JSON."""
+
+    def __init__(self, store: str, run_id: str, key: str, got: object) -> None:
+        self.run_id = run_id
+        self.key = key
+        super().__init__(
+            store,
+            f"run {run_id}: what came of {key} is no JSON data, and would not be the same when the run is carried on: "
+            f"{shown(got)}; say what it is: ctx.step(…, returns=TYPE)",
+        )
+
+
+class DeadLetter(StoreError):
+    """The run has ended its process `recoveries` times in a row, without getting any further."""
+
+    def __init__(self, store: str, run_id: str, recoveries: int) -> None:
+        self.run_id = run_id
+        self.recoveries = recoveries
+        super().__init__(
+            store,
+            f"run {run_id} has ended its process {recoveries} times in a row without getting any further, and is not "
+            "carried on; it can be read, and revived",
+        )
 
 
 class TaskError(FlowDebateError):

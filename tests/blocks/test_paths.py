@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import generator, handler, router, sequencer
-from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.context import place_of
-from flowdebate.runs.execute import run_block
-from flowdebate.runs.run import Run
-from flowdebate.runs.session import Session
+from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 from tests.blocks.pipelines import LAW, NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.models.base import ModelResponse
+    from flowdebate.models.base import Model, ModelResponse
     from flowdebate.runs.context import Context
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
 
-T = TypeVar("T")
 
-
-class RecordingRun(Run):
-    """A run that keeps the keys of its impure steps."""
-
-    __slots__ = ("keys",)
-
-    def __init__(self, model: object) -> None:
-        super().__init__(run_id="run", session=Session(), seed=1, models=ModelResolver(model))  # type: ignore[arg-type]
-        self.keys: list[str] = []
-
-    async def step(self, key: str, call: Callable[[], Awaitable[T]]) -> T:
-        self.keys.append(key)
-        return await call()
+async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
+    """The keys of the steps of one run, in order."""
+    store = MemoryStore()
+    result = await block.run("q", model=model, store=store)
+    return [step.key for step in await store.steps(result.run_id)]
 
 
 @LAW
@@ -108,12 +94,9 @@ async def test_steps_of_one_block_have_keys_of_their_own(name: str) -> None:
         ToolCall(id="1", name="look", arguments="{}"), ToolCall(id="1", name="look", arguments="{}"), "done"
     )
     block = generator(name=name, context=context, tools=[look])
-    run = RecordingRun(answers)
-    await run_block(
-        sequencer(name="two").then(block).tap(generator(name=name)), "q", RecordingRun(FunctionModel(lambda _: "x"))
-    )
-    await run_block(block, "q", run)
-    assert len(set(run.keys)) == len(run.keys) == 9
+    await keys_of(sequencer(name="two").then(block).tap(generator(name=name)), FunctionModel(lambda _: "x"))
+    keys = await keys_of(block, answers)
+    assert len(set(keys)) == len(keys) == 9
 
 
 def look() -> str:
@@ -128,11 +111,10 @@ async def test_equally_named_generators_do_not_share_keys() -> None:
     twice: Sequencer[Any, Any] = sequencer(name="twice")
     for _ in range(2):
         twice = twice.tap(generator(name="ask", tools=[look]))
-    run = RecordingRun(model)
-    await run_block(twice, "q", run)
+    keys = await keys_of(twice, model)
     model.assert_complete()
-    assert len(set(run.keys)) == len(run.keys)
-    assert "twice/ask/look[2.3]" in run.keys
+    assert len(set(keys)) == len(keys)
+    assert "twice/ask/look[2.3]" in keys
 
 
 async def test_a_block_that_is_a_tool_has_a_place_for_each_call() -> None:
@@ -183,6 +165,4 @@ async def test_what_a_model_answers_does_not_reach_into_paths() -> None:
             return "done"
         return ToolCall(id="../x", name="a/b#1", arguments="{}")
 
-    run = RecordingRun(FunctionModel(answer))
-    await run_block(generator(name="ask", tools=[look]), "q", run)
-    assert run.keys == ["ask", "ask#1"]
+    assert await keys_of(generator(name="ask", tools=[look]), FunctionModel(answer)) == ["ask", "ask#1"]

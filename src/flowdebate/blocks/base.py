@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.journal import Uncertain
+    from flowdebate.runs.kept import Keeping
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.session import SessionLike
+    from flowdebate.store.select import StoreChoice
 
 __all__ = ("Block",)
 
@@ -77,15 +80,20 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
+        store: StoreChoice | Keeping = None,
+        run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """Run it to the end.
 
         `model` says what the intents mean in this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
         mapping of both intents); `seed` makes all that is drawn by chance repeat; `limits` bounds what the run may
-        take. Exceptions of the application's code are raised as they are; the library's own are
+        take. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) each answer is
+        kept before it is used, so that `resume(run_id)` can carry the run on.
+        Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` shows what there was when it ended.
         """
-        return await run_block(self, value, make_run(session=session, model=model, seed=seed, limits=limits))
+        run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
+        return await run_block(self, value, run)
 
     def start(
         self,
@@ -95,9 +103,12 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
+        store: StoreChoice | Keeping = None,
+        run_id: str | None = None,
     ) -> RunHandle[OutT_co]:
         """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
-        return start_block(self, value, make_run(session=session, model=model, seed=seed, limits=limits))
+        run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
+        return start_block(self, value, run)
 
     def run_sync(
         self,
@@ -107,9 +118,55 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
+        store: StoreChoice | Keeping = None,
+        run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
-        return run_sync(lambda: self.run(value, session=session, model=model, seed=seed, limits=limits))
+        return run_sync(
+            lambda: self.run(value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
+        )
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        store: StoreChoice = None,
+        model: ModelChoice = None,
+        session: SessionLike = None,
+        limits: Limits | None = None,
+        uncertain: Uncertain = "retry",
+        allow_changes: bool = False,
+        revive: bool = False,
+    ) -> RunResult[OutT_co]:
+        """Carry on the run that `store` keeps under `run_id`, whatever ended it; the result is the whole run's.
+
+        Answers that were kept are used again, and nothing of them is paid again; a run that is complete makes no call.
+        `model` and `limits` are what the run was given, unless they are given again (a model object has to be; new
+        limits may be others); so is the `session`, as it was when the run began. A call that was begun and not
+        answered is made again, or RunUncertain with `uncertain="raise"`. RunChanged where the block or the models are
+        others than they were, unless `allow_changes`; JournalMismatch where a kept answer was to another request.
+        RunNotFound; RunConflict while somebody else carries the run out; DeadLetter where it has ended its process
+        again and again, unless `revive`.
+        """
+        from flowdebate.runs.kept import taken_up
+
+        run, value = await taken_up(
+            store,
+            run_id,
+            block=self.name,
+            outline=self.outline(),
+            model=model,
+            session=session,
+            limits=limits,
+            uncertain=uncertain,
+            allow_changes=allow_changes,
+            revive=revive,
+        )
+        return await run_block(self, value, run)
+
+    def resume_sync(self, run_id: str, **options: Any) -> RunResult[OutT_co]:  # noqa: ANN401 - those of resume
+        """`resume`, for scripts and notebooks."""
+        return run_sync(lambda: self.resume(run_id, **options))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

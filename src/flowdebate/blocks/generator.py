@@ -127,7 +127,7 @@ class Generator(Block[Any, OutT]):
         """What the answer tool makes of `call`."""
         inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
         try:
-            return await ctx.run.step(inner.path, lambda: self.tools[call.name].value(call.arguments, inner))
+            return await self.tools[call.name].value(call.arguments, inner)
         except SchemaViolation as violation:
             violation.block = self.name
             raise

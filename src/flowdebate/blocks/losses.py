@@ -12,6 +12,7 @@ from flowdebate.blocks.state import pattern_state
 from flowdebate.errors import ModelError, ModelTimeout, told
 from flowdebate.models.deadline import within
 from flowdebate.models.text import one_line
+from flowdebate.runs.context import place_of
 from flowdebate.runs.events import SeatLost
 from flowdebate.schemas import DebateLoss
 
@@ -78,8 +79,36 @@ def lose(
     )
 
 
-async def in_time(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - the call's value; the shorter of two deadlines
-    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then."""
+async def in_time(
+    call: Coroutine[Any, Any, Any],
+    ctx: Context,
+    *,
+    block: str,
+    timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
+    losses: Callable[[BaseException], bool],
+) -> Any:  # noqa: ANN401 - the call's value
+    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
+
+    A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
+    kept: when it is carried on, the call is not made again, and fails as it did.
+    """
+    journal = ctx.run.journal
+    if journal is None:
+        return await _within(call, ctx, block=block, timeout=timeout)
+    key = f"{ctx.path}#lost:{place_of(block)}"
+    lost = journal.lost(key)
+    if lost is not None:
+        call.close()
+        raise lost
+    try:
+        return await _within(call, ctx, block=block, timeout=timeout)
+    except Exception as error:
+        if losses(error):
+            await journal.lose(key, error)
+        raise
+
+
+async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time
     handle = ctx.scope.sequencer
     seconds = timeout
     if handle is not None and handle.deadline is not None:
@@ -116,7 +145,9 @@ class GuardedSeat(Block[Any, Any]):
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         try:
-            return await in_time(self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout)
+            return await in_time(
+                self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout, losses=self._losses
+            )
         except Exception as error:
             if not self._losses(error):
                 raise

@@ -97,8 +97,13 @@ class Turn(Block[Any, Any]):
 
     async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> Any:  # noqa: ANN401 - what is recorded
         asked = self._asks(pattern_state(ctx))
-        said = await in_time(debater(asked, self._inside(debater, ctx)), ctx, block=debater.name, timeout=self._timeout)
+        call = debater(asked, self._inside(debater, ctx))
+        said = await in_time(call, ctx, block=debater.name, timeout=self._timeout, losses=self._goes_on)
         return await self._record(said, self._inside(self._record, ctx))
+
+    def _goes_on(self, error: BaseException) -> bool:
+        """Whether the turn ends in something all the same."""
+        return (self._skips or self._stand_in is not None) and is_loss(error)
 
     def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:
         lose(

@@ -12,12 +12,12 @@ from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, 
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = ("Attempt", "Attempts", "Meter")
+__all__ = ("Attempt", "Attempts", "Meter", "usage_of")
 
 
 _UNKNOWN = Usage.unknown()
@@ -38,6 +38,14 @@ class Attempt:
     usage: Usage = _UNKNOWN
     error: str | None = None
     """The class of the error that it ended in, "cancelled" where nobody waited for its end; None for an answer."""
+
+
+def usage_of(attempts: Iterable[Attempt]) -> Usage:
+    """What `attempts` came to together."""
+    total = Usage.none()
+    for attempt in attempts:
+        total += attempt.usage
+    return total
 
 
 class Meter(Protocol):
@@ -96,10 +104,7 @@ class Attempts:
     @property
     def usage(self) -> Usage:
         """What all of them came to."""
-        total = Usage.none()
-        for attempt in self.made:
-            total += attempt.usage
-        return total
+        return usage_of(self.made)
 
     def take_waited(self) -> float:
         """The seconds that were waited since this was last asked."""

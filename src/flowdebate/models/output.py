@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cached_property
+from hashlib import blake2b
 from inspect import isroutine
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from pydantic import (
     WithJsonSchema,
     create_model,
 )
+from pydantic_core import to_json
 
 from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, shown
 
@@ -61,6 +63,16 @@ class OutputSchema:
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema; its top level is an object."""
         return _with_object_on_top(self.model.model_json_schema())
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from other schemas."""
+        return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
+
+    def dumped(self, value: Any) -> Any:  # noqa: ANN401 - what `validate` gave
+        """`value`, which `validate` gave, as JSON data that `validate` makes the same of."""
+        whole = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
+        return whole.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
         """`value` (JSON text, plain data, or an instance) as what was asked for; SchemaViolation if it is not."""

@@ -142,16 +142,26 @@ class Context:
         """Add `event`, of any type, to the run's stream and to `result.events`."""
         self.run.emit(event)
 
-    async def step(self, call: Callable[[], Awaitable[Any]], *, key: str = "") -> Any:  # noqa: ANN401 - what call gives
+    async def step(
+        self,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str = "",
+        returns: Any = None,  # noqa: ANN401 - any type form
+        failures: bool = False,
+    ) -> Any:  # noqa: ANN401 - what call gives
         """Do something impure (a request, a write) under this block's key: the seam where runs become durable.
 
+        In a run that is kept, what `call` gave is recorded, and given again without a call when the run is carried on.
+        It has to be plain JSON data, or of the type `returns`, which pydantic can validate; NotRecordable else. An
+        exception is recorded with `failures`, and then raised again; without, the call is made again.
         `key` tells apart what a block does at the same time; what it does under the same key is counted.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
         if self._steps is None:
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1
-        return await self.run.step(name if count == 1 else f"{name}#{count}", call)
+        return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """The context of a block inside this one."""

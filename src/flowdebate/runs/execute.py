@@ -16,6 +16,7 @@ from flowdebate.runs.limits import Limits
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
+from flowdebate.store.select import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.kept import Keeping
     from flowdebate.runs.session import SessionLike
+    from flowdebate.store.select import StoreChoice
 
 __all__ = ("make_run", "run_block", "run_sync", "start_block")
 
@@ -43,23 +46,43 @@ class Runnable(Protocol[OutT_co]):
     def resources(self) -> Mapping[str, Resource]:
         """The resources that the block shares with those around it."""
 
+    def outline(self) -> object:
+        """How the block is drawn."""
+
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
         """Act."""
 
 
-def make_run(*, session: SessionLike, model: ModelChoice, seed: int | None, limits: Limits | None = None) -> Run:
-    """A run that has not begun; ConfigurationError for what it cannot be made of."""
+def make_run(
+    block: Runnable[Any],
+    value: object,
+    *,
+    session: SessionLike,
+    model: ModelChoice,
+    seed: int | None,
+    limits: Limits | None = None,
+    store: StoreChoice | Keeping = None,
+    run_id: str | None = None,
+) -> Run:
+    """A run of `block` that has not begun; ConfigurationError for what it cannot be made of."""
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
     if limits is not None and not isinstance(limits, Limits):
         raise ConfigurationError("run", "limits", limits, "Limits(…), or None")
-    return Run(
-        run_id=os.urandom(16).hex(),
+    if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
+        raise ConfigurationError("run", "run_id", run_id, "a text that is not blank, or None")
+    run = Run(
+        run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
         seed=_new_seed() if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
     )
+    if store is not False and (store is not None or STORE_VARIABLE in os.environ):
+        from flowdebate.runs.kept import keep
+
+        keep(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
+    return run
 
 
 def _new_seed() -> int:
@@ -75,24 +98,41 @@ async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]
 
 async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     run.acting = True
+    output: Any = None
+    error: str | None = None
     try:
-        output = await _act(block, value, run)
-    except asyncio.CancelledError:
-        run.end("interrupted")
-        raise
-    except LimitReached as reached:
-        own = run.budget is not None and any(reached is one for one in run.budget.raised)
-        partial = own and run.salvageable
-        _end(run, "limit" if own else "failed", reached)
-        if not partial:
+        try:
+            if run.journal is not None:
+                await run.journal.begin()
+            output = await _act(block, value, run)
+        except asyncio.CancelledError:
+            run.end("interrupted")
             raise
-        nothing: Any = None  # a pattern that was cut short has no output, and its raw output says how far it came
-        return RunResult(run, nothing, seconds=run.seconds)
-    except BaseException as failure:
-        _end(run, "failed", failure)
-        raise
-    run.end(run.outcome)
+        except LimitReached as reached:
+            own = run.budget is not None and any(reached is one for one in run.budget.raised)
+            partial = own and run.salvageable
+            error = _end(run, "limit" if own else "failed", reached)
+            if not partial:
+                raise
+        except BaseException as failure:
+            error = _end(run, "failed", failure)
+            raise
+        else:
+            run.end(run.outcome)
+    finally:
+        if run.journal is not None:
+            await _write_down(run, output, error)
+    # a pattern that was cut short has no output, and its raw output says how far it came
     return RunResult(run, output, seconds=run.seconds)
+
+
+async def _write_down(run: Run, output: object, error: str | None) -> None:
+    """How a run that is kept has ended."""
+    from flowdebate.runs.kept import outcome_of
+
+    assert run.journal is not None  # noqa: S101 - the caller has looked
+    if run.status != "running":
+        await run.journal.finish(run.status, outcome_of(run, output, error))
 
 
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
@@ -109,10 +149,13 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         await run.close()
 
 
-def _end(run: Run, status: RunStatus, failure: BaseException) -> None:
-    run.end(status, told(failure))
+def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
+    """End the run; gives what is told of `failure`."""
+    text = told(failure)
+    run.end(status, text)
     if isinstance(failure, FlowDebateError):
         failure.run = RunView(run)
+    return text
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:

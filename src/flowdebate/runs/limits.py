@@ -10,6 +10,8 @@ from flowdebate.errors import ConfigurationError, LimitReached
 from flowdebate.models.usage import Usage, estimated_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import ModelRequest
 
@@ -163,6 +165,13 @@ class Budget:
         if self._counts_tokens:
             self._tokens += usage.total_tokens or 0
             self._cost += self._price(attempt.model, usage)
+
+    def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
+        """Count requests for `request` that were made before this process took the run over; nothing is refused."""
+        for attempt in attempts:
+            reserved = self._estimate(attempt.model, request)
+            self._in_flight.append(reserved)
+            self.settle(reserved, attempt)
 
     def release(self, reserved: object) -> None:
         """Give back what was reserved for a request that was never sent."""

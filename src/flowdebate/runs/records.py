@@ -5,7 +5,6 @@ Kept apart from `Run`, since resources hold on to it: a run that they held would
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,9 +16,11 @@ __all__ = ("Records",)
 class Records:
     """The `ResourceScope` of a run."""
 
-    __slots__ = ("closed", "events", "listeners", "saved_states")
+    __slots__ = ("closed", "events", "listeners", "now", "saved_states")
 
-    def __init__(self, saved: dict[str, Any]) -> None:
+    def __init__(self, saved: dict[str, Any], now: Callable[[], float]) -> None:
+        self.now = now
+        """The run's clock, in seconds since the epoch."""
         self.events: list[object] = []
         """Everything told so far; what `result.events` will be."""
         self.listeners: list[Callable[[object], None]] = []
@@ -28,10 +29,6 @@ class Records:
         """What the session held when the run began, by key; what is set goes to the session, for later runs."""
         self.closed = False
         """Whether the run is over."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
 
     def emit(self, event: object, /) -> None:
         """Keep `event`, and tell it to those who read along; once the run is over, nothing."""

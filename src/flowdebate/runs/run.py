@@ -8,23 +8,28 @@ import warnings
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.errors import FlowDebateWarning, ModelError, told
+from flowdebate.errors import FlowDebateWarning, JournalMismatch, ModelError, SchemaViolation, told
 from flowdebate.models import boundary
+from flowdebate.models.attempts import usage_of
 from flowdebate.models.usage import Usage
+from flowdebate.runs.codec import call_text, digest_of, read_call
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
 from flowdebate.runs.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.journal import Journal
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.session import Session
+    from flowdebate.store.port import StepRow
 
 __all__ = ("Run",)
 
@@ -44,6 +49,7 @@ class Run:
         "artifacts",
         "budget",
         "emit",
+        "journal",
         "models",
         "now",
         "opened",
@@ -59,7 +65,14 @@ class Run:
     )
 
     def __init__(
-        self, *, run_id: str, session: Session, seed: int, models: ModelResolver, limits: Limits | None = None
+        self,
+        *,
+        run_id: str,
+        session: Session,
+        seed: int,
+        models: ModelResolver,
+        limits: Limits | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.run_id = run_id
         self.session = session
@@ -72,7 +85,9 @@ class Run:
         self.acting = False
         """Whether its block has begun to act."""
         self._started: float | None = None
-        self.records = Records(session.resources)
+        self.journal = journal
+        """What records its steps; None where nothing is kept."""
+        self.records = Records(session.resources, time.time if journal is None else journal.now)
         """What it writes; `emit` and `tell` tell an event, `now` is its clock."""
         self.emit = self.records.emit
         self.tell = self.records.tell
@@ -169,43 +184,94 @@ class Run:
 
     # Impure steps
 
-    async def step(self, key: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Carry out the impure `call` whose place in the run is `key`."""
-        del key  # in memory nothing is looked up and nothing recorded
-        return await call()
+    async def step(
+        self, key: str, call: Callable[[], Awaitable[T]], *, returns: object = None, failures: bool = False
+    ) -> T:
+        """Carry out the impure `call` whose place in the run is `key`; see `Context.step`."""
+        if self.journal is None:
+            return await call()
+        return await self.journal.step(key, call, returns, failures=failures)
 
     async def ask(self, spec: Model | str | None, request: ModelRequest, *, path: str) -> ModelResponse:
-        """One call of the model that `spec` means, as the step `path`; told and counted, answered or not."""
+        """One call of the model that `spec` means, as the step `path`; told and counted, answered or not.
+
+        In a run that is kept the answer is durable before it is given, and one that was recorded is given without a
+        call.
+        """
         model = self.models.resolve(spec)
+        journal = self.journal
+        if journal is not None:
+            digest = digest_of(request)
+            row = journal.found(path, digest)
+            if row is not None:
+                return self._again(model, request, path, row)
         if id(model) not in self._held:
             await self._hold(model)
+        if journal is not None:
+            await journal.intend(path, "call", digest)
         attempts = request.attempts.belong_to(meter=self.budget, tell=self.emit, seed=(self.seed, path))
         started = time.perf_counter()
         response, error = None, None
         try:
-            response = await self.step(path, lambda: boundary.ask(model, request))
+            response = await boundary.ask(model, request)
+            if journal is not None:
+                seconds = time.perf_counter() - started
+                await journal.commit(
+                    path, "call", call_text(response, attempts.made, seconds=seconds, output=request.output)
+                )
         except BaseException as failure:
             error = told(failure)
-            if isinstance(failure, ModelError) and failure.block is None:
-                failure.block = request.block
+            if isinstance(failure, ModelError):
+                failure.block = failure.block or request.block
+                if journal is not None:
+                    await journal.fail(path, failure)
             raise
         finally:
-            usage = attempts.usage
-            self.usage += usage
-            self.emit(
-                ModelCalled(
-                    block=request.block,
-                    path=path,
-                    model=model.name,
-                    usage=usage,
-                    seconds=time.perf_counter() - started,
-                    error=error,
-                    attempts=tuple(attempts.made),
-                    asked_as=None if response is None else response.asked_as,
-                    flags=() if response is None else response.flags,
-                )
-            )
+            seconds = time.perf_counter() - started
+            self._called(model, request, path, response=response, made=attempts.made, seconds=seconds, error=error)
         return response
+
+    def _again(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
+        """The answer that was recorded in `row`, told and counted as when it was made."""
+        assert self.journal is not None  # noqa: S101 - it has given the row
+        assert row.body is not None  # noqa: S101 - the step is done
+        try:
+            response, made, seconds = read_call(row.body, request.output)
+        except (ValueError, KeyError, TypeError, SchemaViolation) as error:
+            raise JournalMismatch(
+                self.journal.store.name, self.run_id, path, f"has a record that cannot be read: {told(error)}"
+            ) from error
+        if self.budget is not None:
+            self.budget.count(made, request)
+        self._called(model, request, path, response=response, made=made, seconds=seconds, error=None)
+        return response
+
+    def _called(
+        self,
+        model: Model,
+        request: ModelRequest,
+        path: str,
+        *,
+        response: ModelResponse | None,
+        made: Sequence[Attempt],
+        seconds: float,
+        error: str | None,
+    ) -> None:
+        usage = usage_of(made)
+        self.usage += usage
+        self.emit(
+            ModelCalled(
+                block=request.block,
+                path=path,
+                model=model.name,
+                usage=usage,
+                seconds=seconds,
+                error=error,
+                attempts=tuple(made),
+                asked_as=None if response is None else response.asked_as,
+                flags=() if response is None else response.flags,
+            )
+        )
 
     async def _hold(self, model: Model) -> None:
         self._held[id(model)] = model

@@ -69,8 +69,11 @@ class _Stored:
 
     async def some(self, kind: type[KnownT], call: Callable[[], Awaitable[Sequence[KnownT]]], key: str) -> list[KnownT]:
         """What a store gives, if it is of that kind."""
-        found = await answer_of(self.archive, call, self.ctx, key=key)
-        return [kind.model_validate(item) for item in list(found)[: self.limit]]
+
+        async def checked() -> list[KnownT]:
+            return [kind.model_validate(item) for item in list(await call())[: self.limit]]
+
+        return await answer_of(self.archive, checked, self.ctx, key=key, returns=list[kind])  # type: ignore[valid-type]
 
 
 async def _fetched(
@@ -95,11 +98,12 @@ async def _researched(options: Options, skipped: list[SkippedContext], ctx: Cont
         return None
     task = ctx.sequencer.state.question
 
-    async def call() -> object:
-        return await result_of(research(task, ctx))
+    async def call() -> str:
+        found = await result_of(research(task, ctx))
+        return "" if found is None else clean_text(str(found)).strip()
 
-    found = await _fetched(_as_list(ctx.step(call, key="research")), "research", skipped)
-    text = clean_text(str(found[0])).strip() if found and found[0] is not None else ""
+    found = await _fetched(_as_list(ctx.step(call, key="research", failures=True)), "research", skipped)
+    text = "".join(found)
     if not text:
         if found:
             skipped.append(SkippedContext(source="research", reason="nothing was found"))
@@ -110,5 +114,5 @@ async def _researched(options: Options, skipped: list[SkippedContext], ctx: Cont
     return text[:LONGEST_RESEARCH]
 
 
-async def _as_list(call: Awaitable[object]) -> list[object]:
+async def _as_list(call: Awaitable[str]) -> list[str]:
     return [await call]

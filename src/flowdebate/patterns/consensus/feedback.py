@@ -15,7 +15,7 @@ from flowdebate.schemas.consensus import CritiquePattern, Feedback, PastDebate
 from flowdebate.schemas.measures import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from flowdebate.patterns.consensus.options import Options
     from flowdebate.resources.archive import Archive
@@ -81,24 +81,36 @@ class _Teller:
 
     async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Whether it worked."""
+
+        async def told_of() -> None:
+            await call()
+
         try:
-            await answer_of(self._archive, call, self._ctx, key=what)
+            await answer_of(self._archive, told_of, self._ctx, key=what, returns=None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
             self.problems.append(f"{what}: {one_line(told(error))}")
             return False
         return True
+
+    async def ratings(self, archive: Archive, names: Sequence[str]) -> dict[str, Rating] | None:
+        """What the archive holds of those with `names`; None where it gave no answer."""
+
+        async def look() -> dict[str, Rating]:
+            return dict(await archive.ratings.of(names))
+
+        try:
+            return await answer_of(archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
+        except Exception as error:  # noqa: BLE001 - as above
+            self.problems.append(f"ratings: {one_line(told(error))}")
+            return None
 
 
 async def _rated(options: Options, archive: Archive, output: ConsensusOutput, teller: _Teller) -> dict[str, float]:
     """The changes of the agents' ratings, once they are stored; none without a winner."""
     if output.winner is None:
         return {}
-    known: dict[str, Rating] = {}
-
-    async def look() -> None:
-        known.update(await archive.ratings.of(options.names))
-
-    if not await teller.tell("ratings", look):
+    known = await teller.ratings(archive, options.names)
+    if known is None:
         return {}
     before = {name: known.get(name, Rating()).elo for name in options.names}
     changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)

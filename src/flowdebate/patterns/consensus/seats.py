@@ -21,7 +21,7 @@ from flowdebate.schemas.consensus import AgentFailure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flowdebate.models.policies.breaker import Step
+    from flowdebate.models.policies.breaker import Breaker, Step
     from flowdebate.runs.context import Context
     from flowdebate.schemas.consensus import AgentPhase
 
@@ -73,20 +73,18 @@ class AgentSeats(Block[Any, None]):
         agent: str = asked.agent
         block = self._agents[agent]
         breaker = breakers_of(ctx).of(agent)
-        step = breaker.admit()
-        if step.before != step.after:
-            _tell(step, agent, block.name, ctx)
-        ticket = step.ticket
-        if ticket is None:
-            self._fail(CircuitOpen(breaker.seconds_left, model=agent, block=block.name), asked, ctx)
+        path = f"{ctx.path}/{block.place}"
+        step = await _admitted(breaker, block, path, agent, ctx)
+        if isinstance(step, Exception):
+            self._fail(step, asked, ctx)
             return
         audit = ctx.scope.handles[AUDIT]
         task = audit.add_task(self._phase.name, assignee=agent, metadata=_about(asked, ctx))
         audit.claim(task_id=task.id, by=agent)
         succeeded: bool | None = None
         try:
-            call = block(asked, ctx.child(block.name, f"{ctx.path}/{block.place}"))
-            answer = await in_time(call, ctx, block=block.name, timeout=self._timeout)
+            call = block(asked, ctx.child(block.name, path))
+            answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_loss)
             answer = self._phase.read(answer, block.name, asked, ctx)
             succeeded = True
         except Exception as error:
@@ -103,9 +101,10 @@ class AgentSeats(Block[Any, None]):
             audit.cancel(task.id, reason=type(ending).__name__)
             raise
         finally:
-            settled = breaker.settle(ticket, succeeded=succeeded)
-            if settled.before != settled.after:
-                _tell(settled, agent, block.name, ctx)
+            if step.ticket is not None:
+                settled = breaker.settle(step.ticket, succeeded=succeeded)
+                if settled.before != settled.after:
+                    _tell(settled, agent, block.name, ctx)
         audit.complete(task.id, output=self._phase.keep(answer, asked, ctx))
 
     def _fail(self, error: Exception, asked: Any, ctx: Context) -> None:  # noqa: ANN401 - see act
@@ -124,6 +123,26 @@ class AgentSeats(Block[Any, None]):
     def outline(self) -> Outline:
         children = [Outline(text=f"{agent}:", children=(block.outline(),)) for agent, block in self._agents.items()]
         return Outline(text=self.name, kind="router", children=children)
+
+
+async def _admitted(breaker: Breaker, block: Block[Any, Any], path: str, agent: str, ctx: Context) -> Step | Exception:
+    """The circuit's leave to ask `block` at `path`, or why it may not be asked.
+
+    A run that is kept records a refusal, and asks no leave for what was answered before.
+    """
+    journal, key = ctx.run.journal, f"{path}#refused"
+    refused = None if journal is None else journal.lost(key)
+    if refused is not None:
+        return refused
+    step = breaker.admit()
+    if step.before != step.after:
+        _tell(step, agent, block.name, ctx)
+    if step.ticket is not None or (journal is not None and journal.holds(path)):
+        return step
+    refusal = CircuitOpen(breaker.seconds_left, model=agent, block=block.name)
+    if journal is not None:
+        await journal.lose(key, refusal)
+    return refusal
 
 
 def _about(asked: Any, ctx: Context) -> dict[str, Any]:  # noqa: ANN401 - each phase asks in a shape of its own

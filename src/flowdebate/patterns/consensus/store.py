@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,14 +16,25 @@ __all__ = ("answer_of",)
 T = TypeVar("T")
 
 
-async def answer_of(archive: Archive, call: Callable[[], Awaitable[T]], ctx: Context, *, key: str) -> T:
+async def answer_of(
+    archive: Archive,
+    call: Callable[[], Awaitable[T]],
+    ctx: Context,
+    *,
+    key: str,
+    returns: Any,  # noqa: ANN401 - any type form
+) -> T:
     """What a store of `archive` gives; TimeoutError where it takes longer than the archive's patience."""
-    time_limit = asyncio.timeout(archive.patience)
-    try:
-        async with time_limit:
-            found: T = await ctx.step(call, key=key)
-            return found
-    except Exception as error:
-        if time_limit.expired():
-            raise TimeoutError(f"no answer within {archive.patience:g} s") from error
-        raise
+
+    async def in_patience() -> T:
+        time_limit = asyncio.timeout(archive.patience)
+        try:
+            async with time_limit:
+                return await call()
+        except Exception as error:
+            if time_limit.expired():
+                raise TimeoutError(f"no answer within {archive.patience:g} s") from error
+            raise
+
+    found: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
+    return found

@@ -15,6 +15,7 @@ from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, ann
 from flowdebate.patterns.consensus.seats import Phase
 from flowdebate.patterns.consensus.stages import enter
 from flowdebate.patterns.consensus.store import answer_of
+from flowdebate.resources.archive import Rating
 from flowdebate.schemas.consensus import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
 from flowdebate.schemas.measures import Ballot
 
@@ -108,8 +109,12 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
     archive, unknown = options.archive, [name for name in options.names if name not in own]
     if archive is None or not unknown:
         return own
+
+    async def known() -> dict[str, Rating]:
+        return dict(await archive.ratings.of(unknown))
+
     try:
-        ratings = await answer_of(archive, lambda: archive.ratings.of(unknown), ctx, key="ratings")
+        ratings = await answer_of(archive, known, ctx, key="ratings", returns=dict[str, Rating])
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
         ctx.sequencer.state.problems.append(f"weights: {one_line(told(error))}; unrated votes weigh 1")

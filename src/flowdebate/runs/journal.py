@@ -1,0 +1,148 @@
+"""A run's side of its store: what was recorded is given again, what is new is recorded before it is handed on."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import TYPE_CHECKING, TypeVar
+
+from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError, told
+from flowdebate.runs import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from typing import Any, Literal
+
+    from flowdebate.store.port import RunHeader, StepKind, StepRow, Store, StoredStatus
+
+    Uncertain = Literal["retry", "raise"]
+
+__all__ = ("Journal",)
+
+T = TypeVar("T")
+
+
+class Journal:
+    """What a run that is kept has recorded so far, by place; and where more goes.
+
+    `now` is the run's clock: it stands still between steps, so that a run that is carried on reads the same times.
+    """
+
+    def __init__(
+        self, store: Store, header: RunHeader, *, rows: Sequence[StepRow] = (), uncertain: Uncertain = "retry"
+    ) -> None:
+        self.store = store
+        self.header = header
+        self._uncertain = uncertain
+        self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
+        self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
+        self._seen: set[str] = set()
+        self._clock = header.created_at
+        self._new = not rows
+        self.owned = False
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.header.run_id
+
+    def now(self) -> float:
+        """When the last step was finished that the run has come to; when it was begun, before any."""
+        return self._clock
+
+    async def begin(self) -> None:
+        """Keep the run's header, if it is new; from here on it is this process's."""
+        if not self.owned:
+            await self.store.create(self.header)
+            self.owned = True
+
+    def found(self, key: str, request: str | None = None) -> StepRow | None:
+        """What was recorded at `key`; JournalMismatch if that was for another request, or the key comes twice."""
+        if key in self._seen:
+            raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
+        self._seen.add(key)
+        row = self._done.get(key)
+        if row is None:
+            return None
+        if row.request != request:
+            problem = (
+                "asks for something else than what was recorded: the messages, tools, schema or settings of its block "
+                "are others now"
+            )
+            raise JournalMismatch(self.store.name, self.run_id, key, problem)
+        self._clock = max(self._clock, row.at or 0.0)
+        return row
+
+    def holds(self, prefix: str) -> bool:
+        """Whether anything at or below the place `prefix` was recorded before this process took the run over."""
+        return any(key.startswith(prefix) for key in self._done)
+
+    async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
+        """Write down that the step `key` is about to be carried out; RunUncertain where it may not be a second time."""
+        left = self._open.get(key)
+        if left is not None and self._uncertain == "raise" and left.attempts > len(left.failures):
+            raise RunUncertain(self.store.name, self.run_id, key, left.attempts)
+        await self.store.intend(self.run_id, key, kind, request)
+
+    async def commit(self, key: str, kind: StepKind, body: str) -> None:
+        """Record what came of the step `key`: it is durable when this returns, whoever is cancelled meanwhile."""
+        self._clock = max(self._clock, time.time())
+        await self.store.commit(self.run_id, key, kind, body, self._clock)
+
+    async def fail(self, key: str, error: BaseException) -> None:
+        """Record that an attempt at the step `key` failed; where this cannot be done, the failure is what is told."""
+        try:
+            await self.store.fail(self.run_id, key, told(error))
+        except StoreError:
+            _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
+
+    async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
+        """What `call` gives, or gave before; NotRecordable for what is no JSON data and no `returns`.
+
+        With `failures` an exception is recorded as well, and raised again.
+        """
+        row = self.found(key)
+        if row is not None:
+            assert row.body is not None  # noqa: S101 - it is done
+            if row.kind == "loss":
+                raise codec.failure_of(row.body)
+            value: T = codec.value_of(row.body, returns)
+            return value
+        await self.intend(key, "effect", None)
+        try:
+            value = await call()
+        except Exception as error:
+            if failures:
+                await self.lose(key, error)
+            else:
+                await self.fail(key, error)
+            raise
+        body = codec.value_text(value, returns)
+        if body is None:
+            raise NotRecordable(self.store.name, self.run_id, key, value)
+        await self.commit(key, "effect", body)
+        return value
+
+    def lost(self, key: str) -> Exception | None:
+        """The loss that was recorded at `key`."""
+        row = self.found(key)
+        return None if row is None or row.body is None else codec.failure_of(row.body)
+
+    async def lose(self, key: str, error: Exception) -> None:
+        """Record that the answer at `key` is given up for `error`: what follows was built on that."""
+        await self.commit(key, "loss", codec.failure_text(error))
+
+    async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
+        """Write down how the run ended; where that cannot be done a warning, since its steps are kept already."""
+        if not self.owned:
+            return
+        self.owned = False
+        try:
+            await self.store.finish(self.run_id, status, outcome)
+        except StoreError as error:
+            message = f"run {self.run_id} ended as {status!r}, which could not be written down: {error}"
+            warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+
+_LOGGER = logging.getLogger("flowdebate")

@@ -1,0 +1,1 @@
+"""Where runs are kept, so that none of their paid calls is lost or paid twice."""

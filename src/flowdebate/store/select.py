@@ -1,0 +1,66 @@
+"""Which store a name means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeAlias
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.port import Store
+
+__all__ = ("STORE_VARIABLE", "StoreChoice", "default_store_path", "open_store")
+
+StoreChoice: TypeAlias = Store | str | Path | bool | None
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if it is set."""
+
+STORE_VARIABLE = "FLOWDEBATE_STORE"
+_KNOWN: dict[str, Store] = {}
+"""Those that were opened by name: the same name is the same object, so that runs share its connection."""
+
+
+def default_store_path() -> Path:
+    """Where the command line keeps its runs if it is not told otherwise: a file in the user's data directory."""
+    from platformdirs import user_data_path
+
+    return user_data_path("flowdebate", appauthor=False) / "runs.sqlite3"
+
+
+def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | None:
+    """The store that `choice` means; None for no store. ConfigurationError for what no store can be meant by.
+
+    >>> open_store("memory:").name
+    'memory'
+    """
+    if choice is None:
+        choice = os.environ.get(STORE_VARIABLE) or False
+    if choice is False:
+        return None
+    if isinstance(choice, Path):
+        choice = str(choice)
+    if isinstance(choice, str) and choice.strip():
+        return _named(choice)
+    if not isinstance(choice, (bool, str)) and isinstance(choice, Store):
+        return choice
+    allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
+    raise ConfigurationError(where, "store", choice, allowed)
+
+
+def _named(name: str) -> Store:
+    if name == "memory:":
+        return MemoryStore()
+    if name.startswith(("postgresql:", "postgres:")):
+        known = _KNOWN.get(name)
+        if known is None:
+            from flowdebate.store.postgres import PostgresStore
+
+            known = _KNOWN[name] = PostgresStore(name)
+        return known
+    path = str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
+    known = _KNOWN.get(path)
+    if known is None:
+        from flowdebate.store.sqlite import SqliteStore
+
+        known = _KNOWN[path] = SqliteStore(path)
+    return known

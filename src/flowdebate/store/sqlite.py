@@ -1,0 +1,427 @@
+"""A store in one SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
+from flowdebate.store.owners import Owner
+from flowdebate.store.port import StepRow, StoredRun
+from flowdebate.store.rows import header_of, header_text
+from flowdebate.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from flowdebate.store.port import RunHeader, StepKind, StoredStatus
+
+__all__ = ("SqliteStore",)
+
+T = TypeVar("T")
+
+_APPLICATION = 0x464C4442
+"""What says in the file's head that it is a store: "FLDB"."""
+_VERSION = 1
+"""The schema that this version of the library writes."""
+_SCHEMA = """
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    block TEXT NOT NULL,
+    question TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    steps INTEGER NOT NULL DEFAULT 0,
+    recoveries INTEGER NOT NULL DEFAULT 0,
+    owner TEXT,
+    header TEXT NOT NULL,
+    outcome TEXT
+) STRICT;
+CREATE INDEX runs_created ON runs (created_at DESC, run_id);
+CREATE TABLE steps (
+    run_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    request TEXT,
+    attempts INTEGER NOT NULL,
+    failures TEXT NOT NULL DEFAULT '[]',
+    seq INTEGER,
+    at REAL,
+    body TEXT,
+    PRIMARY KEY (run_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,
+    collection TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (collection, key)
+) STRICT;
+"""
+_RUN = "SELECT header, status, updated_at, steps, recoveries, owner, outcome FROM runs"
+_OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
+
+
+class SqliteStore:
+    """Keeps runs in the file `path`, which is made where there is none; several processes may use it at once.
+
+    Writes are on the disk when they return (WAL, synchronous=FULL), and many at once are one transaction. Beside the
+    file there is a folder with a lock file for each process that carries out runs. A file system without locks that
+    work, as many network drives are, will not do.
+    `patience` is how many seconds another program may keep the file locked; StoreError then.
+    """
+
+    def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
+        self._path = Path(path).expanduser()
+        self._patience = patience
+        self._owner: Owner | None = None
+        self._writer = Writer(self._connect)
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    # Runs
+
+    async def create(self, header: RunHeader) -> None:
+        text = header_text(header)
+
+        def work(connection: sqlite3.Connection) -> None:
+            try:
+                connection.execute(
+                    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, owner, header)"
+                    " VALUES (?, ?, ?, 'running', ?, ?, ?, ?)",
+                    (
+                        header.run_id,
+                        header.block,
+                        header.question,
+                        header.created_at,
+                        time.time(),
+                        self._own().id,
+                        text,
+                    ),
+                )
+            except sqlite3.IntegrityError:
+                raise RunExists(self.name, header.run_id) from None
+
+        await self._do(work)
+
+    async def take(self, run_id: str) -> StoredRun:
+        def work(connection: sqlite3.Connection) -> StoredRun:
+            before = self._run(connection, run_id)
+            if before.owned:
+                raise RunConflict(self.name, run_id)
+            recoveries = before.recoveries + (before.status == "running")
+            connection.execute(
+                "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?",
+                (self._own().id, recoveries, time.time(), run_id),
+            )
+            return replace(before, recoveries=recoveries, owned=True)
+
+        return await self._do(work)
+
+    async def release(self, run_id: str) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE runs SET owner = NULL WHERE run_id = ? AND owner = ?", (run_id, self._own().id))
+
+        await self._do(work)
+
+    async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
+        text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
+
+        def work(connection: sqlite3.Connection) -> None:
+            done = connection.execute(
+                "UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ? WHERE run_id = ? AND owner = ?",
+                (status, text, time.time(), run_id, self._own().id),
+            )
+            self._check_owned(done, run_id)
+
+        await self._do(work)
+
+    async def run(self, run_id: str) -> StoredRun:
+        return await self._do(lambda connection: self._run(connection, run_id))
+
+    async def runs(
+        self,
+        *,
+        status: StoredStatus | None = None,
+        block: str | None = None,
+        text: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> Sequence[StoredRun]:
+        def work(connection: sqlite3.Connection) -> list[StoredRun]:
+            found = connection.execute(
+                f"{_RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
+                " AND (:text IS NULL OR instr(flowdebate_fold(question), :text))"
+                " AND flowdebate_labelled(header, :labels)"
+                " ORDER BY created_at DESC, run_id LIMIT :limit",
+                {
+                    "status": status,
+                    "block": block,
+                    "text": text.casefold() if text else None,
+                    "labels": json.dumps(dict(labels)) if labels else None,
+                    "limit": -1 if limit is None else limit,
+                },
+            )
+            return [self._stored(row) for row in found]
+
+        return await self._do(work)
+
+    async def delete(self, run_id: str) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            if self._run(connection, run_id).owned:
+                raise RunConflict(self.name, run_id)
+            connection.execute("DELETE FROM steps WHERE run_id = ?", (run_id,))
+            connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
+
+        await self._do(work)
+
+    async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
+        header = run.header
+
+        def work(connection: sqlite3.Connection) -> None:
+            values = (
+                header.run_id,
+                header.block,
+                header.question,
+                run.status,
+                header.created_at,
+                run.updated_at,
+                run.steps,
+                run.recoveries,
+                header_text(header),
+                None if run.outcome is None else json.dumps(run.outcome, ensure_ascii=False),
+            )
+            try:
+                connection.execute(
+                    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries,"
+                    " header, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    values,
+                )
+            except sqlite3.IntegrityError:
+                raise RunExists(self.name, header.run_id) from None
+            connection.executemany(
+                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        header.run_id,
+                        row.key,
+                        row.kind,
+                        row.request,
+                        row.attempts,
+                        json.dumps(row.failures, ensure_ascii=False),
+                        row.seq,
+                        row.at,
+                        row.body,
+                    )
+                    for row in steps
+                ],
+            )
+
+        await self._do(work)
+
+    # Steps
+
+    async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            row = connection.execute(
+                "INSERT INTO steps (run_id, key, kind, request, attempts)"
+                f" SELECT :run, :key, :kind, :request, 1 WHERE {_OWNED}"
+                " ON CONFLICT DO UPDATE SET attempts = attempts + 1, kind = :kind, request = :request"
+                " RETURNING attempts",
+                {"run": run_id, "key": key, "kind": kind, "request": request, "owner": self._own().id},
+            ).fetchone()
+            if row is None:
+                self._not_owned(connection, run_id)
+            return int(row[0])
+
+        return await self._do(work)
+
+    async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            moved = connection.execute(
+                "UPDATE runs SET steps = steps + 1, recoveries = 0, updated_at = ?"
+                " WHERE run_id = ? AND owner = ?"
+                " AND NOT EXISTS (SELECT 1 FROM steps WHERE run_id = ? AND key = ? AND body IS NOT NULL)"
+                " RETURNING steps",
+                (at, run_id, self._own().id, run_id, key),
+            ).fetchone()
+            if moved is None:
+                self._not_owned(connection, run_id)
+                return
+            connection.execute(
+                "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body) VALUES (?, ?, ?, 1, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, body = excluded.body",
+                (run_id, key, kind, moved[0], at, body),
+            )
+
+        await self._do(work)
+
+    async def fail(self, run_id: str, key: str, failure: str) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            done = connection.execute(
+                "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"
+                f" WHERE run_id = :run AND key = :key AND {_OWNED}",  # noqa: S608 - no value stands in it
+                {"run": run_id, "key": key, "failure": failure, "owner": self._own().id},
+            )
+            self._check_owned(done, run_id)
+
+        await self._do(work)
+
+    async def steps(self, run_id: str) -> Sequence[StepRow]:
+        def work(connection: sqlite3.Connection) -> list[StepRow]:
+            found = connection.execute(
+                "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?"
+                " ORDER BY seq IS NULL, seq, key",
+                (run_id,),
+            ).fetchall()
+            if not found:
+                self._run(connection, run_id)
+            return [_step(row) for row in found]
+
+        return await self._do(work)
+
+    # Documents
+
+    async def documents(self, collection: str) -> Mapping[str, str]:
+        query = "SELECT key, body FROM documents WHERE collection = ? ORDER BY number"
+        return await self._do(lambda connection: dict(connection.execute(query, (collection,)).fetchall()))
+
+    async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            if expected is None:
+                statement = "INSERT INTO documents (body, collection, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+                done = connection.execute(statement, (body, collection, key))
+            else:
+                statement = "UPDATE documents SET body = ? WHERE collection = ? AND key = ? AND body = ?"
+                done = connection.execute(statement, (body, collection, key, expected))
+            return done.rowcount == 1
+
+        return await self._do(work)
+
+    async def close(self) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self._writer.close)
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.end()
+
+    # The file
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._writer.closed:
+            raise StoreError(self.name, "is closed")
+        try:
+            return await self._writer.do(work)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(self.name, self._told(error)) from error
+
+    def _told(self, error: Exception) -> str:
+        if "locked" in str(error):
+            return f"is locked by another program, and was for {self._patience:g} s"
+        return f"cannot be used: {error}"
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, timeout=self._patience, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        connection.create_function("flowdebate_fold", 1, str.casefold, deterministic=True)
+        connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
+        application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEAD)
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application != _APPLICATION and (tables or application):
+            raise StoreError(self.name, "is the database of another program")
+        if version > _VERSION:
+            raise StoreError(
+                self.name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        if tables:
+            return
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _own(self) -> Owner:
+        """This process among the owners; called in the writer's thread only."""
+        if self._owner is None:
+            self._owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
+        return self._owner
+
+    # Rows
+
+    def _run(self, connection: sqlite3.Connection, run_id: str) -> StoredRun:
+        row = connection.execute(f"{_RUN} WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise RunNotFound(self.name, run_id)
+        return self._stored(row)
+
+    def _stored(self, row: tuple[Any, ...]) -> StoredRun:
+        header, status, updated_at, steps, recoveries, owner, outcome = row
+        return StoredRun(
+            header=header_of(header, self.name),
+            status=status,
+            updated_at=updated_at,
+            steps=steps,
+            recoveries=recoveries,
+            owned=owner is not None and self._own().lives(owner),
+            outcome=None if outcome is None else json.loads(outcome),
+        )
+
+    def _check_owned(self, done: sqlite3.Cursor, run_id: str) -> None:
+        if not done.rowcount:
+            raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
+
+    def _not_owned(self, connection: sqlite3.Connection, run_id: str) -> None:
+        """RunNotFound or RunConflict, if this process does not own the run."""
+        row = connection.execute("SELECT owner FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise RunNotFound(self.name, run_id)
+        if row[0] != self._own().id:
+            raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
+
+
+_HEAD = ("application_id", "user_version")
+
+
+def _labelled(header: str, labels: str | None) -> bool:
+    return labels is None or json.loads(labels).items() <= json.loads(header).get("labels", {}).items()
+
+
+def _step(row: tuple[Any, ...]) -> StepRow:
+    key, kind, request, attempts, failures, seq, at, body = row
+    return StepRow(
+        key=key,
+        kind=kind,
+        request=request,
+        attempts=attempts,
+        failures=tuple(json.loads(failures)),
+        seq=seq,
+        at=at,
+        body=body,
+    )

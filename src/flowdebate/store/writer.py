@@ -1,0 +1,167 @@
+"""One thread that owns a SQLite connection; what many tasks write at the same time goes into one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+__all__ = ("Writer",)
+
+T = TypeVar("T")
+
+_MOST = 500
+"""Jobs of one transaction."""
+
+
+class _Job:
+    """Something to do with the connection, and who waits for it."""
+
+    __slots__ = ("done", "error", "future", "loop", "value", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Does jobs in the order in which they come, each whole or not at all; they are durable when they are answered."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        _OPEN.add(self)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled."""
+        job = _Job(work, asyncio.get_running_loop())
+        self._start()
+        self._jobs.put(job)
+        result: T = await job.future
+        return result
+
+    def close(self) -> None:
+        """End the thread when all jobs are done, and wait for it."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no jobs any more."""
+        return self._closed
+
+    def _start(self) -> None:
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._closed:
+                    self._thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
+                    self._thread.start()
+
+    def _work(self) -> None:
+        connection: sqlite3.Connection | None = None
+        ended = False
+        while not ended:
+            jobs, ended = self._next()
+            try:
+                if connection is None and jobs:
+                    connection = self._connect()
+            except BaseException as error:  # noqa: BLE001 - those who wait are told
+                for job in jobs:
+                    job.error = error
+            else:
+                _carry_out(jobs, connection)
+            _answer(jobs)
+        if connection is not None:
+            connection.close()
+
+    def _next(self) -> tuple[list[_Job], bool]:
+        """The jobs that wait, at least one; and whether there will be none after them."""
+        jobs: list[_Job] = []
+        item = self._jobs.get()
+        while item is not None:
+            jobs.append(item)
+            if len(jobs) == _MOST:
+                return jobs, False
+            try:
+                item = self._jobs.get_nowait()
+            except queue.Empty:
+                return jobs, False
+        return jobs, True
+
+
+def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
+    """All `jobs` in one transaction; where it fails, each in one of its own."""
+    if connection is None:
+        return
+    try:
+        _in_transaction(jobs, connection)
+    except BaseException as error:  # noqa: BLE001 - those who wait are told
+        if len(jobs) == 1:
+            jobs[0].error = error
+            return
+        for job in jobs:
+            try:
+                _in_transaction([job], connection)
+            except BaseException as failure:  # noqa: BLE001 - as above
+                job.error = failure
+
+
+def _in_transaction(jobs: list[_Job], connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for job in jobs:
+            job.value = job.work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _answer(jobs: list[_Job]) -> None:
+    """Tell those who wait, each loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, group in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, group)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            continue
+
+
+def _settle(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is None:
+            job.future.set_result(job.value)
+        else:
+            job.future.set_exception(job.error)
+
+
+_OPEN: WeakSet[Writer] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """What was handed over is written before the process ends."""
+    for writer in list(_OPEN):
+        writer.close()
