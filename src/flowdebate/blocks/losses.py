@@ -99,6 +99,7 @@ async def in_time(
     lost = journal.lost(key)
     if lost is not None:
         call.close()
+        ctx.run.failed(ctx.path)
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
 from flowdebate.errors import told
@@ -17,12 +18,24 @@ from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.models.output import OutputSchema
 
-__all__ = ("call_text", "digest_of", "failure_of", "failure_text", "read_call", "value_of", "value_text")
+__all__ = (
+    "attempts_of",
+    "attempts_text",
+    "call_text",
+    "digest_of",
+    "failed_text",
+    "failure_of",
+    "failure_text",
+    "plain",
+    "read_call",
+    "value_of",
+    "value_text",
+)
 
 _USAGE = tuple(field.name for field in fields(Usage))
 
@@ -36,7 +49,27 @@ def digest_of(request: ModelRequest) -> str:
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
         "settings": [settings.temperature, settings.max_tokens, settings.extra],
     }
-    return blake2b(to_json(told_of, serialize_unknown=True), digest_size=16).hexdigest()
+    return blake2b(_written(told_of).encode(), digest_size=16).hexdigest()
+
+
+def failed_text(error: BaseException, **about: Any) -> str:  # noqa: ANN401 - JSON data
+    """How an attempt at a step failed; `about` is what else is known of it."""
+    return _written({"error": told(error), **about})
+
+
+def attempts_text(attempts: Iterable[Attempt]) -> list[list[Any]]:
+    """What was sent, as JSON data."""
+    return [
+        [made.model, made.asked_as, made.waited, made.seconds, _usage_text(made.usage), made.error] for made in attempts
+    ]
+
+
+def attempts_of(kept: Iterable[Sequence[Any]]) -> list[Attempt]:
+    """What `attempts_text` made JSON data of."""
+    return [
+        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
+        for model, asked_as, waited, seconds, usage, error in kept
+    ]
 
 
 def call_text(
@@ -49,10 +82,7 @@ def call_text(
         "model": response.model,
         "usage": _usage_text(response.usage),
         "seconds": seconds,
-        "attempts": [
-            [made.model, made.asked_as, made.waited, made.seconds, _usage_text(made.usage), made.error]
-            for made in attempts
-        ],
+        "attempts": attempts_text(attempts),
     }
     if response.asked_as is not None:
         kept["asked_as"] = response.asked_as
@@ -62,12 +92,12 @@ def call_text(
         kept["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
     elif output is not None:
         kept["data"] = output.dumped(response.data)
-    return to_json(kept).decode()
+    return _written(kept)
 
 
 def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float]:
     """The answer, what was sent, and how long it took in all. ValueError (or SchemaViolation) for another text."""
-    kept = from_json(body)
+    kept = json.loads(body)
     calls = tuple(ToolCall(id=i, name=name, arguments=arguments) for i, name, arguments in kept.get("tool_calls", ()))
     response = ModelResponse(
         text=kept["text"],
@@ -80,11 +110,7 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
         flags=tuple(kept.get("flags", ())),
         validated=None if calls else output,
     )
-    attempts = [
-        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
-        for model, asked_as, waited, seconds, usage, error in kept["attempts"]
-    ]
-    return response, attempts, kept["seconds"]
+    return response, attempts_of(kept["attempts"]), kept["seconds"]
 
 
 def _usage_text(usage: Usage) -> list[int | None]:
@@ -100,16 +126,28 @@ def value_text(value: object, returns: Any) -> str | None:  # noqa: ANN401 - any
     if returns is not None:
         return _adapter(returns).dump_json(value).decode()
     try:
-        text = to_json(value)
-        same = _same(value, from_json(text))
+        text = _written(value)
+        same = _same(value, json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return None
-    return text.decode() if same else None
+    return text if same else None
 
 
 def value_of(body: str, returns: Any) -> Any:  # noqa: ANN401 - what value_text was given
     """The value that `value_text` made into `body`."""
-    return from_json(body) if returns is None else _adapter(returns).validate_json(body)
+    return json.loads(body) if returns is None else _adapter(returns).validate_json(body)
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON data
+    """`value` as JSON data; ValueError, TypeError or RecursionError for what is none."""
+    return json.loads(_written(value))
+
+
+def _written(value: object) -> str:
+    try:
+        return to_json(value, serialize_unknown=False).decode()
+    except PydanticSerializationError:  # half a character, which JSON can hold, and no UTF-8
+        return json.dumps(value)
 
 
 @lru_cache(maxsize=64)
@@ -140,12 +178,12 @@ def failure_text(error: BaseException) -> str:
                 tuples.append(name)
     kind = next((base.__name__ for base in type(error).__mro__ if _ours(base)), "Exception")
     kept = {"kind": kind, "name": type(error).__name__, "said": _said(error), "facts": facts, "tuples": tuples}
-    return to_json(kept).decode()
+    return _written(kept)
 
 
 def failure_of(body: str) -> Exception:
     """An error of the same kind and name, which says the same."""
-    kept = from_json(body)
+    kept = json.loads(body)
     base = getattr(flowdebate.errors, kept["kind"], Exception)
     kind = base if base.__name__ == kept["name"] else type(kept["name"], (base,), {"__module__": base.__module__})
     error: Exception = Exception.__new__(kind)

@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
-from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError, told
+from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError
 from flowdebate.runs import codec
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Journal:
         """Whether anything at or below the place `prefix` was recorded before this process took the run over."""
         return any(key.startswith(prefix) for key in self._done)
 
+    def failed(self, place: str) -> list[str]:
+        """How calls at or below `place` failed before this process took the run over; each is given once."""
+        keys = [key for key in self._open if key == place or key.startswith((f"{place}/", f"{place}#"))]
+        return [failure for key in keys for failure in self._open.pop(key).failures]
+
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Write down that the step `key` is about to be carried out; RunUncertain where it may not be a second time."""
         left = self._open.get(key)
@@ -90,10 +95,10 @@ class Journal:
         self._clock = max(self._clock, time.time())
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
-    async def fail(self, key: str, error: BaseException) -> None:
-        """Record that an attempt at the step `key` failed; where this cannot be done, the failure is what is told."""
+    async def fail(self, key: str, failure: str) -> None:
+        """Record how an attempt at the step `key` failed; where this cannot be done, that failure is what is told."""
         try:
-            await self.store.fail(self.run_id, key, told(error))
+            await self.store.fail(self.run_id, key, failure)
         except StoreError:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
@@ -116,7 +121,7 @@ class Journal:
             if failures:
                 await self.lose(key, error)
             else:
-                await self.fail(key, error)
+                await self.fail(key, codec.failed_text(error))
             raise
         body = codec.value_text(value, returns)
         if body is None:

@@ -12,7 +12,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
 from flowdebate.models.resolve import ModelResolver
-from flowdebate.models.text import one_line
+from flowdebate.models.text import clean_text, one_line
+from flowdebate.runs.codec import plain
 from flowdebate.runs.journal import Journal
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
@@ -163,8 +164,8 @@ def _check_same(store: Store, header: RunHeader, now: Mapping[str, str]) -> None
 
 def _plain(value: object, where: str, what: str) -> Any:  # noqa: ANN401 - JSON data
     try:
-        return from_json(to_json(value))
-    except (PydanticSerializationError, ValueError, RecursionError):
+        return plain(value)
+    except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
             where, what, value, "JSON data (or what pydantic makes it of) in a run that is kept"
         ) from None
@@ -181,8 +182,8 @@ def _told_of(value: object) -> Any:  # noqa: ANN401 - JSON data
 def _question(given: object) -> str:
     if isinstance(given, dict):
         texts = [text for text in given.values() if isinstance(text, str)]
-        given = texts[0] if texts else json.dumps(given, ensure_ascii=False)
-    return one_line(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))[:_LONGEST]
+        given = texts[0] if texts else json.dumps(given)
+    return one_line(clean_text(given if isinstance(given, str) else json.dumps(given)))[:_LONGEST]
 
 
 def _told(model: ModelChoice) -> str:
@@ -222,10 +223,9 @@ def _session(session: Session) -> dict[str, Any] | None:
     try:
         if session.resources:
             return {"unkept": sorted(session.resources)}
-        state, history = from_json(to_json(session.state)), from_json(to_json(session.history))
-    except (PydanticSerializationError, ValueError, RecursionError):
+        return {"state": plain(session.state), "history": plain(session.history)}
+    except (ValueError, TypeError, RecursionError):
         return {"unkept": ["state"]}
-    return {"state": state, "history": history}
 
 
 def _session_of(header: RunHeader, session: SessionLike, where: str) -> Session:

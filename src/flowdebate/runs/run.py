@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
@@ -12,7 +13,7 @@ from flowdebate.errors import FlowDebateWarning, JournalMismatch, ModelError, Sc
 from flowdebate.models import boundary
 from flowdebate.models.attempts import usage_of
 from flowdebate.models.usage import Usage
-from flowdebate.runs.codec import call_text, digest_of, read_call
+from flowdebate.runs.codec import attempts_of, attempts_text, call_text, digest_of, failed_text, read_call
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
@@ -205,10 +206,10 @@ class Run:
             row = journal.found(path, digest)
             if row is not None:
                 return self._again(model, request, path, row)
+            await journal.intend(path, "call", digest)
+            self.failed(path)
         if id(model) not in self._held:
             await self._hold(model)
-        if journal is not None:
-            await journal.intend(path, "call", digest)
         attempts = request.attempts.belong_to(meter=self.budget, tell=self.emit, seed=(self.seed, path))
         started = time.perf_counter()
         response, error = None, None
@@ -224,12 +225,33 @@ class Run:
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
                 if journal is not None:
-                    await journal.fail(path, failure)
+                    about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
+                    await journal.fail(path, failed_text(failure, **about, attempts=attempts_text(attempts.made)))
             raise
         finally:
             seconds = time.perf_counter() - started
-            self._called(model, request, path, response=response, made=attempts.made, seconds=seconds, error=error)
+            self._called(
+                request.block, model.name, path, response=response, made=attempts.made, seconds=seconds, error=error
+            )
         return response
+
+    def failed(self, path: str) -> None:
+        """Tell and count the calls at or below `path` that failed before this process took the run over."""
+        if self.journal is None:
+            return
+        for text in self.journal.failed(path):
+            failure = json.loads(text)
+            if "attempts" in failure:
+                made = attempts_of(failure["attempts"])
+                self._called(
+                    failure["block"],
+                    failure["model"],
+                    path,
+                    response=None,
+                    made=made,
+                    seconds=failure["seconds"],
+                    error=failure["error"],
+                )
 
     def _again(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
         """The answer that was recorded in `row`, told and counted as when it was made."""
@@ -243,13 +265,13 @@ class Run:
             ) from error
         if self.budget is not None:
             self.budget.count(made, request)
-        self._called(model, request, path, response=response, made=made, seconds=seconds, error=None)
+        self._called(request.block, model.name, path, response=response, made=made, seconds=seconds, error=None)
         return response
 
     def _called(
         self,
-        model: Model,
-        request: ModelRequest,
+        block: str,
+        model: str,
         path: str,
         *,
         response: ModelResponse | None,
@@ -261,9 +283,9 @@ class Run:
         self.usage += usage
         self.emit(
             ModelCalled(
-                block=request.block,
+                block=block,
                 path=path,
-                model=model.name,
+                model=model,
                 usage=usage,
                 seconds=seconds,
                 error=error,

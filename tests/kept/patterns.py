@@ -1,0 +1,121 @@
+"""What the tests of kept runs share: each pattern, a model that answers whatever it is asked, and a run's state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, is_dataclass
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from flowdebate import (
+    Debater,
+    Persona,
+    consensus,
+    create_debate_transcript,
+    create_moderator,
+    debate,
+    deliberation,
+    handoff,
+    round_robin,
+)
+from flowdebate.errors import ProviderFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.result import RunResult
+
+QUESTION = "How can rents be affordable?"
+_NAMES = ("ann", "bob", "cy")
+
+
+def _debate() -> Any:
+    return debate(
+        name="rent", debaters=[Debater("ann", "for"), Debater("bob", "against")], max_rounds=2, on_failure="skip"
+    )
+
+
+def _moderated() -> Any:
+    transcript = create_debate_transcript()
+    return debate(
+        name="rent",
+        debaters=[Debater("ann", "for"), Debater("bob", "against")],
+        moderator=create_moderator(name="rent", roster_names=["ann", "bob"], transcript=transcript),
+        transcript=transcript,
+        max_rounds=2,
+        on_failure="skip",
+        synthesizer=False,
+    )
+
+
+def _personas() -> list[Persona]:
+    return [Persona(name, role="expert") for name in _NAMES]
+
+
+PATTERNS: dict[str, Callable[[], Any]] = {
+    "debate": _debate,
+    "moderated": _moderated,
+    "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, on_failure="skip"),
+    "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, on_failure="skip"),
+    "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),
+    "round_robin": lambda: round_robin(name="panel", panelists=_personas(), max_rounds=2, on_failure="skip"),
+}
+
+
+def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
+    """An answer that is drawn from the request alone; with the probability `failing`, a provider's failure."""
+    told = json.dumps([request.block, request.messages], default=str)
+    draw = Random(sha256(told.encode()).hexdigest())
+    if draw.random() < failing:
+        raise ProviderFailed("overloaded", status=503)
+    schema = request.output_schema
+    if schema is None:
+        return f"Point {draw.randrange(10**6)}."
+    return _filled(schema, schema.get("$defs", {}), draw)
+
+
+def _filled(schema: dict[str, Any], known: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
+    if "$ref" in schema:
+        return _filled(known[schema["$ref"].rpartition("/")[2]], known, draw)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if choices in schema:
+            return _filled(schema[choices][0], known, draw)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return draw.choice(schema["enum"])
+    kind = schema.get("type", "object")
+    if kind == "object":
+        return {name: _filled(part, known, draw) for name, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [_filled(schema.get("items", {"type": "string"}), known, draw)]
+    if kind == "boolean":
+        return draw.random() < 0.3
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", 0)
+        return draw.randint(int(low), int(min(schema.get("maximum", low + 1), low + 10)))
+    return None if kind == "null" else f"Words {draw.randrange(10**6)}."
+
+
+def state_of(result: RunResult[Any]) -> str:
+    """All that a run came to, as text: output, raw output, what was said, the audit trail, the events in any order."""
+    events = sorted(
+        json.dumps(
+            [type(event).__name__, asdict(event) if is_dataclass(event) else str(event)], default=to_jsonable_python
+        )
+        for event in result.events
+    )
+    trails = result.task_collections
+    state = {
+        "status": result.status,
+        "output": result.output,
+        "raw": result.raw,
+        "tasks": [sorted(json.dumps(task, default=str) for task in trail.to_wire()["tasks"]) for trail in trails],
+        "usage": asdict(result.usage),
+        "events": events,
+    }
+    return json.dumps(to_jsonable_python(state), sort_keys=True, indent=1)

@@ -1,0 +1,101 @@
+"""A run that was cut short is carried on: nothing is paid twice, and it comes to what it would have come to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import FlowDebateError
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+
+from .patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.result import RunResult
+
+pytestmark = pytest.mark.anyio
+
+LAW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+_TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", "claimedAt", "completedAt"}
+
+
+class Paid:
+    """A model that counts what it is asked, and has the run cancelled at a call of your choice."""
+
+    def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
+        self.asked: list[str] = []
+        self.task: asyncio.Task[Any] | None = None
+        self._failing = failing
+        self._stop = stop
+        self.model = FunctionModel(self._answer)
+
+    async def _answer(self, request: ModelRequest) -> Any:
+        if len(self.asked) == self._stop:
+            assert self.task is not None
+            self.task.cancel()
+            await asyncio.sleep(60)
+        await asyncio.sleep(0)
+        self.asked.append(json.dumps([request.block, request.messages], default=str))
+        return answer_to(request, failing=self._failing)
+
+
+def told(result: RunResult[Any]) -> Any:
+    """What a run came to, but for the times."""
+    trails = [trail.to_wire() for trail in result.task_collections]
+    raw = None if result.raw is None else result.raw.model_dump(mode="json")
+    output = result.output if isinstance(result.output, (str, type(None))) else result.output.model_dump(mode="json")
+    return without_times([result.status, output, raw, trails, str(result.usage)])
+
+
+def without_times(value: Any) -> Any:
+    """`value` without what a clock says."""
+    if isinstance(value, dict):
+        return {key: without_times(part) for key, part in value.items() if key not in _TIMES}
+    return [without_times(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@LAW
+@given(data=st.data(), failing=st.sampled_from([0.0, 0.0, 0.2]), seed=st.integers(0, 3))
+async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
+    name: str, data: st.DataObject, failing: float, seed: int
+) -> None:
+    """The law: cancelled at any call, any number of times, it is carried on with each call made once."""
+    pattern = PATTERNS[name]()
+    whole = Paid(failing=failing)
+    undisturbed = await outcome(pattern.run(QUESTION, model=whole.model, seed=seed))
+    store = MemoryStore()
+    paid: list[str] = []
+    cuts = data.draw(st.lists(st.integers(0, len(whole.asked)), max_size=3))
+    ended: Any = None
+    for life, stop in enumerate([*cuts, None]):
+        asked = Paid(failing=failing, stop=stop)
+        if life:
+            call = pattern.resume("it", model=asked.model, store=store)
+        else:
+            call = pattern.run(QUESTION, model=asked.model, seed=seed, store=store, run_id="it")
+        asked.task = asyncio.ensure_future(outcome(call))
+        ended = await asked.task
+        paid += asked.asked
+        assert ended is not None or (await store.run("it")).status == "interrupted"
+    assert ended == undisturbed
+    assert sorted(paid) == sorted(whole.asked)
+
+
+async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
+    """What a run came to, or how it failed; None where it was cancelled."""
+    try:
+        return told(await call)
+    except FlowDebateError as error:
+        return [type(error).__name__, str(error)]
+    except asyncio.CancelledError:
+        return None
