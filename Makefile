@@ -40,6 +40,9 @@ test: $(VENV)/.dev ## the tests, with the small model for the local path
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model
 	$(BIN)/python -m pytest -m large_model
 
+soak: $(VENV)/.dev ## 500 kills of kept runs, on SQLite
+	$(BIN)/python -m tests.kept.kills --kills 500
+
 check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

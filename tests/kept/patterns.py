@@ -22,6 +22,7 @@ from flowdebate import (
     round_robin,
 )
 from flowdebate.errors import ProviderFailed
+from flowdebate.runs.events import RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,21 +102,35 @@ def _filled(schema: dict[str, Any], known: dict[str, Any], draw: Random) -> Any:
     return None if kind == "null" else f"Words {draw.randrange(10**6)}."
 
 
-def state_of(result: RunResult[Any]) -> str:
-    """All that a run came to, as text: output, raw output, what was said, the audit trail, the events in any order."""
+def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
+    """All that a run came to, as text: output, raw output, the audit trails, and the events.
+
+    What goes on at the same time comes in any order, in any run: so events and tasks are sorted, and without numbers.
+    A call that failed and was repeated, since its process was killed before it could be given up, is told and counted
+    twice, and is here once: `usage` is left out where there are any.
+    """
     events = sorted(
-        json.dumps(
-            [type(event).__name__, asdict(event) if is_dataclass(event) else str(event)], default=to_jsonable_python
-        )
-        for event in result.events
+        {
+            json.dumps([type(event).__name__, _told(event)], default=to_jsonable_python, sort_keys=True)
+            for event in result.events
+            if usage or not isinstance(event, RunFinished)
+        }
     )
-    trails = result.task_collections
     state = {
         "status": result.status,
         "output": result.output,
         "raw": result.raw,
-        "tasks": [sorted(json.dumps(task, default=str) for task in trail.to_wire()["tasks"]) for trail in trails],
-        "usage": asdict(result.usage),
+        "tasks": [
+            sorted(json.dumps(task, default=str) for task in trail.to_wire()["tasks"])
+            for trail in result.task_collections
+        ],
+        "usage": asdict(result.usage) if usage else None,
         "events": events,
     }
     return json.dumps(to_jsonable_python(state), sort_keys=True, indent=1)
+
+
+def _told(event: object) -> Any:
+    if not is_dataclass(event) or isinstance(event, type):
+        return str(event)
+    return {name: value for name, value in asdict(event).items() if name != "number"}

@@ -52,9 +52,9 @@ def digest_of(request: ModelRequest) -> str:
     return blake2b(_written(told_of).encode(), digest_size=16).hexdigest()
 
 
-def failed_text(error: BaseException, **about: Any) -> str:  # noqa: ANN401 - JSON data
+def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data
     """How an attempt at a step failed; `about` is what else is known of it."""
-    return _written({"error": told(error), **about})
+    return _written({"error": error, **about})
 
 
 def attempts_text(attempts: Iterable[Attempt]) -> list[list[Any]]:

@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
-from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError
+from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError, told
 from flowdebate.runs import codec
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class Journal:
         """Whether anything at or below the place `prefix` was recorded before this process took the run over."""
         return any(key.startswith(prefix) for key in self._done)
 
-    def failed(self, place: str) -> list[str]:
-        """How calls at or below `place` failed before this process took the run over; each is given once."""
+    def failed(self, place: str) -> list[tuple[str, str]]:
+        """How calls at or below `place` failed before this process took the run over, with their keys; each once."""
         keys = [key for key in self._open if key == place or key.startswith((f"{place}/", f"{place}#"))]
-        return [failure for key in keys for failure in self._open.pop(key).failures]
+        return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Write down that the step `key` is about to be carried out; RunUncertain where it may not be a second time."""
@@ -121,7 +121,7 @@ class Journal:
             if failures:
                 await self.lose(key, error)
             else:
-                await self.fail(key, codec.failed_text(error))
+                await self.fail(key, codec.failed_text(told(error)))
             raise
         body = codec.value_text(value, returns)
         if body is None:

@@ -226,7 +226,7 @@ class Run:
                 failure.block = failure.block or request.block
                 if journal is not None:
                     about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
-                    await journal.fail(path, failed_text(failure, **about, attempts=attempts_text(attempts.made)))
+                    await journal.fail(path, failed_text(error, **about, attempts=attempts_text(attempts.made)))
             raise
         finally:
             seconds = time.perf_counter() - started
@@ -239,14 +239,14 @@ class Run:
         """Tell and count the calls at or below `path` that failed before this process took the run over."""
         if self.journal is None:
             return
-        for text in self.journal.failed(path):
+        for key, text in self.journal.failed(path):
             failure = json.loads(text)
             if "attempts" in failure:
                 made = attempts_of(failure["attempts"])
                 self._called(
                     failure["block"],
                     failure["model"],
-                    path,
+                    key,
                     response=None,
                     made=made,
                     seconds=failure["seconds"],

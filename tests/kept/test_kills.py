@@ -1,0 +1,43 @@
+"""Runs are killed with SIGKILL, again and again, and carried on: `make soak` does the same on a larger scale."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+
+def killed(*options: str) -> dict[str, Any]:
+    """The report of a campaign, in a process that has no threads, so that it can fork its lives."""
+    done = subprocess.run(  # noqa: S603 - this interpreter, and words of this file
+        [sys.executable, "-m", "tests.kept.kills", *options], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def assert_nothing_lost(report: dict[str, Any]) -> None:
+    """No call that was answered and kept is made again, and every run comes to what an undisturbed one comes to."""
+    assert report["paid_again"] == report["changed"] == report["unequal"] == []
+    assert report["repeated"] <= report["in_flight"]
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="processes cannot be forked here")
+def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
+    """At random, and at each named point, parallel patterns and failing providers included."""
+    report = killed("--kills", "40", "--seed", "11")
+    assert report["kills"] == 40
+    assert_nothing_lost(report)
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="processes cannot be forked here")
+def test_twenty_kills_in_a_row_do_no_harm() -> None:
+    """A run that is killed each time that it is carried on still comes to its end."""
+    report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "3")
+    assert report["kills"] == 20
+    assert report["runs"] == 1
+    assert_nothing_lost(report)
