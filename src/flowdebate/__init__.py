@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.deliberation import deliberation
     from flowdebate.patterns.handoff import handoff
     from flowdebate.patterns.round_robin import round_robin
+    from flowdebate.runs.kept import Keeping
     from flowdebate.schemas.consensus import ConsensusOutput
     from flowdebate.schemas.deliberation import DeliberationOutput
     from flowdebate.schemas.handoff import HandoffOutput
@@ -71,6 +72,7 @@ __all__ = (
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",
+    "Keeping",
     "Limits",
     "OpenAIModel",
     "PanelOutput",
@@ -110,6 +112,7 @@ _ELSEWHERE = {
     "ConsensusOutput": "schemas.consensus",
     "DeliberationOutput": "schemas.deliberation",
     "HandoffOutput": "schemas.handoff",
+    "Keeping": "runs.kept",
     "PanelOutput": "schemas.panel",
     "consensus": "patterns.consensus",
     "deliberation": "patterns.deliberation",

@@ -1,1 +1,57 @@
-"""Where runs are kept, so that none of their paid calls is lost or paid twice."""
+"""Where runs are kept, so that none of their paid calls is lost or paid twice.
+
+>>> from flowdebate.store import MemoryStore, SqliteStore
+>>> SqliteStore("runs.sqlite3").name
+'runs.sqlite3'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.port import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
+from flowdebate.store.select import StoreChoice, default_store_path, open_store
+
+if TYPE_CHECKING:
+    from flowdebate.store.archive import stored_archive
+    from flowdebate.store.exchange import export_run, import_runs, write_export
+    from flowdebate.store.postgres import PostgresStore
+    from flowdebate.store.sqlite import SqliteStore
+
+__all__ = (
+    "MemoryStore",
+    "PostgresStore",
+    "RunHeader",
+    "SqliteStore",
+    "StepKind",
+    "StepRow",
+    "Store",
+    "StoreChoice",
+    "StoredRun",
+    "StoredStatus",
+    "default_store_path",
+    "export_run",
+    "import_runs",
+    "open_store",
+    "stored_archive",
+    "write_export",
+)
+
+_ELSEWHERE = {
+    "PostgresStore": "postgres",
+    "SqliteStore": "sqlite",
+    "export_run": "exchange",
+    "import_runs": "exchange",
+    "stored_archive": "archive",
+    "write_export": "exchange",
+}
+"""Imported when they are used: they bring databases and schemas with them."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _ELSEWHERE:
+        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
