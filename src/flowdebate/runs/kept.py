@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Keeping", "keep", "outcome_of", "taken_up")
 
-_LONGEST = 500
-"""Characters of a question that searches look at."""
 MAX_RECOVERIES = 25
 """How often in a row a run may end its process without getting any further."""
 
@@ -183,7 +181,8 @@ def _question(given: object) -> str:
     if isinstance(given, dict):
         texts = [text for text in given.values() if isinstance(text, str)]
         given = texts[0] if texts else json.dumps(given)
-    return one_line(clean_text(given if isinstance(given, str) else json.dumps(given)))[:_LONGEST]
+    text = given if isinstance(given, str) else json.dumps(given)
+    return one_line(" ".join(clean_text(text).split()))
 
 
 def _told(model: ModelChoice) -> str:

@@ -1,0 +1,403 @@
+"""What is kept of a run, and what it may be carried on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import Debater, Keeping, Limits, Session, debate, generator, handler, sequencer
+from flowdebate.errors import (
+    ConfigurationError,
+    DeadLetter,
+    FlowDebateWarning,
+    JournalMismatch,
+    LimitReached,
+    NotRecordable,
+    ProviderFailed,
+    RunChanged,
+    RunConflict,
+    RunExists,
+    RunNotFound,
+    RunUncertain,
+    StoreError,
+)
+from flowdebate.models import ModelSettings
+from flowdebate.runs.codec import failure_of, failure_text
+from flowdebate.runs.events import ModelCalled, RunStarted
+from flowdebate.runs.kept import MAX_RECOVERIES
+from flowdebate.store import MemoryStore, SqliteStore
+from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+VERDICT = {"reasoning": "r", "winner": "for", "verdict": "v"}
+
+
+class Counting:
+    """A model that counts its calls, and fails at one of them, or ends the process's life there."""
+
+    def __init__(self, *, stop: int | None = None, failure: BaseException | None = None) -> None:
+        self.calls = 0
+        self._stop = stop
+        self._failure = failure
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> Any:
+        self.calls += 1
+        if self.calls == self._stop:
+            raise self._failure or asyncio.CancelledError
+        return VERDICT if request.output is not None else f"Point {len(request.messages)}."
+
+
+def rent(**options: Any) -> Any:
+    """A debate of two rounds, five calls."""
+    return debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 2, "synthesizer": False, **options})
+
+
+async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
+    """A run "it" that was cut short at the call `stop`."""
+    first = Counting(stop=stop)
+    with pytest.raises(asyncio.CancelledError):
+        await pattern.run("Cap rents?", model=first.model, store=store, run_id="it", seed=5, **options)
+    return first
+
+
+async def test_what_was_answered_is_not_asked_again() -> None:
+    """Only what is missing is; usage, calls and events are those of the whole run."""
+    store = MemoryStore()
+    await cut(rent(), store)
+    second = Counting()
+    result = await rent().resume("it", model=second.model, store=store)
+    assert second.calls == 3
+    assert (result.status, result.seed, result.run_id, result.usage.calls) == ("complete", 5, "it", 5)
+    assert len([event for event in result.events if isinstance(event, ModelCalled)]) == 5
+    run = await store.run("it")
+    assert (run.status, run.steps, run.owned, run.recoveries) == ("complete", 5, False, 0)
+    assert run.outcome is not None
+    assert run.outcome["usage"]["calls"] == 5
+
+
+async def test_times_are_those_of_the_run() -> None:
+    """A run that is read back starts when it started, and its tasks end when they ended."""
+    store = MemoryStore()
+    first = await rent().run("Cap rents?", model=Counting().model, store=store)
+    again = await rent().resume(first.run_id, model=Counting().model, store=store)
+    assert [task.to_wire() for task in again.tasks.list()] == [task.to_wire() for task in first.tasks.list()]
+    begun = [event.at for result in (first, again) for event in result.events if isinstance(event, RunStarted)]
+    assert begun[0] == begun[1] == (await store.run(first.run_id)).header.created_at
+
+
+async def test_a_run_is_found_by_what_it_is_about() -> None:
+    """Its question, block, labels and status."""
+    store = MemoryStore()
+    await rent().run("Cap  rents\nnow?", model=Counting().model, store=Keeping(store=store, labels={"series": "a"}))
+    (run,) = await store.runs(text="RENTS NOW", labels={"series": "a"}, status="complete", block="rent")
+    assert run.header.question == "Cap rents now?"
+    assert run.header.input == "Cap  rents\nnow?"
+    assert await store.runs(labels={"series": "b"}) == []
+
+
+async def test_another_configuration_is_refused_and_shown() -> None:
+    """The lines of the outline that differ; with `allow_changes`, it goes on."""
+    store = MemoryStore()
+    await cut(rent(), store)
+    other = rent(debaters=[*SIDES, Debater("cy", "abstain")])
+    with pytest.raises(RunChanged) as caught:
+        await other.resume("it", model=Counting().model, store=store)
+    assert "+  → tap rent-turn-cy" in caught.value.differences["outline"]
+    with pytest.raises(RunChanged, match=r"model:\n  -function\n  \+scripted"):
+        await rent().resume("it", model=ScriptedModel("x"), store=store)
+    assert (await store.run("it")).status == "interrupted"
+    assert (await rent().resume("it", model=Counting().model, store=store)).status == "complete"
+
+
+async def test_an_answer_is_not_used_for_another_request() -> None:
+    """A prompt that has changed is told by its place; nothing is asked."""
+    store = MemoryStore()
+    await cut(rent(), store)
+    changed = Counting()
+    with pytest.raises(JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann asks for something"):
+        await rent(instructions="Rhyme.").resume("it", model=changed.model, store=store)
+    with pytest.raises(JournalMismatch):
+        await rent(settings=ModelSettings(temperature=1.5)).resume("it", model=changed.model, store=store)
+    assert changed.calls == 0
+
+
+async def test_a_call_that_was_in_flight_can_be_an_error() -> None:
+    """It says which one, and how often it was begun."""
+    store = MemoryStore()
+    await cut(rent(), store, stop=4)
+    model = Counting()
+    with pytest.raises(RunUncertain, match="begun once") as caught:
+        await rent().resume("it", model=model.model, store=store, uncertain="raise")
+    assert (caught.value.attempts, model.calls) == (1, 0)
+    await rent().resume("it", model=model.model, store=store)
+    steps = {step.key: step.attempts for step in await store.steps("it")}
+    assert steps.pop(caught.value.key) == 2
+    assert set(steps.values()) == {1}
+
+
+async def test_a_failure_ends_the_run_and_is_tried_again() -> None:
+    """What failed is not uncertain: its end is known, and its requests count."""
+    store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
+    with pytest.raises(ProviderFailed):
+        await rent().run("Cap rents?", model=first.model, store=store, run_id="it")
+    run = await store.run("it")
+    assert (run.status, run.steps) == ("failed", 1)
+    assert run.outcome is not None
+    assert run.outcome["error"].startswith("ProviderFailed: down")
+    (failed,) = [step for step in await store.steps("it") if step.failures]
+    assert json.loads(failed.failures[0])["error"].startswith("ProviderFailed: down")
+    result = await rent().resume("it", model=Counting().model, store=store, uncertain="raise")
+    assert result.usage.calls == 6
+    assert result.raw.losses == []
+
+
+async def test_limits_count_what_was_used_before() -> None:
+    """The run's own stand in its header; wider ones let it go on."""
+    store = MemoryStore()
+    first = await rent().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
+    assert (first.status, (await store.run("it")).status) == ("limit", "limit")
+    assert (await rent().resume("it", model=Counting().model, store=store)).status == "limit"
+    second = Counting()
+    result = await rent().resume("it", model=second.model, store=store, limits=Limits(calls=5))
+    assert (result.status, second.calls) == ("complete", 2)
+
+
+async def test_a_limit_of_another_block_is_raised_again() -> None:
+    """A run without anything to show for it."""
+    store = MemoryStore()
+    pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
+    with pytest.raises(LimitReached):
+        await pair.run("q", model=Counting().model, store=store, run_id="it", limits=Limits(calls=1))
+    assert (await pair.resume("it", model=Counting().model, store=store, limits=Limits(calls=2))).output == "Point 1."
+
+
+async def test_the_session_is_as_it_was_when_the_run_began() -> None:
+    """Its state and history; one that could not be kept has to be given again."""
+    store = MemoryStore()
+    block = generator(name="ask", history=True)
+
+    async def one(session: Any) -> list[Any]:
+        model = ScriptedModel("Yes.")
+        result = await block.run("q", model=model, session=session, store=store, run_id="it")
+        again = await block.resume("it", model=ScriptedModel(), store=store)
+        await store.delete("it")
+        assert again.output == result.output
+        return again.session.history
+
+    said = {"role": "user", "content": "before"}
+    assert [message["content"] for message in await one(Session(history=[said]))] == ["before", "Yes."]
+    assert await one({"n": 1})
+    with pytest.raises(ConfigurationError, match="`session` must be the session as it was when the run began"):
+        await one({"n": object()})
+
+
+async def test_a_run_is_carried_out_once_at_a_time(tmp_path: Path) -> None:
+    """The second one that resumes it gets a clear error, and the first goes on."""
+    stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
+    await cut(rent(), stores[0])
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: ModelRequest) -> Any:
+        begun.set()
+        await end.wait()
+        return VERDICT if request.output is not None else f"Point {len(request.messages)}."
+
+    first = asyncio.create_task(rent().resume("it", model=FunctionModel(slow), store=stores[0]))
+    await begun.wait()
+    for store in stores:
+        with pytest.raises(RunConflict, match="is being carried out by somebody else"):
+            await rent().resume("it", model=Counting().model, store=store)
+        with pytest.raises(RunConflict):
+            await store.delete("it")
+    end.set()
+    assert (await first).status == "complete"
+    for store in stores:
+        await store.close()
+
+
+async def test_a_run_that_ends_its_process_again_and_again_is_left_alone() -> None:
+    """It stays readable, and can be revived."""
+    store = MemoryStore()
+    await cut(rent(), store)
+    for _ in range(MAX_RECOVERIES + 1):
+        await store.take("it")
+        await store.release("it")
+    for _ in range(2):
+        with pytest.raises(DeadLetter, match="has ended its process"):
+            await rent().resume("it", model=Counting().model, store=store)
+        assert (await store.run("it")).status == "dead_letter"
+    assert len(await store.steps("it")) == 3
+    assert (await rent().resume("it", model=Counting().model, store=store, revive=True)).status == "complete"
+
+
+class Fact(BaseModel):
+    """What a step gives."""
+
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("value", "returns"),
+    [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
+)
+async def test_a_step_gives_what_it_gave(value: Any, returns: Any) -> None:
+    """Plain data, or what its type makes of it, without doing it again."""
+    done: list[int] = []
+
+    async def act(_: object, ctx: Context) -> bool:
+        async def do() -> Any:
+            done.append(1)
+            return value
+
+        return bool(await ctx.step(do, returns=returns) == value)
+
+    store = MemoryStore()
+    block = handler(act, name="act")
+    assert (await block.run(1, store=store, run_id="it")).output
+    assert (await block.resume("it", store=store)).output
+    assert done == [1]
+
+
+async def test_what_cannot_be_kept_is_an_error() -> None:
+    """It says where, and what to do."""
+
+    async def act(_: object, ctx: Context) -> Any:
+        async def do() -> Any:
+            return Fact(text="x")
+
+        return await ctx.step(do)
+
+    with pytest.raises(NotRecordable, match=r"what came of act#step is no JSON data.*returns=TYPE"):
+        await handler(act, name="act").run(1, store=MemoryStore())
+    with pytest.raises(ConfigurationError, match=r"act\.run\(\): `value` must be JSON data"):
+        await handler(act, name="act").run(object(), store=MemoryStore())
+
+
+async def test_a_failure_of_a_step_is_kept_where_it_is_asked_for() -> None:
+    """An error of the same name, with the same words."""
+
+    class Broken(Exception):
+        """An application's error."""
+
+    done: list[int] = []
+
+    async def act(_: object, ctx: Context) -> str:
+        async def do() -> str:
+            done.append(1)
+            message = "no such fact"
+            raise Broken(message)
+
+        try:
+            await ctx.step(do, failures=True)
+        except Exception as error:  # noqa: BLE001 - it is of another class when it is read back
+            return f"{type(error).__name__}: {error}"
+        return "none"
+
+    store = MemoryStore()
+    block = handler(act, name="act")
+    first = await block.run(1, store=store, run_id="it")
+    assert first.output == (await block.resume("it", store=store)).output == "Broken: no such fact"
+    assert done == [1]
+
+
+def test_errors_come_back_as_they_were() -> None:
+    """With their facts, so that what patterns do about them is the same."""
+    error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
+    error.add_note("in block 'b'")
+    again = failure_of(failure_text(error))
+    assert type(again) is ProviderFailed
+    assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+async def test_a_tool_is_called_once() -> None:
+    """Its call is a step, with what it answered."""
+    looked: list[str] = []
+
+    def look(topic: str) -> str:
+        """Look something up."""
+        looked.append(topic)
+        return "facts"
+
+    store = MemoryStore()
+    block = generator(name="ask", tools=[look])
+    call = ToolCall(id="1", name="look", arguments='{"topic": "\\ud800 rents"}')
+    with pytest.raises(asyncio.CancelledError):
+        await block.run("q", model=FunctionModel(lambda r: _then_cancelled(r, call)), store=store, run_id="it")
+    result = await block.resume("it", model=FunctionModel(lambda _: "Done."), store=store)
+    assert (result.output, len(looked)) == ("Done.", 0 if not looked else 1)
+
+
+def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
+    if len(request.messages) > 1:
+        raise asyncio.CancelledError
+    return call
+
+
+async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOWDEBATE_STORE is used where no store is given; False is none."""
+    monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
+    await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
+    await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
+    store = SqliteStore(tmp_path / "deep" / "runs.db")
+    assert [run.header.run_id for run in await store.runs()] == ["kept"]
+    await store.close()
+
+
+@pytest.mark.parametrize("store", [3, True, " ", ["x"]])
+async def test_what_is_no_store_is_refused(store: Any) -> None:
+    """Before anything is asked."""
+    with pytest.raises(ConfigurationError, match="`store` must be a Store, a path"):
+        await generator(name="ask").run("q", model=ScriptedModel(), store=store)
+
+
+async def test_ids_are_taken_once() -> None:
+    """Another run under the same id is refused, and an unknown one is not found."""
+    store = MemoryStore()
+    block = generator(name="ask")
+    await block.run("q", model=ScriptedModel("a"), store=store, run_id="it")
+    with pytest.raises(RunExists):
+        await block.run("q", model=ScriptedModel(), store=store, run_id="it")
+    with pytest.raises(RunNotFound):
+        await block.resume("that", store=store)
+    with pytest.raises(ConfigurationError, match="`run_id` must be a text"):
+        await block.run("q", model=ScriptedModel(), run_id=" ")
+    with pytest.raises(ConfigurationError, match="`uncertain` must be 'retry' or 'raise'"):
+        await block.resume("it", store=store, uncertain="maybe")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be a store"):
+        await block.resume("it")
+
+
+async def test_an_answer_that_cannot_be_kept_is_not_used() -> None:
+    """The store's error ends the run."""
+
+    class Full(MemoryStore):
+        async def commit(self, *_: Any) -> None:
+            raise StoreError(self.name, "is full")
+
+    with pytest.raises(StoreError, match="is full"):
+        await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
+
+
+async def test_an_end_that_cannot_be_written_down_costs_nothing() -> None:
+    """The result is given all the same, with a warning."""
+
+    class Full(MemoryStore):
+        async def finish(self, *_: Any) -> None:
+            raise StoreError(self.name, "is full")
+
+    with pytest.warns(FlowDebateWarning, match="could not be written down"):
+        result = await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
+    assert result.output == "a"
