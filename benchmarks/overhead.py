@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from contextlib import AsyncExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from flowdebate import Debater, create_debate_transcript, create_moderator, debate
@@ -16,6 +18,7 @@ from report import alternating, print_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.store import StoreChoice
     from flowdebate.testing import ModelRequest, Reply
 
 NAMES = ("ada", "ben", "cy")
@@ -27,8 +30,8 @@ DECISION = {"nextSpeakers": list(NAMES), "briefing": "Power is short in winter."
 VERDICT = {"verdict": "Use less.", "winner": "use less", "reasoning": "It was answered least."}
 
 
-def flowdebate_loop() -> Callable[[], object]:
-    """Everything on: validation, events, audit trail."""
+def flowdebate_loop(store: StoreChoice = False) -> Callable[[], object]:
+    """Everything on: validation, events, audit trail; with a store, each answer is kept before the next call."""
 
     def answer(request: ModelRequest) -> Reply:
         if request.output is None:
@@ -48,15 +51,18 @@ def flowdebate_loop() -> Callable[[], object]:
 
     async def many() -> None:
         for seed in range(DEBATES):
-            result = await pattern.run("How should we make power?", model=model, seed=seed)
+            result = await pattern.run("How should we make power?", model=model, seed=seed, store=store)
             assert result.usage.calls == 13  # noqa: S101 - the figure is for 13 calls
             assert result.tasks.count(status="completed") == 9  # noqa: S101
 
     return lambda: asyncio.run(many())
 
 
-def langgraph_loop() -> Callable[[], object]:
-    """The same calls as nodes of a graph; plain dicts, no validation, no events, no audit, no checkpointer."""
+def langgraph_loop(store: str | None = None) -> Callable[[], object]:
+    """The same calls as nodes of a graph; plain dicts, no validation, no events, no audit.
+
+    With a `store`, the path of a SQLite file, its saver keeps each step, and waits for it (durability "sync").
+    """
     from langgraph.graph import END, START, StateGraph
 
     class State(TypedDict):
@@ -90,13 +96,23 @@ def langgraph_loop() -> Callable[[], object]:
         before = name
     graph.add_conditional_edges(before, lambda state: "judge" if state["round"] >= ROUNDS else "moderator")
     graph.add_edge("judge", END)
-    app = graph.compile()
+    threads = count()
     start: Any = {"question": "How should we make power?", "round": 0, "transcript": [], "decision": {}, "verdict": {}}
 
     async def many() -> None:
-        for _ in range(DEBATES):
-            state = await app.ainvoke(start)
-            assert len(state["transcript"]) == 9  # noqa: S101
+        async with AsyncExitStack() as stack:
+            options: dict[str, Any] = {}
+            saver: Any = None
+            if store is not None:
+                from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+                saver = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(store))
+                options["durability"] = "sync"
+            app = graph.compile(checkpointer=saver)
+            for _ in range(DEBATES):
+                config = {"configurable": {"thread_id": f"{next(threads)}"}}
+                state = await app.ainvoke(start, config, **options)
+                assert len(state["transcript"]) == 9  # noqa: S101
 
     return lambda: asyncio.run(many())
 

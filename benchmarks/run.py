@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import consensus
 import deadlines
+import durable
 import import_time
 import in_flight
 import memory
@@ -13,7 +14,7 @@ import prefix_reuse
 
 
 def main() -> None:
-    for benchmark in (import_time, overhead, consensus, policies, deadlines, memory, in_flight, prefix_reuse):
+    for benchmark in (import_time, overhead, consensus, policies, durable, deadlines, memory, in_flight, prefix_reuse):
         benchmark.main()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.port import RunHeader, StepRow, StoredRun
+from flowdebate.store.port import RunHeader, StepRow, Store, StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class _Kept:
     steps: dict[str, StepRow] = field(default_factory=dict)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Keeps runs as long as the object lives; they are lost with their process.
 
     >>> MemoryStore().name
@@ -48,12 +48,14 @@ class MemoryStore:
         before = kept.run
         if before.owned:
             raise RunConflict(self.name, run_id)
-        self._change(kept, owned=True, recoveries=before.recoveries + (before.status == "running"), status="running")
-        return replace(kept.run, status=before.status)
+        taken = replace(before, owned=True, recoveries=before.recoveries + (before.status == "running"))
+        self._change(kept, owned=True, recoveries=taken.recoveries, status="running")
+        return taken
 
     async def release(self, run_id: str) -> None:
-        kept = self._kept(run_id)
-        kept.run = replace(kept.run, owned=False)
+        kept = self._open().get(run_id)
+        if kept is not None:
+            kept.run = replace(kept.run, owned=False)
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         kept = self._owned(run_id)
@@ -68,13 +70,14 @@ class MemoryStore:
         kept = self._owned(run_id)
         row = kept.steps.get(key) or StepRow(key=key, kind=kind)
         if row.body is None:
-            kept.steps[key] = replace(row, body=body, at=at, seq=kept.run.steps + 1)
+            kept.steps[key] = replace(row, kind=kind, body=body, at=at, seq=kept.run.steps + 1)
             self._change(kept, steps=kept.run.steps + 1, recoveries=0)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         kept = self._owned(run_id)
-        row = kept.steps[key]
-        kept.steps[key] = replace(row, failures=(*row.failures, failure))
+        row = kept.steps.get(key)
+        if row is not None:
+            kept.steps[key] = replace(row, failures=(*row.failures, failure))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         self._change(self._owned(run_id), status=status, outcome=outcome, owned=False)

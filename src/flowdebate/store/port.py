@@ -94,7 +94,7 @@ class StoredRun:
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps runs and their steps; `flowdebate.testing.store_conformance` is what any implementation must pass.
+    """Keeps runs and their steps; `flowdebate.testing.StoreConformance` is what any implementation must pass.
 
     Whatever writes returns only when what it wrote is durable, and writes it also if its caller is cancelled in the
     meantime. One owner at a time carries out a run: the store object that has created or taken it, until it finishes or
@@ -123,7 +123,7 @@ class Store(Protocol):
         """Write down that the step `key` is about to be carried out; gives the attempt's number, from 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Keep what came of the step `key`, intended or not. What was kept first stands: others change nothing."""
+        """Keep what came of the step `key`, of this kind, intended or not; what was kept first stands."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         """Write down how the last attempt at the step `key` failed; the step stays open."""

@@ -14,7 +14,7 @@ __all__ = ("header_of", "header_text")
 
 def header_text(header: RunHeader) -> str:
     """`header` as JSON."""
-    return json.dumps(asdict(header), ensure_ascii=False)
+    return json.dumps(asdict(header))
 
 
 def header_of(text: str, store: str) -> RunHeader:

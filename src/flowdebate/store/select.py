@@ -10,7 +10,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.port import Store
 
-__all__ = ("STORE_VARIABLE", "StoreChoice", "default_store_path", "open_store")
+__all__ = ("STORE_VARIABLE", "StoreChoice", "close_store", "default_store_path", "open_store")
 
 StoreChoice: TypeAlias = Store | str | Path | bool | None
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if it is set."""
@@ -45,6 +45,13 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
         return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
     raise ConfigurationError(where, "store", choice, allowed)
+
+
+async def close_store(store: Store) -> None:
+    """Close `store`; the name by which it was opened means a new one from now on."""
+    for name in [name for name, known in _KNOWN.items() if known is store]:
+        del _KNOWN[name]
+    await store.close()
 
 
 def _named(name: str) -> Store:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.owners import Owner
-from flowdebate.store.port import StepRow, StoredRun
+from flowdebate.store.port import StepRow, Store, StoredRun
 from flowdebate.store.rows import header_of, header_text
+from flowdebate.store.texts import given, kept
 from flowdebate.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ _RUN = "SELECT header, status, updated_at, steps, recoveries, owner, outcome FRO
 _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """Keeps runs in the file `path`, which is made where there is none; several processes may use it at once.
 
     Writes are on the disk when they return (WAL, synchronous=FULL), and many at once are one transaction. Beside the
@@ -139,7 +140,7 @@ class SqliteStore:
                 "UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ? WHERE run_id = ? AND owner = ?",
                 (status, text, time.time(), run_id, self._own().id),
             )
-            self._check_owned(done, run_id)
+            self._check_owned(connection, done, run_id)
 
         await self._do(work)
 
@@ -158,13 +159,13 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> list[StoredRun]:
             found = connection.execute(
                 f"{_RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
-                " AND (:text IS NULL OR instr(flowdebate_fold(question), :text))"
+                " AND (:text IS NULL OR flowdebate_found(question, :text))"
                 " AND flowdebate_labelled(header, :labels)"
                 " ORDER BY created_at DESC, run_id LIMIT :limit",
                 {
                     "status": status,
                     "block": block,
-                    "text": text.casefold() if text else None,
+                    "text": text or None,
                     "labels": json.dumps(dict(labels)) if labels else None,
                     "limit": -1 if limit is None else limit,
                 },
@@ -215,7 +216,7 @@ class SqliteStore:
                         row.kind,
                         row.request,
                         row.attempts,
-                        json.dumps(row.failures, ensure_ascii=False),
+                        json.dumps([kept(failure) for failure in row.failures], ensure_ascii=False),
                         row.seq,
                         row.at,
                         row.body,
@@ -250,14 +251,14 @@ class SqliteStore:
                 " WHERE run_id = ? AND owner = ?"
                 " AND NOT EXISTS (SELECT 1 FROM steps WHERE run_id = ? AND key = ? AND body IS NOT NULL)"
                 " RETURNING steps",
-                (at, run_id, self._own().id, run_id, key),
+                (time.time(), run_id, self._own().id, run_id, key),
             ).fetchone()
             if moved is None:
                 self._not_owned(connection, run_id)
                 return
             connection.execute(
                 "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body) VALUES (?, ?, ?, 1, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, body = excluded.body",
+                " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at, body = excluded.body",
                 (run_id, key, kind, moved[0], at, body),
             )
 
@@ -266,24 +267,23 @@ class SqliteStore:
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
             done = connection.execute(
-                "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"
-                f" WHERE run_id = :run AND key = :key AND {_OWNED}",  # noqa: S608 - no value stands in it
+                "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"  # noqa: S608 - no value in it
+                f" WHERE run_id = :run AND key = :key AND {_OWNED}",
                 {"run": run_id, "key": key, "failure": failure, "owner": self._own().id},
             )
-            self._check_owned(done, run_id)
+            self._check_owned(connection, done, run_id)
 
         await self._do(work)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
             found = connection.execute(
-                "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?"
-                " ORDER BY seq IS NULL, seq, key",
+                "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?",
                 (run_id,),
             ).fetchall()
             if not found:
                 self._run(connection, run_id)
-            return [_step(row) for row in found]
+            return sorted(map(_step, found), key=lambda row: (row.seq is None, row.seq or 0, row.key))
 
         return await self._do(work)
 
@@ -310,7 +310,7 @@ class SqliteStore:
 
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
-        if owner is not None:
+        if owner is not None and not self._writer.strayed:
             owner.end()
 
     # The file
@@ -318,6 +318,8 @@ class SqliteStore:
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
+        if self._writer.strayed:
+            raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         try:
             return await self._writer.do(work)
         except (sqlite3.Error, OSError) as error:
@@ -330,13 +332,16 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, timeout=self._patience, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
+        connection.text_factory = _given
         try:
             self._prepare(connection)
         except BaseException:
             connection.close()
             raise
-        connection.create_function("flowdebate_fold", 1, str.casefold, deterministic=True)
+        connection.create_function("flowdebate_found", 2, _found, deterministic=True)
         connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
         return connection
 
@@ -393,9 +398,9 @@ class SqliteStore:
             outcome=None if outcome is None else json.loads(outcome),
         )
 
-    def _check_owned(self, done: sqlite3.Cursor, run_id: str) -> None:
+    def _check_owned(self, connection: sqlite3.Connection, done: sqlite3.Cursor, run_id: str) -> None:
         if not done.rowcount:
-            raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
+            self._not_owned(connection, run_id)
 
     def _not_owned(self, connection: sqlite3.Connection, run_id: str) -> None:
         """RunNotFound or RunConflict, if this process does not own the run."""
@@ -409,8 +414,35 @@ class SqliteStore:
 _HEAD = ("application_id", "user_version")
 
 
+class _Connection(sqlite3.Connection):
+    """One that writes texts as a database can hold them; its `text_factory` gives them back as they were."""
+
+    def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
+        return super().execute(statement, _kept(values))
+
+    def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:  # noqa: ANN401 - as above
+        return super().executemany(statement, [_kept(row) for row in rows])
+
+
+def _kept(values: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(values, dict):
+        return {name: kept(value) if isinstance(value, str) else value for name, value in values.items()}
+    return tuple(kept(value) if isinstance(value, str) else value for value in values)
+
+
+def _given(data: bytes) -> str:
+    try:
+        return given(data.decode())
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"it holds text that is none: {error}") from error
+
+
+def _found(question: str, text: str) -> bool:
+    return given(text).casefold() in given(question).casefold()
+
+
 def _labelled(header: str, labels: str | None) -> bool:
-    return labels is None or json.loads(labels).items() <= json.loads(header).get("labels", {}).items()
+    return labels is None or json.loads(given(labels)).items() <= json.loads(given(header)).get("labels", {}).items()
 
 
 def _step(row: tuple[Any, ...]) -> StepRow:
@@ -420,7 +452,7 @@ def _step(row: tuple[Any, ...]) -> StepRow:
         kind=kind,
         request=request,
         attempts=attempts,
-        failures=tuple(json.loads(failures)),
+        failures=tuple(map(given, json.loads(failures))),
         seq=seq,
         at=at,
         body=body,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import queue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +44,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._process: int | None = None
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -67,11 +69,17 @@ class Writer:
         """Whether it takes no jobs any more."""
         return self._closed
 
+    @property
+    def strayed(self) -> bool:
+        """Whether its thread is in the process that this one was forked from: nobody does its jobs here."""
+        return self._process is not None and self._process != os.getpid()
+
     def _start(self) -> None:
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._closed:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
+                    self._process = os.getpid()
                     self._thread.start()
 
     def _work(self) -> None:
@@ -113,14 +121,19 @@ def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
     try:
         _in_transaction(jobs, connection)
     except BaseException as error:  # noqa: BLE001 - those who wait are told
-        if len(jobs) == 1:
-            jobs[0].error = error
+        if len(jobs) == 1 or _is_lock(error):  # each of them would wait as long once more
+            for job in jobs:
+                job.error = error
             return
         for job in jobs:
             try:
                 _in_transaction([job], connection)
             except BaseException as failure:  # noqa: BLE001 - as above
                 job.error = failure
+
+
+def _is_lock(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _in_transaction(jobs: list[_Job], connection: sqlite3.Connection) -> None:

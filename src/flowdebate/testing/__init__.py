@@ -9,6 +9,7 @@ from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
+from flowdebate.testing.store_conformance import StoreConformance
 
 __all__ = (
     "ATTACKS",
@@ -19,6 +20,7 @@ __all__ = (
     "RecordedCall",
     "Reply",
     "ScriptedModel",
+    "StoreConformance",
     "ToolCall",
     "allow_real_models",
     "forbid_real_models",

@@ -1,0 +1,91 @@
+"""What it costs to keep a run: the loop of 13 calls with and without a store, and 1,000 debates at once."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, debate
+from flowdebate.store import MemoryStore, SqliteStore
+from flowdebate.testing import FunctionModel
+from overhead import flowdebate_loop, langgraph_loop
+from report import alternating, print_table
+
+if TYPE_CHECKING:
+    from flowdebate.store import StoreChoice
+    from flowdebate.testing import ModelRequest, Reply
+
+CALLS = 13
+AT_ONCE = 1_000
+TURNS = 10
+SECONDS = 0.2
+
+
+def at_once(store: StoreChoice) -> tuple[float, float]:
+    """Wall time and CPU time of all debates of ten calls, each of which takes 0.2 s."""
+
+    async def answer(request: ModelRequest) -> Reply:
+        await asyncio.sleep(SECONDS)
+        if request.output is None:
+            return "An argument of some length, as a model would give it in two or three sentences. " * 4
+        return {"reasoning": "Better argued.", "winner": "for", "verdict": "For."}
+
+    pattern = debate(
+        name="many",
+        debaters=[Debater("a", "for"), Debater("b", "against"), Debater("c", "neither")],
+        max_rounds=3,
+        synthesizer=False,
+    )
+    model = FunctionModel(answer)
+
+    async def all_of_them() -> None:
+        results = await asyncio.gather(
+            *(pattern.run("Is it so?", model=model, seed=seed, store=store) for seed in range(AT_ONCE))
+        )
+        assert all(result.usage.calls == TURNS for result in results)  # noqa: S101 - the figure is for ten calls
+
+    cpu, wall = time.process_time(), time.perf_counter()
+    asyncio.run(all_of_them())
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        medians = alternating(
+            {
+                "flowdebate, no store": flowdebate_loop(),
+                "flowdebate, in memory": flowdebate_loop(MemoryStore()),
+                "flowdebate, SQLite": flowdebate_loop(SqliteStore(place / "loop.sqlite3")),
+                "langgraph, no saver": langgraph_loop(),
+                "langgraph, SQLite saver": langgraph_loop(str(place / "graph.sqlite3")),
+            },
+            repeats=5,
+        )
+        base = medians["flowdebate, no store"]
+        print_table(
+            "CPU of a kept debate: 13 calls, instant in-process model",
+            ["", "ms a debate", "more than without, µs a call"],
+            [
+                [name, f"{seconds * 10:.2f}", f"{(seconds - base) * 1e4 / CALLS:.0f}"]
+                for name, seconds in medians.items()
+            ],
+            note="flowdebate: each answer is on the disk (synchronous=FULL) before it is used.",
+        )
+        rows = []
+        for name, store in (("no store", False), ("SQLite", SqliteStore(place / "many.sqlite3"))):
+            wall, cpu = at_once(store)
+            rows.append([name, f"{wall:.2f}", f"{cpu:.2f}"])
+        print_table(
+            f"{AT_ONCE:,} debates of {TURNS} calls of {SECONDS} s at once",
+            ["", "s", "CPU s"],
+            rows,
+            note=f"The calls alone take {TURNS * SECONDS:.1f} s.",
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A private, throw-away PostgreSQL server; with the standard library alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("Server", "Unavailable", "install")
+
+_PACKAGE = "postgresql"
+_ACCOUNT = "postgres"
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "fsync": "on",  # what was committed must be there after a kill
+    "synchronous_commit": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "autovacuum": "off",
+    "log_min_messages": "fatal",
+}
+
+
+class Unavailable(Exception):
+    """There is no PostgreSQL here, and none can be installed; the message says why."""
+
+
+def install() -> Path:
+    """The folder with the newest PostgreSQL's programs; installs Debian's package where there is none."""
+    found = _programs()
+    if found is not None:
+        return found
+    if shutil.which("apt-get") is None:
+        raise Unavailable("PostgreSQL is not installed, and there is no apt-get to install it with")
+    if os.geteuid() != 0:
+        raise Unavailable("PostgreSQL is not installed, and only root can install it")
+    with (Path(tempfile.gettempdir()) / "flowdebate-postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
+        return _programs() or _installed()
+
+
+def _installed() -> Path:
+    """The same, where Debian's package has to be installed first."""
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", _PACKAGE]):
+        done = subprocess.run([*command, "-y"], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    found = _programs()
+    if found is None:
+        raise Unavailable(f"PostgreSQL cannot be installed: {done.stderr.strip()[-300:]}")
+    return found
+
+
+class Server:
+    """A server on a free port of this machine, as long as the context lasts; `url` is its database for everybody."""
+
+    def __init__(self) -> None:
+        self._programs = install()
+        self._as: list[str] = []
+        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+            if shutil.which("runuser") is None or _ACCOUNT not in {user.pw_name for user in pwd.getpwall()}:
+                raise Unavailable(f"PostgreSQL does not run as root, and there is no account {_ACCOUNT!r} to run it as")
+            self._as = ["runuser", "-u", _ACCOUNT, "--"]
+        self._folder = Path(tempfile.mkdtemp(prefix="flowdebate-postgres-"))
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        """The address of the database "postgres", as a user who may do anything."""
+        return f"postgresql://postgres:throwaway@127.0.0.1:{self.port}/postgres"
+
+    def __enter__(self) -> Self:
+        try:
+            if self._as:
+                shutil.chown(self._folder, _ACCOUNT)
+            password = self._folder / "password"
+            password.write_text("throwaway")
+            if self._as:
+                shutil.chown(password, _ACCOUNT)
+            self._run(
+                "initdb", "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password}", "-N", "--locale=C.UTF-8"
+            )
+            with (self._folder / "data" / "postgresql.conf").open("a") as file:
+                settings = _SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self._folder)}
+                file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+            self._keeper = _keeper(self._stopping(), self._folder)
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._run("pg_ctl", "-w", "-t", "60", "-l", str(self._folder / "log"), "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it: "immediate" as a crash does, "fast" in order."""
+        self._run("pg_ctl", "-w", "-m", mode, "stop")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        subprocess.run(self._stopping(), capture_output=True, check=False, cwd="/")  # noqa: S603
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+            self._keeper.wait()
+
+    def _stopping(self) -> list[str]:
+        data = str(self._folder / "data")
+        return [*self._as, str(self._programs / "pg_ctl"), "-D", data, "-w", "-m", "immediate", "stop"]
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as, str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
+        with (self._folder / "said").open("wb") as said:  # no pipe: the server would keep it open
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False, cwd="/")  # noqa: S603
+        if done.returncode:
+            log = self._folder / "log"
+            text = (self._folder / "said").read_text() + (log.read_text() if log.exists() else "")
+            raise Unavailable(f"{program} failed: {text.strip()[-500:]}")
+
+
+_KEEPER = """
+import shutil, signal, subprocess, sys
+for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+sys.stdin.read()
+subprocess.run(sys.argv[2:], capture_output=True)
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+
+def _keeper(stopping: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """A process that stops the server when this one ends, in whatever way: its standard input ends then."""
+    command = [sys.executable, "-c", _KEEPER, str(folder), *stopping]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")  # noqa: S603
+
+
+def _programs() -> Path | None:
+    """The folder with the programs of a server: Debian's, by version, or what stands in the path."""
+    installed = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    if installed:
+        return max(installed, key=lambda folder: int(folder.parent.name))
+    found = shutil.which("initdb")
+    return None if found is None else Path(found).resolve().parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

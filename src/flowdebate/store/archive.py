@@ -1,0 +1,183 @@
+"""An archive that outlives its process: what debates leave for later ones, among the documents of a store.
+
+What a debate leaves is one document, under the debate's id, which nobody changes: so a second time changes nothing, and
+processes that write at once cannot undo each other. What is asked for is summed up from the documents, in the order in
+which they were put, as the archive in memory does it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from flowdebate.errors import ConfigurationError, StoreError, problems_of, shown, told
+from flowdebate.resources.archive import Archive, PersonaRecord
+from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+from flowdebate.schemas.measures import Position
+from flowdebate.store.select import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.resources.archive import CritiquePatterns, PastDebates, Personas, Positions, Rating, Ratings
+    from flowdebate.store.port import Store
+    from flowdebate.store.select import StoreChoice
+
+__all__ = ("stored_archive",)
+
+PartT = TypeVar("PartT")
+_Tell: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
+
+_FORMAT = 1
+"""The number of the form in which documents are written; older ones stay readable."""
+_LONGEST_NAME = 100
+
+
+def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> Archive:
+    """An archive in `store`, for `consensus(archive=…)`; it may be used by several processes at once.
+
+    `store` is a Store, or what names one: a path, "postgresql://…". Archives of different names know nothing of each
+    other. `patience` is in seconds, as that of `Archive`.
+
+    >>> archive = stored_archive("memory:", name="city council")
+    """
+    opened = open_store(store, where="stored_archive")
+    if opened is None:
+        raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name: an archive needs one")
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+        allowed = f"printable text of 1 to {_LONGEST_NAME} characters"
+        raise ConfigurationError("stored_archive", "name", name, allowed)
+    prefix = f"archive/{name}"
+    return Archive(
+        past_debates=_StoredDebates(opened, prefix),
+        critique_patterns=_StoredPatterns(opened, prefix),
+        ratings=_StoredRatings(opened, prefix),
+        positions=_StoredPositions(opened, prefix),
+        personas=_StoredPersonas(opened, prefix),
+        patience=patience,
+    )
+
+
+class _Log(Generic[PartT]):
+    """What one part of an archive was told, as documents by debate; and what they come to, as a part in memory."""
+
+    def __init__(self, store: Store, collection: str, kind: Any, part: Callable[[], PartT], tell: _Tell[PartT]) -> None:  # noqa: ANN401
+        self._store = store
+        self._collection = collection
+        self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        self._part = part
+        self._tell = tell
+        self._debates: list[str] = []
+        self._total = part()
+
+    async def keep(self, debate: str, value: object) -> None:
+        """Put what `debate` leaves; nothing where something of it is there already."""
+        try:
+            plain = self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
+            body = json.dumps({"format": _FORMAT, "value": plain}, allow_nan=False)
+        except ValueError as error:
+            raise self._problem(debate, "cannot be kept", error) from error
+        await self._store.put(self._collection, debate, body)
+
+    async def total(self) -> PartT:
+        """What all documents come to; those that were summed up before are not read again."""
+        documents = await self._store.documents(self._collection)
+        debates = list(documents)
+        if debates[: len(self._debates)] != self._debates:  # another process's was put in between
+            self._debates, self._total = [], self._part()
+        for debate in debates[len(self._debates) :]:
+            await self._tell(self._total, debate, self._read(debate, documents[debate]))
+            self._debates.append(debate)
+        return self._total
+
+    def _read(self, debate: str, body: str) -> Any:  # noqa: ANN401 - of the kind that the adapter checks
+        try:
+            document = json.loads(body)
+            written = document["format"]
+            if written <= _FORMAT:
+                return self._adapter.validate_python(document["value"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise self._problem(debate, "cannot be read", error) from error
+        raise self._problem(debate, f"was written by a newer version of flowdebate ({written}, known: {_FORMAT})")
+
+    def _problem(self, debate: str, problem: str, error: Exception | None = None) -> StoreError:
+        if isinstance(error, ValidationError):
+            field, what = problems_of(error)[0]
+            problem += f": `{field}` {what}" if field else f": {what}"
+        elif error is not None:
+            problem += f": {told(error)}"
+        return StoreError(self._store.name, f"what debate {shown(debate)} left in {self._collection} {problem}")
+
+
+class _StoredDebates:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def tell(part: PastDebates, _: str, debate: PastDebate) -> None:
+            await part.add(debate)
+
+        self._log = _Log(store, f"{prefix}/debates", PastDebate, lambda: Archive().past_debates, tell)
+
+    async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
+        return await (await self._log.total()).recent(task, limit=limit)
+
+    async def add(self, debate: PastDebate, /) -> None:
+        await self._log.keep(debate.id, debate)
+
+
+class _StoredPatterns:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def tell(part: CritiquePatterns, debate: str, patterns: list[CritiquePattern]) -> None:
+            await part.record(debate, patterns)
+
+        kind = list[CritiquePattern]
+        self._log = _Log(store, f"{prefix}/patterns", kind, lambda: Archive().critique_patterns, tell)
+
+    async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
+        return await (await self._log.total()).successful(limit=limit)
+
+    async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
+        await self._log.keep(debate, list(patterns))
+
+
+class _StoredRatings:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def tell(part: Ratings, debate: str, changes: dict[str, float]) -> None:
+            await part.apply(debate, changes)
+
+        self._log = _Log(store, f"{prefix}/ratings", dict[str, float], lambda: Archive().ratings, tell)
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
+        return await (await self._log.total()).of(names)
+
+    async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
+        await self._log.keep(debate, dict(changes))
+
+
+class _StoredPositions:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def tell(part: Positions, debate: str, positions: list[Position]) -> None:
+            await part.add(debate, positions)
+
+        self._log = _Log(store, f"{prefix}/positions", list[Position], lambda: Archive().positions, tell)
+
+    async def of(self, agent: str, /) -> Sequence[Position]:
+        return await (await self._log.total()).of(agent)
+
+    async def add(self, debate: str, positions: Iterable[Position], /) -> None:
+        await self._log.keep(debate, list(positions))
+
+
+class _StoredPersonas:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def tell(part: Personas, debate: str, records: dict[str, PersonaRecord]) -> None:
+            await part.record(debate, records)
+
+        self._log = _Log(store, f"{prefix}/personas", dict[str, PersonaRecord], lambda: Archive().personas, tell)
+
+    async def of(self, agent: str, /) -> PersonaRecord:
+        return await (await self._log.total()).of(agent)
+
+    async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
+        await self._log.keep(debate, dict(records))

@@ -1,0 +1,15 @@
+"""What alembic runs: the migrations in versions/, in the connection and the schema that it is given."""  # noqa: INP001
+
+from __future__ import annotations
+
+from alembic import context
+
+_given = context.config.attributes
+context.configure(
+    connection=_given["connection"],
+    version_table=_given["table"],
+    version_table_schema=_given["schema"],
+    transaction_per_migration=False,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,31 @@
+"""A PostgreSQL server of the tests' own: started when it is needed first, gone when the process ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from postgres_server import Server, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("Server", "a_server")
+
+
+@pytest.fixture(scope="session")
+def a_server() -> Iterator[Server]:
+    """One for all tests of the process; they skip, with the reason, where none can be had."""
+    try:
+        server = Server().__enter__()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.__exit__(None, None, None)

@@ -1,0 +1,273 @@
+"""Archives that outlive their process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import consensus
+from flowdebate.errors import ConfigurationError, StoreError
+from flowdebate.resources.archive import Archive, PersonaRecord
+from flowdebate.schemas.consensus import (
+    CritiqueAsked,
+    CritiquePattern,
+    PastDebate,
+    ProposalAsked,
+    RevisionAsked,
+    VoteAsked,
+)
+from flowdebate.schemas.measures import Position
+from flowdebate.store.archive import stored_archive
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+Act = tuple[str, str, Any]
+
+ids = st.sampled_from(("1", "2", "3", "é\n"))
+names = st.sampled_from(("ann", "bob", "Zoë"))
+counts = st.integers(0, 3)
+texts = st.sampled_from(("It is dear.", "it  is DEAR.", "rents", "Cap rents", "家賃")) | st.text(max_size=8)
+debates = st.builds(
+    PastDebate,
+    id=ids,
+    task=texts,
+    outcome=st.sampled_from(("consensus", "no_consensus")),
+    answer=st.none() | texts,
+    strength=st.sampled_from((None, "strong", "weak")),
+    confidence=st.floats(0, 1),
+    at=st.floats(0, 9e9),
+)
+patterns = st.builds(CritiquePattern, issue=texts, suggestion=texts, successes=counts, uses=counts)
+positions = st.builds(
+    Position, agent=names, claim=texts, answer=st.none() | texts, confidence=st.floats(0, 1), round=st.integers(1, 3)
+)
+records = st.builds(PersonaRecord, debates=counts, wins=counts, failures=counts, critiques=counts, flips=counts)
+acts = st.one_of(
+    st.tuples(st.just("past_debates"), ids, debates),
+    st.tuples(st.just("critique_patterns"), ids, st.lists(patterns, max_size=3)),
+    st.tuples(st.just("ratings"), ids, st.dictionaries(names, st.floats(-64, 64))),
+    st.tuples(st.just("positions"), ids, st.lists(positions, max_size=3)),
+    st.tuples(st.just("personas"), ids, st.dictionaries(names, records)),
+)
+
+
+async def tell(archive: Archive, act: Act) -> None:
+    """Tell the archive one thing."""
+    part, debate, value = act
+    tells: dict[str, Callable[[], Awaitable[None]]] = {
+        "past_debates": lambda: archive.past_debates.add(value),
+        "critique_patterns": lambda: archive.critique_patterns.record(debate, value),
+        "ratings": lambda: archive.ratings.apply(debate, value),
+        "positions": lambda: archive.positions.add(debate, value),
+        "personas": lambda: archive.personas.record(debate, value),
+    }
+    await tells[part]()
+
+
+async def answers(archive: Archive) -> list[Any]:
+    """All that an archive can be asked."""
+    everybody = ["ann", "bob", "Zoë", "stranger"]
+    return [
+        [
+            list(await archive.past_debates.recent(task, limit=9))
+            for task in ("It is dear.", "Cap rents now", "家賃", "")
+        ],
+        list(await archive.past_debates.recent("rents", limit=1)),
+        list(await archive.critique_patterns.successful(limit=9)),
+        list(await archive.critique_patterns.successful(limit=1)),
+        dict(await archive.ratings.of(everybody)),
+        [list(await archive.positions.of(name)) for name in everybody],
+        [await archive.personas.of(name) for name in everybody],
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
+def test_it_answers_as_the_archive_in_memory_does(told: list[tuple[Act, bool]]) -> None:
+    """Whatever both are told, and whichever of two archives in the same store is asked: all its laws hold here too."""
+
+    async def compare() -> None:
+        store, memory = MemoryStore(), Archive()
+        one, other = stored_archive(store), stored_archive(store)
+        for act, ask in told:
+            await tell(memory, act)
+            await tell(one if ask else other, act)
+            if ask:
+                assert await answers(other) == await answers(memory)
+        assert await answers(one) == await answers(other) == await answers(memory)
+        assert await answers(stored_archive(store)) == await answers(memory)
+
+    asyncio.run(compare())
+
+
+async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
+    """And archives of other names know nothing of it."""
+    told: list[Act] = [
+        ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
+        ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
+        ("ratings", "1", {"ann": 16.0, "bob": -16.0}),
+        ("positions", "1", [Position(agent="ann", answer="yes", round=1)]),
+        ("personas", "1", {"ann": PersonaRecord(debates=1, wins=1)}),
+    ]
+    memory = Archive()
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    for act in told:
+        await tell(memory, act)
+        await tell(stored_archive(store, name="council"), act)
+    await store.close()
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    for act in told:  # a run that is carried on tells it again
+        await tell(stored_archive(store, name="council"), act)
+    assert await answers(stored_archive(store, name="council")) == await answers(memory)
+    assert await answers(stored_archive(store)) == await answers(Archive())
+    await store.close()
+
+
+PROCESS = """
+import asyncio, sys
+from flowdebate.store.archive import stored_archive
+from flowdebate.store.sqlite import SqliteStore
+
+async def main(path, mine):
+    store = SqliteStore(path)
+    archive = stored_archive(store)
+    for number in range(25):
+        await archive.ratings.apply(f"{mine}-{number}", {"ann": 1.0, mine: 2.0})
+        await archive.ratings.apply(f"both-{number}", {"cy": 4.0})
+        await archive.ratings.of(["ann"])
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_processes_that_change_ratings_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Each change counts once; that of a debate which both tell of, too."""
+    path = tmp_path / "runs.sqlite3"
+    children = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", PROCESS, str(path), name) for name in ("bob", "dan")
+    ]
+    assert [await child.wait() for child in children] == [0, 0]
+    store = SqliteStore(path)
+    found = await stored_archive(store).ratings.of(["ann", "bob", "cy", "dan"])
+    assert {name: (one.elo, one.debates) for name, one in found.items()} == {
+        "ann": (1550.0, 50),
+        "bob": (1550.0, 25),
+        "cy": (1600.0, 25),
+        "dan": (1550.0, 25),
+    }
+    await store.close()
+
+
+# In a pipeline
+
+
+async def agent(asked: Any, ctx: Context) -> Any:
+    """An agent that criticises, revises, and votes for ann."""
+    if isinstance(asked, ProposalAsked):
+        return f"{asked.agent}: cap rents"
+    if isinstance(asked, CritiqueAsked):
+        return {"issues": ["It is dear."], "suggestions": ["Say who pays."]}
+    if isinstance(asked, RevisionAsked):
+        return {"proposal": f"{asked.agent}: cap rents at 3%", "position": "cap"}
+    assert isinstance(asked, VoteAsked)
+    return {"choice": "ann", "confidence": 0.9}
+
+
+async def test_a_consensus_remembers_what_an_earlier_process_agreed_on(tmp_path: Path) -> None:
+    """Its outcome, what helped, who was rated how, and what they held; as it would in one process."""
+    from flowdebate import Persona
+
+    personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
+    outputs, remembered = [], []
+    for _ in range(2):
+        store = SqliteStore(tmp_path / "runs.sqlite3")
+        archive = stored_archive(store)
+        pattern = consensus(name="plan", agents=personas, max_rounds=1, archive=archive)
+        outputs.append((await pattern.run("How can rents be affordable?")).output)
+        remembered.append(await archive.ratings.of(["ann"]))
+        positions_kept = await archive.positions.of("bob")
+        record = await archive.personas.of("ann")
+        await store.close()
+    first, second = outputs
+    assert first.feedback is not None
+    assert second.feedback is not None
+    assert first.feedback.problems == second.feedback.problems == []
+    assert first.context.past_debates == []
+    assert [past.answer for past in second.context.past_debates] == [first.answer]
+    assert [(one.issue, one.successes) for one in second.context.critique_patterns] == [("It is dear.", 2)]
+    assert remembered[0]["ann"].elo < remembered[1]["ann"].elo
+    assert remembered[1]["ann"].debates == 2
+    assert [position.answer for position in positions_kept] == ["cap", "cap"]
+    assert (record.debates, record.wins) == (2, 2)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
+def test_a_name_is_a_short_line_of_text(name: Any) -> None:
+    """Anything else is refused when the archive is made."""
+    with pytest.raises(ConfigurationError, match="stored_archive: `name` must be printable text of 1 to 100"):
+        stored_archive(MemoryStore(), name=name)
+
+
+@pytest.mark.parametrize("store", [False, True, 7, ""])
+def test_an_archive_needs_a_store(store: Any) -> None:
+    """And says which."""
+    with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
+        stored_archive(store)
+
+
+async def test_what_is_no_number_spoils_no_ratings() -> None:
+    """It is refused when it is told, and nothing is kept."""
+    archive = stored_archive(MemoryStore())
+    with pytest.raises(StoreError, match="what debate '1' left in archive/default/ratings cannot be kept"):
+        await archive.ratings.apply("1", {"ann": float("nan")})
+    with pytest.raises(StoreError, match=r"cannot be kept: `ann` .*number"):
+        await archive.ratings.apply("1", {"ann": "good"})  # type: ignore[dict-item]
+    assert dict(await archive.ratings.of(["ann"])) == {}
+    await archive.ratings.apply("1", {"ann": 1.0})
+    assert (await archive.ratings.of(["ann"]))["ann"].elo == 1501.0
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("rents", "cannot be read: JSONDecodeError"),
+        ("[" * 3000, "cannot be read: "),
+        ("[]", "cannot be read: TypeError"),
+        ("{}", "cannot be read: KeyError: 'format'"),
+        ('{"format": 1, "value": {"ann": "good"}}', "cannot be read: `ann` "),
+        ('{"format": 2, "value": 0}', r"was written by a newer version of flowdebate \(2, known: 1\)"),
+    ],
+)
+async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) -> None:
+    """A debate goes on without its past then; nothing is done to the document."""
+    store = MemoryStore()
+    await store.put("archive/default/ratings", "9", body)
+    with pytest.raises(StoreError, match=f"what debate '9' left in archive/default/ratings {problem}"):
+        await stored_archive(store).ratings.of(["ann"])
+    assert dict(await store.documents("archive/default/ratings")) == {"9": body}
+
+
+def test_it_has_all_the_parts_of_an_archive() -> None:
+    """None of them is left in memory."""
+    archive, memory = stored_archive(MemoryStore(), patience=3.0), Archive()
+    assert archive.patience == 3.0
+    parts = [field.name for field in fields(Archive) if field.name != "patience"]
+    assert all(type(getattr(archive, part)) is not type(getattr(memory, part)) for part in parts)

@@ -1,0 +1,83 @@
+"""All stores of the package keep the promises of the port."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+import pytest
+
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.store.sqlite import SqliteStore
+from flowdebate.testing import StoreConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flowdebate.testing.store_stage import MakeStore
+    from tests.store.postgres import Server
+
+T = TypeVar("T")
+
+
+class TestMemoryStore(StoreConformance):
+    """In memory: an object is a place."""
+
+    shared = False
+
+    @pytest.fixture
+    def make(self) -> MakeStore:
+        """A place of its own each time."""
+        return MemoryStore
+
+
+class TestSqliteStore(StoreConformance):
+    """In a file."""
+
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> MakeStore:
+        """One file for each test."""
+        return lambda: SqliteStore(tmp_path / "runs.sqlite3")
+
+
+class TestPostgresStore(StoreConformance):
+    """In a database: a schema for each test."""
+
+    examples = 10
+
+    @pytest.fixture
+    def make(self, a_server: Server) -> MakeStore:
+        """The one server of the test session."""
+        schema = f"t {secrets.token_hex(8)}"
+        return lambda: PostgresStore(a_server.url, schema=schema, connections=2, grace=0)
+
+
+class Forgetful(PostgresStore):
+    """One whose server does what it is asked, and is not heard: everything but an intention is asked for again."""
+
+    async def _do(self, about: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
+        heard: list[bool] = []
+
+        def twice(session: psycopg.Connection[tuple[object, ...]]) -> T:
+            result = work(session)
+            if not heard and type(result) is not int:
+                heard.append(True)
+                raise psycopg.errors.SerializationFailure
+            return result
+
+        return await super()._do(about, twice)
+
+
+class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):
+    """What is asked for twice, because nobody knows whether it was done, is done once."""
+
+    examples = 5
+
+    @pytest.fixture
+    def make(self, a_server: Server) -> MakeStore:
+        """As above."""
+        schema = f"t {secrets.token_hex(8)}"
+        return lambda: Forgetful(a_server.url, schema=schema, connections=2, grace=0)

@@ -1,0 +1,443 @@
+"""Runs out of a store and into another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, get_args
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
+from flowdebate.store.exchange import Imported, export_run, export_schema, import_runs, read_export, write_export
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.port import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
+from flowdebate.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.store.port import Store
+
+pytestmark = pytest.mark.anyio
+
+DATA = Path(__file__).with_name("data")
+
+
+def header(run_id: str = "r1", **changes: Any) -> RunHeader:
+    """A run's header."""
+    given_: dict[str, Any] = {
+        "block": "rent",
+        "seed": 7,
+        "created_at": 100.0,
+        "question": "Cap rents?",
+        "input": "Cap?",
+    }
+    return RunHeader(run_id=run_id, **{**given_, "fingerprint": {"outline": "a\nb"}, **changes})
+
+
+def stored(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun:
+    """A run as a store has it."""
+    return StoredRun(header=header(run_id), status="complete", updated_at=200.5, steps=steps, **changes)
+
+
+def row(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
+    """A step; finished where it has a place."""
+    if seq is None:
+        return StepRow(key=key, kind="call", request="ab", attempts=2, failures=("late",))
+    return StepRow(key=key, kind="call", request="ab", seq=seq, at=150.0 + seq, body=body)
+
+
+ROWS = [row("round[1]/con#0", 1), row("round[1]/pro#0", 2, "[1, 2]"), row("round[2]/con#0")]
+
+
+async def filled(*run_ids: str) -> MemoryStore:
+    """A store with runs of three steps each, the last of them open."""
+    store = MemoryStore()
+    for run_id in run_ids:
+        await store.add(stored(run_id, steps=2, outcome={"output": "Yes.", "usage": {"calls": 2}}), ROWS)
+    return store
+
+
+async def lines_of(store: Store, run_id: str = "r1") -> list[str]:
+    """The run's lines."""
+    return [line async for line in export_run(store, run_id)]
+
+
+async def everything(store: Store) -> list[tuple[StoredRun, list[StepRow]]]:
+    """All that a store keeps of its runs."""
+    return [(run, list(await store.steps(run.header.run_id))) for run in await store.runs()]
+
+
+# There and back
+
+words = st.text(st.characters() | st.sampled_from("\x00\x1a\x85\u2028\ud800\udfff"), max_size=20)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.none() | st.dictionaries(words, plain, max_size=3)
+times = st.floats(allow_nan=False, allow_infinity=False).map(lambda at: at + 0.0)  # -0.0 is 0.0 to SQLite
+counts = st.integers(0, 2**53 - 1)
+headers = st.builds(
+    RunHeader,
+    run_id=words.filter(bool),
+    block=words,
+    seed=st.integers(),
+    created_at=times,
+    question=words,
+    input=plain,
+    fingerprint=st.dictionaries(words, words, max_size=3),
+    model=plain,
+    limits=st.none() | st.dictionaries(words, st.integers() | times, max_size=3),
+    session=objects,
+    labels=st.dictionaries(words, words, max_size=3),
+    plan=objects,
+)
+open_rows = st.builds(
+    StepRow,
+    key=words,
+    kind=st.sampled_from(("call", "effect", "loss", "human")),
+    request=st.none() | words,
+    attempts=st.integers(1, 2**53 - 1),
+    failures=st.lists(words, max_size=3).map(tuple),
+)
+
+
+@st.composite
+def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
+    """Any run that a store can hold, with its steps in the order in which a store gives them."""
+    rows: list[StepRow] = draw(st.lists(open_rows, max_size=4, unique_by=lambda one: one.key))
+    finished = draw(st.integers(0, len(rows)))
+    done = [
+        StepRow(
+            key=one.key,
+            kind=one.kind,
+            request=one.request,
+            attempts=one.attempts,
+            failures=one.failures,
+            seq=seq,
+            at=draw(times),
+            body=json.dumps(draw(plain), indent=draw(st.sampled_from((None, 1))), ensure_ascii=draw(st.booleans())),
+        )
+        for seq, one in enumerate(rows[:finished], start=1)
+    ]
+    left = sorted(rows[finished:], key=lambda one: one.key)
+    run = StoredRun(
+        header=draw(headers),
+        status=draw(st.sampled_from(("running", "complete", "failed", "awaiting", "dead_letter"))),
+        updated_at=draw(times),
+        steps=finished,
+        recoveries=draw(counts),
+        outcome=draw(objects),
+    )
+    return run, [*done, *left]
+
+
+many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].header.run_id)
+
+
+@settings(max_examples=25, deadline=None)
+@given(many_runs)
+def test_runs_come_back_as_they_were_from_any_store_to_any_other(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
+    """In all their fields, whatever is written in them, several in one file; and each line fits the schema."""
+    check = jsonschema.Draft202012Validator(export_schema())
+
+    async def there_and_back(folder: str) -> None:
+        memory, sqlite, last = MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3"), MemoryStore()
+        for run, rows in runs:
+            await memory.add(run, rows)
+        ids = [run.header.run_id for run, _ in runs]
+        assert await write_export(f"{folder}/one.jsonl", memory, ids) == len(ids)
+        assert await import_runs(sqlite, read_export(f"{folder}/one.jsonl")) == Imported(added=tuple(ids))
+        assert await everything(sqlite) == await everything(memory)
+        lines = [line for run_id in ids for line in await lines_of(sqlite, run_id)]
+        assert "".join(f"{line}\n" for line in lines).encode() == b"".join(read_export(f"{folder}/one.jsonl"))
+        assert all(check.is_valid(json.loads(line)) for line in lines)
+        await import_runs(last, "\n".join(lines).splitlines())
+        assert await everything(last) == await everything(memory)
+        await sqlite.close()
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(there_and_back(folder))
+
+
+async def test_a_file_of_the_first_format_stays_readable() -> None:
+    """It was written when the format was made, and is never written anew."""
+    store = MemoryStore()
+    done = await import_runs(store, read_export(DATA / "run-export-1.jsonl"))
+    assert done.added == ("20260101-rent", "20260102-trams")
+    run, rows = (await everything(store))[-1]
+    assert (run.header.question, run.status, run.steps) == ("Should rents be capped? — Überall!", "complete", 2)
+    assert run.header.fingerprint == {"outline": "rent\n  pro\n  con", "models": "m"}
+    assert run.outcome == {"output": "Yes.", "raw": None, "usage": {"calls": 2}, "seconds": 1.5, "error": None}
+    assert [one.key for one in rows] == ["round[1]/pro#0", "round[1]/con#0", "round[2]/pro#0"]
+    assert rows[0].body == '{"text":  "Cap them — at 3 %."}'
+    assert rows[2] == StepRow(key="round[2]/pro#0", kind="call", request="cd", attempts=2, failures=("ModelTimeout",))
+    assert (await store.run("20260102-trams")).status == "running"
+
+
+async def test_a_run_that_is_carried_out_can_be_exported() -> None:
+    """As it is at that moment; what is imported is owned by nobody, and can be carried on."""
+    store, other = MemoryStore(), MemoryStore()
+    await store.create(header())
+    await store.intend("r1", "a", "call", "ab")
+    await store.commit("r1", "a", "call", "1", 2.0)
+    await store.intend("r1", "b", "call", "cd")
+    await import_runs(other, await lines_of(store))
+    assert not (await other.run("r1")).owned
+    assert (await other.take("r1")).status == "running"
+    assert list(await other.steps("r1")) == list(await store.steps("r1"))
+
+
+async def test_what_is_no_json_is_not_exported() -> None:
+    """Neither is a run that is not there."""
+    store = MemoryStore()
+    for number, given_ in enumerate((float("nan"), object(), {1, 2})):
+        await store.create(header(f"r{number}", input=given_))
+        with pytest.raises(StoreError, match=f"run r{number} cannot be exported"):
+            await lines_of(store, f"r{number}")
+    with pytest.raises(RunNotFound):
+        await lines_of(store, "none")
+
+
+# What is refused
+
+
+def changed(line: str, *path: str, to: Any) -> str:
+    """The line with another value at `path`."""
+    value = inner = json.loads(line)
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = to
+    return json.dumps(value)
+
+
+RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
+    "a status that there is not": (("run", "status"), "done", "`run.status` must be running or complete or"),
+    "a seed that is no number": (("run", "header", "seed"), "7", "`run.header.seed` must be of type integer, got '7'"),
+    "a bool as a seed": (("run", "header", "seed"), True, "`run.header.seed` must be of type integer, got True"),
+    "no id": (("run", "header", "run_id"), "", "`run.header.run_id` must be not empty, got ''"),
+    "a label that is no text": (("run", "header", "labels"), {"a": 1}, "`run.header.labels.a` must be of type string"),
+    "a field too many": (("run", "colour"), "red", "`run` may have header, status, .*, got 'colour'"),
+    "a negative count": (("run", "recoveries"), -1, "`run.recoveries` must be >= 0, got -1"),
+    "a count that no store can hold": (("run", "recoveries"), 2**70, "`run.recoveries` must be <= 90071992547"),
+    "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),
+    "an outcome of another type": (("run", "outcome"), [], "`run.outcome` must be of type object or null"),
+    "another number of steps": (
+        ("run", "steps"),
+        1,
+        "`run.steps` must be the number of its finished steps, which is 2",
+    ),
+    "fewer rows than follow": (("rows",), 2, "a line of kind 'run' must stand here: run 'r1' has all its steps"),
+    "more rows than follow": (("rows",), 4, "4 steps of run 'r1' must follow its line, got 3"),
+    "a newer format": (("format",), 2, r"`format`: .* newer version of flowdebate \(2, known: 1\)"),
+    "a newer format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* newer .*\(9, known: 1\)"),
+    "no format": (("format",), None, "`format` must be 1, got None"),
+    "another kind": (("kind",), "walk", '`kind` must be "run" or "step", got \'walk\''),
+}
+STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
+    "a kind that there is not": (("row", "kind"), "walk", "`row.kind` must be call or effect or loss or human, got"),
+    "no attempts": (("row", "attempts"), 0, "`row.attempts` must be >= 1, got 0"),
+    "a body that is no JSON": (("row", "body"), "{", "`row.body` must be JSON, got '{'"),
+    "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "stand in each other more than|`row.body`"),
+    "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must be null together"),
+    "a place twice": (("row", "seq"), 2, "`row.seq` must be 1, 2, 3 and so on"),
+    "the same key twice": (("row", "key"), "round[1]/pro#0", "`row.key` must be another for each step of a run, got"),
+    "a step of another run": (("run_id",), "r9", "`run_id` must be 'r1', whose steps follow here, got 'r9'"),
+}
+
+
+@pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
+async def test_a_line_that_does_not_fit_is_refused_with_its_field(index: int, name: str) -> None:
+    """The message says which line of what, what is allowed and what was given; nothing of its run is kept."""
+    path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
+    lines = await lines_of(await filled("r1"))
+    lines[index] = changed(lines[index], *path, to=to)
+    await refused(lines, message)
+
+
+HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
+    "no JSON": (lambda line: "rents!", "line 3: it is no JSON: Expecting value at character 1"),
+    "cut off": (lambda line: line[:-9], "line 3: it is no JSON"),
+    "another value": (lambda line: "[1]", "line 3: `kind` must be"),
+    "nested very deep": (lambda line: "[" * 3000 + "]" * 3000, "line 3: "),
+    "nested very, very deep": (lambda line: '{"a":' * 300_000, "line 3: "),
+    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is no JSON"),
+    "Infinity": (lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'), "line 3: -Infinity is no JSON"),
+    "a number without end": (lambda line: line.replace("152.0", "1e999"), "line 3: the number 1e999 is too large"),
+    "very many digits": (
+        lambda line: line.replace("152.0", "1" * 5000),
+        "line 3: a number of 5,000 digits is too large",
+    ),
+    "a key twice": (
+        lambda line: line.replace('"seq"', '"key": "x", "seq"'),
+        "line 3: `key` stands twice in one object",
+    ),
+    "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
+    "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is no UTF-8 at byte "),
+    "nothing but a null": (lambda line: "null", "line 3: `kind` must be"),
+    "zero bytes": (lambda line: "\0" * 9, "line 3: it is no JSON"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_line_is_refused(name: str) -> None:
+    """Whatever stands in it, with its number; nothing of its run is kept."""
+    change, message = HOSTILE[name]
+    lines: list[str | bytes] = [*await lines_of(await filled("r1"))]
+    lines[2] = change(str(lines[2]))
+    await refused(lines, message)
+
+
+async def refused(lines: list[Any], message: str) -> None:
+    """Check that neither kind of store keeps anything of these lines; a good run before them stays."""
+    good = await lines_of(await filled("good"), "good")
+    with TemporaryDirectory() as folder:
+        for store in (MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3")):
+            with pytest.raises(BadFile, match=message) as caught:
+                await import_runs(store, lines, source="some.jsonl")
+            assert str(caught.value).startswith("some.jsonl: line ")
+            assert len(str(caught.value)) < 700
+            assert await everything(store) == []
+            with pytest.raises(BadFile) as caught:
+                await import_runs(store, [*good, *lines])
+            assert caught.value.__notes__ == ["imported before it: good"]
+            assert [run.header.run_id for run in await store.runs()] == ["good"]
+            await store.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_befalls_a_file_its_runs_are_whole_or_not_there(data: st.DataObject) -> None:
+    """Cut off, or with other bytes in it: one clear error at most, and each run that is there has all its steps."""
+
+    async def befall() -> None:
+        source, store = await filled("r1", "r2"), MemoryStore()
+        lines = [*await lines_of(source, "r1"), *await lines_of(source, "r2")]
+        content = "".join(f"{line}\n" for line in lines).encode()
+        at = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.sampled_from((at, at + 1, len(content))))
+        broken = content[:at] + data.draw(st.binary(max_size=4)) + content[end:]
+        try:
+            await import_runs(store, broken.splitlines(keepends=True))
+        except FlowDebateError as error:
+            assert isinstance(error, (BadFile, RunExists))  # noqa: PT017 - most draws raise, and some do not
+        assert all(len(rows) == len(ROWS) and run.steps == 2 for run, rows in await everything(store))
+
+    asyncio.run(befall())
+
+
+async def test_a_file_that_was_cut_off_says_so() -> None:
+    """Within a line, or between two."""
+    lines = await lines_of(await filled("r1"))
+    for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
+        with pytest.raises(BadFile, match="the end of the file may have been cut off"):
+            await import_runs(MemoryStore(), cut)
+
+
+async def test_a_line_that_is_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Neither memory nor time goes into it."""
+    path = tmp_path / "long.jsonl"
+    with path.open("wb") as file:
+        file.truncate(65_000_000)
+    with pytest.raises(BadFile, match=r"long\.jsonl: line 1: it is longer than 64 MB"):
+        await import_runs(MemoryStore(), read_export(path))
+    with pytest.raises(BadFile, match="line 1: it is longer than 64 million characters"):
+        await import_runs(MemoryStore(), [" " * 64_000_000 + "1"])
+
+
+async def test_a_run_that_is_there_is_refused_or_skipped() -> None:
+    """It stays as it is; a file that was imported in part can be imported again."""
+    store, other = await filled("r2"), MemoryStore()
+    lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled("r1", "r2", "r3"), one)]
+    await other.add(stored("r2"), [])
+    before = (await other.run("r2"), await other.steps("r2"))
+    with pytest.raises(RunExists) as caught:
+        await import_runs(other, lines)
+    assert caught.value.run_id == "r2"
+    assert caught.value.__notes__ == ["imported before it: r1"]
+    assert await import_runs(other, lines, exists="skip") == Imported(added=("r3",), skipped=("r1", "r2"))
+    assert (await other.run("r2"), await other.steps("r2")) == before
+    with pytest.raises(RunExists):
+        await import_runs(MemoryStore(), [*await lines_of(store, "r2"), *await lines_of(store, "r2")])
+    with pytest.raises(ConfigurationError):
+        await import_runs(other, lines, exists="overwrite")  # type: ignore[arg-type]
+
+
+async def test_what_editors_do_to_files_does_no_harm() -> None:
+    """A byte order mark, other line ends, empty lines; and a file without any run."""
+    lines = await lines_of(await filled("r1"))
+    store = MemoryStore()
+    text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
+    assert (await import_runs(store, text.encode().splitlines(keepends=True))).added == ("r1",)
+    assert await everything(store) == await everything(await filled("r1"))
+    assert await import_runs(store, []) == Imported()
+
+
+# Files
+
+
+def names_in(folder: Path) -> list[str]:
+    """What stands in the folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What stood there stays where the writing fails, and nothing else is left behind."""
+    path = tmp_path / "runs.jsonl"
+    store = await filled("r1", "r2")
+    with pytest.raises(RunNotFound):
+        await write_export(path, store, ["r1", "none"])
+    assert names_in(tmp_path) == []
+    assert await write_export(path, store, ["r1"]) == 1
+    before = path.read_bytes()
+    with pytest.raises(BadFile, match="is there already"):
+        await write_export(path, store, ["r2"])
+    with pytest.raises(RunNotFound):
+        await write_export(path, store, ["r2", "none"], overwrite=True)
+    assert path.read_bytes() == before
+    assert await write_export(path, store, ["r1", "r2"], overwrite=True) == 2
+    assert path.read_bytes().startswith(before)
+    assert names_in(tmp_path) == ["runs.jsonl"]
+
+
+async def test_a_place_that_cannot_be_written_or_read_is_named(tmp_path: Path) -> None:
+    """With the reason."""
+    store = await filled("r1")
+    for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
+        with pytest.raises(BadFile, match="cannot be written"):
+            await write_export(path, store, ["r1"])
+        with pytest.raises(BadFile, match="cannot be read"):
+            await import_runs(store, read_export(path))
+    with pytest.raises(BadFile, match="cannot be read"):
+        await import_runs(store, read_export(tmp_path))
+
+
+async def test_a_file_is_as_private_as_others_of_its_user(tmp_path: Path) -> None:
+    """By the mask of the process."""
+    await write_export(tmp_path / "runs.jsonl", await filled("r1"), ["r1"])
+    (tmp_path / "other").touch()
+    assert os.name == "nt" or (tmp_path / "runs.jsonl").stat().st_mode == (tmp_path / "other").stat().st_mode
+    assert stat.S_ISREG((tmp_path / "runs.jsonl").stat().st_mode)
+
+
+def test_the_schema_is_one() -> None:
+    """Of draft 2020-12; with the format's number, and the fields and words of the rows."""
+    schema = export_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1
+    assert list(schema["$defs"]["header"]["properties"]) == [field.name for field in fields(RunHeader)]
+    assert list(schema["$defs"]["row"]["properties"]) == [field.name for field in fields(StepRow)]
+    assert {*schema["$defs"]["run"]["properties"], "owned"} == {field.name for field in fields(StoredRun)}
+    assert schema["$defs"]["run"]["properties"]["status"]["enum"] == list(get_args(StoredStatus))
+    assert schema["$defs"]["row"]["properties"]["kind"]["enum"] == list(get_args(StepKind))

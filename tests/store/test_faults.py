@@ -1,0 +1,453 @@
+"""What a store in a SQLite file does when the disk, the file or the process fails: for real, each time."""
+
+# ruff: noqa: ASYNC221, ASYNC240, S603 - nothing else runs on the loop, and the processes are the test's own
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from flowdebate.errors import RunConflict, StoreError
+from flowdebate.store.port import RunHeader
+from flowdebate.store.sqlite import SqliteStore
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform == "win32", reason="limits, users and signals as Unix has them"),
+]
+
+COMMON = """
+import asyncio, os, sys, sqlite3, signal
+from flowdebate.errors import StoreError
+from flowdebate.store.port import RunHeader
+from flowdebate.store.sqlite import SqliteStore
+
+path = sys.argv[1]
+
+def header(run_id="r1"):
+    return RunHeader(run_id=run_id, block="b", seed=1, created_at=1.0, question="Q", input="Q", fingerprint={})
+
+async def refused(call):
+    try:
+        await call
+    except StoreError as error:
+        assert str(error).startswith(f"store {path}: "), error
+        return str(error)
+    raise AssertionError("nothing was refused")
+"""
+
+
+def header(run_id: str = "r1") -> RunHeader:
+    """A run's header."""
+    return RunHeader(run_id=run_id, block="b", seed=1, created_at=1.0, question="Q", input="Q", fingerprint={})
+
+
+def child(code: str, path: Path) -> str:
+    """What a process of its own prints; it must end well."""
+    program = COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
+    """The keys of a run's finished steps, as a new process would read them."""
+    store = SqliteStore(path)
+    rows = await store.steps(run_id)
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    return [row.key for row in rows if row.seq is not None]
+
+
+# No space
+
+
+async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    """What was answered is there; what was refused is not; and it goes on once there is space again."""
+    code = """
+    import resource
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+    async def main():
+        store, kept = SqliteStore(path), 0
+        await store.create(header())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+        try:
+            while True:
+                await store.commit("r1", f"k{kept}", "call", '"' + "x" * 3000 + '"', 1.0)
+                kept += 1
+        except StoreError as error:
+            assert str(error).startswith(f"store {path}: cannot be used: "), error
+        await refused(store.commit("r1", "late", "call", '"' + "x" * 30000 + '"', 1.0))
+        assert len(await store.steps("r1")) == kept > 10
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        await store.commit("r1", "after", "call", "1", 1.0)
+        await store.close()
+        print(kept)
+    """
+    kept = int(child(code, tmp_path / "runs.sqlite3"))
+    assert await keys_in(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(kept)), "after"]
+
+
+async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    """As above, with a file system of 256 kB; where the tests may mount none, the one above has to do."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount, unmount = shutil.which("mount"), shutil.which("umount")
+    if os.geteuid() != 0 or mount is None or unmount is None:
+        pytest.skip("may not mount a file system")
+    mounted = [mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a file system here")
+    store, kept = SqliteStore(disk / "runs.sqlite3"), 0
+    try:
+        (disk / "ballast").write_bytes(b"x" * 60_000)
+        await store.create(header())
+        with pytest.raises(StoreError, match=r"cannot be used: .*(full|I/O)"):  # noqa: PT012 - until it is full
+            while True:
+                await store.commit("r1", f"k{kept}", "call", '"' + "x" * 3000 + '"', 1.0)
+                kept += 1
+        assert len(await store.steps("r1")) == kept > 3
+        (disk / "ballast").unlink()
+        await store.commit("r1", "after", "call", "1", 1.0)
+        await store.close()
+        assert await keys_in(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(kept)), "after"]
+    finally:
+        await store.close()
+        subprocess.run([unmount, "--lazy", str(disk)], check=True)
+
+
+async def test_a_process_without_file_handles_is_told_and_goes_on_later(tmp_path: Path) -> None:
+    """Nothing is left half made."""
+    code = """
+    import resource
+    from contextlib import suppress
+
+    async def main():
+        store = SqliteStore(path)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        taken = []
+        try:
+            while True:
+                taken.append(os.dup(0))
+        except OSError:
+            pass
+        await refused(store.create(header()))
+        for number in range(6):  # with some, it gets further, and may fail elsewhere
+            os.close(taken.pop())
+            with suppress(StoreError):
+                await store.create(header(f"some-{number}"))
+        for handle in taken:
+            os.close(handle)
+        await store.create(header())
+        await store.commit("r1", "k", "call", "1", 1.0)
+        await store.close()
+    """
+    child(code, tmp_path / "runs.sqlite3")
+    assert await keys_in(tmp_path / "runs.sqlite3") == ["k"]
+
+
+# No right
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_what_may_not_be_written_is_told_and_stays_as_it_is(what: str) -> None:
+    """To a user who may read the file, or the folder, and no more."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "runs.sqlite3")
+        if what == "file":
+            store = SqliteStore(path)
+            await store.create(header("r0"))
+            await store.close()
+            path.chmod(0o444)
+        before = path.read_bytes() if path.exists() else None
+        Path(folder).chmod(0o555)
+        code = """
+        import concurrent.futures.thread, filelock
+        if os.geteuid() == 0:
+            os.setuid(65534)
+
+        async def main():
+            store = SqliteStore(path)
+            print(await refused(store.create(header())))
+            print(await refused(store.runs()))
+            await store.close()
+        """
+        told = child(code, path).splitlines()
+        Path(folder).chmod(0o755)
+        assert all("cannot be used: " in line for line in told)
+        assert (path.read_bytes() if path.exists() else None) == before
+
+
+# Locks
+
+
+async def test_a_lock_of_another_program_is_waited_for_and_then_told(tmp_path: Path) -> None:
+    """The loop goes on meanwhile; once the lock is gone, so does the store."""
+    path = tmp_path / "runs.sqlite3"
+    store = SqliteStore(path, patience=0.3)
+    await store.create(header())
+    code = f"""
+import sqlite3, sys
+connection = sqlite3.connect({str(path)!r}, isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert await other.stdout.readline() == b"locked\n"
+    late = SqliteStore(path, patience=0.3)
+    for one in (store, late):
+        waiting = asyncio.ensure_future(one.commit("r1", "early", "call", "1", 1.0))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        with pytest.raises(StoreError, match=r"runs\.sqlite3: is locked by another program, and was for 0\.3 s"):
+            await waiting
+    began = asyncio.get_running_loop().time()
+    calls = [store.commit("r1", f"early-{number}", "call", "1", 1.0) for number in range(20)]
+    assert {type(error) for error in await asyncio.gather(*calls, return_exceptions=True)} == {StoreError}
+    assert asyncio.get_running_loop().time() - began < 20 * 0.3 / 2, "they waited one after the other"
+    other.stdin.close()
+    await other.wait()
+    await store.commit("r1", "k", "call", "1", 1.0)
+    with pytest.raises(RunConflict):
+        await late.commit("r1", "early", "call", "1", 1.0)
+    await late.close()
+    await store.close()
+    assert await keys_in(path) == ["k"]
+
+
+# Files that are no stores
+
+
+async def a_store(path: Path) -> bytes:
+    """A closed store's file, with enough in it to be cut."""
+    store = SqliteStore(path)
+    await store.create(header())
+    for number in range(20):
+        await store.commit("r1", f"k{number}", "call", '"' + "x" * 3000 + '"', 1.0)
+    await store.close()
+    return path.read_bytes()
+
+
+async def stays_as_it_is(path: Path, problem: str) -> None:
+    """Check that whatever is done with the file is refused, and changes nothing of it."""
+    before = path.read_bytes()
+    store = SqliteStore(path)
+    for call in (store.create(header("new")), store.run("r1"), store.runs(), store.put("c", "k", "1")):
+        with pytest.raises(StoreError, match=problem) as caught:
+            await call
+        assert str(caught.value).startswith(f"store {path}: ")
+    await store.close()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+async def test_a_file_that_was_cut_off_is_told(tmp_path: Path, share: float) -> None:
+    """It is not written to."""
+    path = tmp_path / "runs.sqlite3"
+    content = await a_store(path)
+    path.write_bytes(content[: int(len(content) * share)])
+    await stays_as_it_is(path, "cannot be used: ")
+
+
+@pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
+async def test_a_file_that_is_no_database_is_told(tmp_path: Path, content: bytes) -> None:
+    """Whatever it is; it may be worth something to somebody."""
+    path = tmp_path / "runs.sqlite3"
+    path.write_bytes(content)
+    await stays_as_it_is(path, "cannot be used: file is not a database")
+
+
+@pytest.mark.parametrize("application", [0, 7])
+async def test_a_database_of_another_program_is_told(tmp_path: Path, application: int) -> None:
+    """With tables or an application's number of its own."""
+    path = tmp_path / "runs.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA application_id = {application}")
+        connection.execute("CREATE TABLE runs (name)")
+        connection.commit()
+    await stays_as_it_is(path, "is the database of another program")
+    assert [one.name for one in tmp_path.iterdir()] == ["runs.sqlite3"]
+
+
+async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
+    """With both numbers."""
+    path = tmp_path / "runs.sqlite3"
+    await a_store(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 1\)")
+
+
+async def test_pages_that_were_overwritten_are_told_of(tmp_path: Path) -> None:
+    """The process goes on, and what can be read is right."""
+    path = tmp_path / "runs.sqlite3"
+    content = await a_store(path)
+    path.write_bytes(content[:20_000] + random.Random(7).randbytes(20_000) + content[40_000:])
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match=r"cannot be used: .*malformed"):
+        await store.steps("r1")
+    await store.close()
+
+
+@pytest.mark.parametrize("path", ["folder", "file/runs.sqlite3", "x" * 300])
+async def test_a_place_where_no_file_can_be_is_told(tmp_path: Path, path: str) -> None:
+    """A folder, what stands below a file, a name that is too long."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    store = SqliteStore(tmp_path / path)
+    with pytest.raises(StoreError, match="cannot be used: "):
+        await store.create(header())
+    await store.close()
+
+
+async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """As one does that is not there: nothing is lost."""
+    (tmp_path / "runs.sqlite3").touch()
+    assert await a_store(tmp_path / "runs.sqlite3")
+    assert len(await keys_in(tmp_path / "runs.sqlite3")) == 20
+
+
+# The process
+
+KILLED = """
+async def main():
+    store = SqliteStore(path)
+    mine = sys.argv[2]
+    if mine == "0":
+        await store.create(header())
+    else:
+        await store.take("r1")
+    number = 0
+    while True:
+        await store.intend("r1", f"{mine}-{number}", "call", "h")
+        await store.commit("r1", f"{mine}-{number}", "call", "1", 1.0)
+        os.write(1, f"{mine}-{number}\\n".encode())
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: Path) -> None:
+    """Twenty processes carry on one run, and each is killed at another moment; the next one takes it over at once."""
+    path = tmp_path / "runs.sqlite3"
+    moments = random.Random(7)
+    printed: list[str] = []
+    for generation in range(20):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", COMMON + KILLED, str(path), str(generation), stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        printed += [(await process.stdout.readline()).decode().strip() for _ in range(moments.randint(1, 25))]
+        process.send_signal(signal.SIGKILL)
+        printed += (await process.stdout.read()).decode().split()
+        assert await process.wait() == -signal.SIGKILL
+    kept = await keys_in(path)
+    assert len(set(kept)) == len(kept)
+    # Of each process one commit may be in the file that it could not tell of any more.
+    told = set(printed)
+    assert [key for key in kept if key in told] == printed
+    assert len(kept) - len(printed) <= 20
+
+
+async def test_a_commit_is_kept_though_its_task_is_cancelled_twice(tmp_path: Path) -> None:
+    """While the writer is in the midst of it; the task hears of its cancellation at once."""
+    path = tmp_path / "runs.sqlite3"
+    store = SqliteStore(path)
+    await store.create(header())
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        task = asyncio.ensure_future(store.commit("r1", "k", "call", "1", 1.0))
+        await asyncio.sleep(0)
+        task.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        other.execute("COMMIT")
+    await store.close()
+    assert await keys_in(path) == ["k"]
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
+async def test_what_was_handed_over_is_written_before_the_process_ends(tmp_path: Path, end: str) -> None:
+    """Though those who wrote it are cancelled, and the loop is gone."""
+    code = f"""
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+
+    async def main():
+        store = SqliteStore(path)
+        await store.create(header())
+        tasks = [asyncio.ensure_future(store.commit("r1", f"k{{number}}", "call", "1", 1.0)) for number in range(50)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        {end or "pass"}
+    """
+    child(code, tmp_path / "runs.sqlite3")
+    assert await keys_in(tmp_path / "runs.sqlite3") == [f"k{number}" for number in range(50)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
+    """Its thread and its connection stay behind; one that was not used yet may be used in the child."""
+    code = """
+    fresh = SqliteStore(path)
+
+    async def used():
+        global store
+        store = SqliteStore(path)
+        await store.create(header())
+
+    async def main():
+        await store.commit("r1", "parent", "call", "1", 1.0)
+        await store.close()
+
+    async def in_child():
+        told = await refused(store.commit("r1", "child", "call", "1", 1.0))
+        assert "belongs to the process that this one was forked from" in told, told
+        await store.close()
+        await fresh.create(header("r2"))
+        await fresh.commit("r2", "child", "call", "1", 1.0)
+        await fresh.close()
+
+    asyncio.run(used())
+    forked = os.fork()
+    if not forked:
+        asyncio.run(in_child())
+        sys.exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    other = SqliteStore(path)
+
+    async def still_owned():
+        assert (await other.run("r1")).owned
+        await other.close()
+
+    asyncio.run(still_owned())
+    """
+    child(code, tmp_path / "runs.sqlite3")
+    assert await keys_in(tmp_path / "runs.sqlite3") == ["parent"]
+    assert await keys_in(tmp_path / "runs.sqlite3", "r2") == ["child"]

@@ -1,0 +1,331 @@
+"""A PostgreSQL store, its server being stopped, its sessions ended, its owners killed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from flowdebate.errors import ConfigurationError, RunConflict, StoreError
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.store.postgres_schema import _FOLDER, KNOWN
+from flowdebate.testing.store_rows import header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.store.port import StoredRun
+    from tests.store.postgres import Server
+
+pytestmark = pytest.mark.anyio
+
+END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flowdebate'"
+HOLDER = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND (classid::bigint << 32) | objid::bigint = %s"
+
+
+@pytest.fixture
+def schema() -> str:
+    """A place of the test's own."""
+    return f"t{secrets.token_hex(8)}"
+
+
+def asked(server: Server, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """What an administrator is answered."""
+    with psycopg.connect(server.url, autocommit=True) as session:
+        return session.execute(statement.encode(), values or None).fetchall()
+
+
+async def written(store: PostgresStore, *numbers: int) -> None:
+    """Steps of run r, one after the other."""
+    for number in range(*numbers):
+        await store.intend("r", f"k{number}", "call", None)
+        await store.commit("r", f"k{number}", "call", str(number), 1.0)
+
+
+async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
+    """The run, as soon as it can be had."""
+    end = time.monotonic() + within
+    while True:
+        try:
+            return await store.take(run_id)
+        except RunConflict:
+            if time.monotonic() > end:
+                raise
+
+
+async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Server, schema: str) -> None:
+    """Steps that are written meanwhile wait for it; all are there once, in order, and the run has its owner still."""
+    store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+    await store.create(header("r"))
+    await written(store, 10)
+    writing = asyncio.create_task(written(store, 300))
+    await asyncio.to_thread(a_server.stop)
+    assert not writing.done()
+    await asyncio.to_thread(a_server.start)
+    await writing
+    assert [(row.seq, row.body) for row in await store.steps("r")] == [(n + 1, str(n)) for n in range(300)]
+    with pytest.raises(RunConflict):
+        await other.take("r")
+    await store.close()
+    await other.close()
+
+
+async def test_sessions_that_are_ended_are_begun_again(a_server: Server, schema: str) -> None:
+    """Again and again an administrator ends them all while steps are written."""
+    store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+    await store.create(header("r"))
+    for first in range(0, 200, 40):
+        writing = asyncio.create_task(written(store, first, first + 40))
+        assert len(await asyncio.to_thread(asked, a_server, END_ALL)) >= 2
+        await writing
+    assert [row.body for row in await store.steps("r")] == [str(number) for number in range(200)]
+    with pytest.raises(RunConflict):
+        await other.take("r")
+    await store.close()
+    await other.close()
+
+
+async def test_an_owner_comes_back_by_itself(a_server: Server, schema: str) -> None:
+    """While a call takes its time and nothing is written: its lock is held by another session before long."""
+    store = PostgresStore(a_server.url, schema=schema)
+    await store.create(header("r"))
+    (before,) = asked(a_server, HOLDER, store._owner.id)
+    asked(a_server, END_ALL)
+    end = time.monotonic() + 10
+    while asked(a_server, HOLDER, store._owner.id) in ([], [before]):
+        assert time.monotonic() < end
+    await store.commit("r", "k", "call", "1", 1.0)
+    await store.close()
+
+
+async def test_whoever_was_gone_too_long_is_kept_out(a_server: Server, schema: str) -> None:
+    """The run was taken in between: what the old owner writes is refused, although it has written before."""
+    old, new = (PostgresStore(a_server.url, schema=schema, grace=0) for _ in range(2))
+    await old.create(header("r"))
+    old._owner.end()
+    await new.take("r")
+    for writing in (old.commit("r", "k", "call", "1", 1.0), old.finish("r", "complete", None)):
+        with pytest.raises(RunConflict):
+            await writing
+    await old.release("r")
+    await new.commit("r", "k", "call", "2", 1.0)
+    await old.close()
+    await new.close()
+
+
+DYING = """
+import asyncio, sys
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.testing.store_rows import header
+async def main():
+    store = PostgresStore(sys.argv[1], schema=sys.argv[2])
+    await store.create(header("r"))
+    await store.intend("r", "k", "call", None)
+    print("ready", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server: Server, schema: str) -> None:
+    """Its lock dies with it; until then the run is not to be had."""
+    store = PostgresStore(a_server.url, schema=schema)
+    with begun(DYING, a_server.url, schema) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(RunConflict):
+            await store.take("r")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    run = await taken(store, "r", within=3)
+    assert (run.status, run.recoveries) == ("running", 1)
+    assert await store.intend("r", "k", "call", None) == 2
+    await store.close()
+
+
+FIRST = """
+import asyncio, sys
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.testing.store_rows import header
+async def main():
+    store = PostgresStore(sys.argv[1], schema=sys.argv[2])
+    sys.stdin.read()
+    await store.create(header(sys.argv[3]))
+    await store.close()
+asyncio.run(main())
+"""
+
+
+LEAVING = """
+import asyncio, sys
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.testing.store_rows import header
+store = PostgresStore(sys.argv[1], schema=sys.argv[2])
+async def main():
+    await store.create(header("r"))
+    tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(50)]
+    await asyncio.sleep(0)
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_leaves_without_closing_has_written_all(a_server: Server, schema: str) -> None:
+    """What it has handed over is there, although its event loop is gone; and it leaves without a word."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, a_server.url, schema]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603, ASYNC221
+    assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
+    store = PostgresStore(a_server.url, schema=schema)
+    assert (await store.run("r")).steps == 50
+    await store.close()
+
+
+async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str) -> None:
+    """One makes the tables, the others wait for it, and all have their runs."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", FIRST, a_server.url, schema, name], stdin=subprocess.PIPE)  # noqa: S603, ASYNC220
+        for name in "abcd"
+    ]
+    for process in processes:
+        process.communicate()
+    assert [process.returncode for process in processes] == [0] * 4
+    store = PostgresStore(a_server.url, schema=schema)
+    assert {run.header.run_id for run in await store.runs()} == set("abcd")
+    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
+    await store.close()
+
+
+async def test_a_statement_takes_no_longer_than_it_may(a_server: Server, schema: str) -> None:
+    """Raises StoreError with the time, and works again afterwards."""
+    store = PostgresStore(a_server.url, schema=schema, timeout=0.2)
+    await store.create(header("r"))
+    with psycopg.connect(a_server.url) as session:
+        session.execute(f"LOCK TABLE {schema}.runs".encode())
+        with pytest.raises(StoreError, match=r"did not answer within 0\.2 s"):
+            await store.create(header("s"))
+    await store.create(header("s"))
+    await store.close()
+
+
+async def test_patience_ends(a_server: Server, schema: str) -> None:
+    """A server that stays away is a StoreError after that time, and is used again when it is back."""
+    store = PostgresStore(a_server.url, schema=schema, patience=0.3)
+    await store.create(header("r"))
+    await asyncio.to_thread(a_server.stop)
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="cannot be used"):
+        await store.commit("r", "k", "call", "1", 1.0)
+    assert 0.3 <= time.monotonic() - began < 5
+    await asyncio.to_thread(a_server.start)
+    await store.commit("r", "k", "call", "1", 1.0)
+    await store.close()
+
+
+async def test_a_newer_schema_is_left_alone(a_server: Server, schema: str) -> None:
+    """Raises StoreError with both numbers; nothing is changed there."""
+    store = PostgresStore(a_server.url, schema=schema)
+    await store.create(header("r"))
+    await store.close()
+    asked(a_server, f"UPDATE {schema}.migrations SET version_num = '0999' RETURNING 1")  # noqa: S608
+    store = PostgresStore(a_server.url, schema=schema)
+    with pytest.raises(StoreError, match="newer version of flowdebate"):
+        await store.release("r")
+    await store.close()
+    assert asked(a_server, f"SELECT owner IS NOT NULL FROM {schema}.runs") == [(True,)]  # noqa: S608
+
+
+async def test_what_is_no_store_is_told_clearly(a_server: Server) -> None:
+    """A wrong password, no such database, no server, no PostgreSQL: StoreError with the place, no password."""
+    right = f"127.0.0.1:{a_server.port}"
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        threading.Thread(target=page, args=(listening,), daemon=True).start()
+        places = (
+            (f"{right}/postgres", "password authentication failed"),
+            (f"127.0.0.1:{unused.getsockname()[1]}/runs", "refused"),
+            (f"127.0.0.1:{listening.getsockname()[1]}/runs", "cannot be used"),
+        )
+        for place, problem in places:
+            store = PostgresStore(f"postgresql://postgres:s3cret@{place}", patience=0.5)
+            assert store.name == f"postgresql://{place}"
+            with pytest.raises(StoreError, match=problem) as caught:
+                await store.runs()
+            assert store.name in str(caught.value)
+            assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+            await store.close()
+    store = PostgresStore(a_server.url.replace("/postgres", "/nowhere").replace("//nowhere", "//postgres"))
+    with pytest.raises(StoreError, match="nowhere"):
+        await store.runs()
+    await store.close()
+
+
+def page(listening: socket.socket) -> None:
+    """A server of something else: whatever it is asked, it has a page."""
+    while True:
+        try:
+            client, _ = listening.accept()
+        except OSError:
+            return
+        with client:
+            client.recv(1000)
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
+)
+def test_an_address_that_is_none_is_not_repeated(url: str) -> None:
+    """It may have a password in it: ConfigurationError without it."""
+    with pytest.raises(ConfigurationError) as caught:
+        PostgresStore(url)
+    assert "cret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"connections": 0}, "connections"), ({"timeout": -1}, "timeout"), ({"patience": float("nan")}, "patience")],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], field: str) -> None:
+    """ConfigurationError with the field."""
+    with pytest.raises(ConfigurationError, match=field):
+        PostgresStore("postgresql://localhost/x", **options)
+
+
+def test_without_the_driver_it_says_what_to_install() -> None:
+    """ConfigurationError with the command."""
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from flowdebate.store.postgres import PostgresStore\n"
+        "try: PostgresStore('postgresql://localhost/x')\n"
+        "except ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert "pip install 'flowdebate[postgres]'" in done.stdout
+
+
+def test_the_last_migration_is_the_schema_that_is_known() -> None:
+    """And the files are numbered without a gap."""
+    names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
+    assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
+    assert names[-1][1:5] == KNOWN
+
+
+@contextmanager
+def begun(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process, ended for sure."""
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            yield process
+        finally:
+            process.kill()
