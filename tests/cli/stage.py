@@ -162,6 +162,10 @@ class OnTerminal:
         while text not in self.seen:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
+    def write(self, text: str) -> None:
+        """Type `text`."""
+        os.write(self._master, text.encode())
+
     def end(self) -> int:
         """Read to the end; the exit code."""
         deadline = time.monotonic() + PATIENCE

@@ -47,6 +47,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "usage",
         "seconds",
         "seed",
+        "runId",
     }
     raw = DebateRawOutput.model_validate(document["raw"])
     assert raw.to_wire() == document["raw"]
@@ -102,12 +103,13 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_one_message() -> None:
-    """No traceback, exit code 1."""
+    """No traceback, exit code 1; and how to try again."""
     options = ["run", "Cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
+    assert "\nTo carry it on: flowdebate resume " in result.stderr
+    assert result.stderr.count("\n") == 2
     assert "Failed after 0 complete arguments." in result.stdout
 
 
@@ -137,4 +139,4 @@ def test_a_report_takes_the_place_of_an_older_one_as_a_whole(tmp_path: Path) -> 
 
 
 def _timeless(page: str) -> str:
-    return re.sub(r"Time: [\d.]+ s", "Time", page)
+    return re.sub(r"Time: [\d.]+ s|Run: \w+", "", page)

@@ -39,8 +39,8 @@ def hold(on: Stage, verb: str, *more: str) -> Result:
 
 
 def lines(page: str) -> list[str]:
-    """The lines of a page, whatever their order, without the time: some speak at the same time."""
-    return sorted(re.sub(r"Time: [\d.]+ s", "Time", page).splitlines())
+    """The lines of a page, whatever their order, without time and id: some speak at the same time."""
+    return sorted(re.sub(r"Time: [\d.]+ s|Run: \w+", "", page).splitlines())
 
 
 @each_verb
@@ -133,7 +133,8 @@ def test_a_limit_ends_it_with_what_there_is(verb: str) -> None:
         result = hold(on, verb, "--max-calls", "1", "--json")
     with stage() as on:
         plain = hold(on, verb, "--max-calls", "1")
-    assert (result.exit_code, plain.exit_code, result.stderr) == (3, 3, "")
+    assert (result.exit_code, plain.exit_code) == (3, 3)
+    assert result.stderr.endswith(" --max-calls N\n")
     document = json.loads(result.stdout)
     assert document["status"] == document["raw"]["status"] == "limit"
     assert "calls=1" in document["error"]
@@ -205,8 +206,9 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
         on.wait_for_turn(1)
         process.terminate()
         stdout, stderr = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, stderr) == (143, b"")
-    assert json.loads(stdout)["status"] == "interrupted"
+    document = json.loads(stdout)
+    assert (process.returncode, document["status"]) == (143, "interrupted")
+    assert stderr.decode() == f"To carry it on: flowdebate resume {document['runId'][:8]}\n"
     again = CliRunner().invoke(app, ["render", "-"], input=stdout)
     assert (again.exit_code, again.stderr) == (0, "")
     assert "Interrupted after " in again.stdout
@@ -318,12 +320,12 @@ def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
         assert (plan.subject, len(plan.speakers)) == ("Should our city build a tram?", 2)
 
 
-@pytest.mark.parametrize("verb", ["run", "render", *VERBS])
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_documented_with_its_verb(verb: str) -> None:
     """The page of the command line names each in the verb's section, or among those that all have."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## What all of them take")[1].split("\n## ")[0]
-    own = page.split(f"## `flowdebate {verb}`")[1].split("\n## ")[0]
+    own = page.split(f"\n## `flowdebate {verb}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:
         for option in parameter.opts if parameter.param_type_name == "option" else []:
             assert f"`{option}" in own + shared, option

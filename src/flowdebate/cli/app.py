@@ -11,8 +11,11 @@ from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the ann
 from flowdebate.cli.verbs.consensus import consensus
 from flowdebate.cli.verbs.debate import run
 from flowdebate.cli.verbs.deliberate import deliberate
+from flowdebate.cli.verbs.exchange import export, import_
 from flowdebate.cli.verbs.handoff import handoff
 from flowdebate.cli.verbs.panel import panel
+from flowdebate.cli.verbs.resume import resume
+from flowdebate.cli.verbs.runs import delete, runs, show
 
 __all__ = ("app",)
 
@@ -43,8 +46,13 @@ def flowdebate(
     """Hold debates between language models."""
 
 
-for verb in (run, deliberate, handoff, consensus, panel):
+for verb in (run, deliberate, handoff, consensus, panel, resume):
     app.command(epilog=ENDS)(verb)
+app.command()(runs)
+app.command()(show)
+app.command()(delete)
+app.command()(export)
+app.command("import")(import_)
 
 
 @app.command()

@@ -15,11 +15,22 @@ from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.schemas import DebateRawOutput, DebateStatus, WireModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from flowdebate.cli.page import Page
 
-__all__ = ("DebateDocument", "Document", "Side", "Speaker", "Tokens", "as_json", "read_document", "speakers_of")
+__all__ = (
+    "DebateDocument",
+    "Document",
+    "Side",
+    "Speaker",
+    "Tokens",
+    "as_json",
+    "document_of",
+    "read_document",
+    "seen_json",
+    "speakers_of",
+)
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
@@ -27,7 +38,7 @@ _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 """What JSON may hold as it is, and a terminal should not."""
-_LAST = ("usage", "seconds", "seed")
+_LAST = ("usage", "seconds", "seed", "runId")
 """What a document ends with."""
 
 
@@ -90,6 +101,8 @@ class Document(WireModel):
     usage: Tokens | None = None
     seconds: float | None = None
     seed: int | None = None
+    run_id: str | None = None
+    """What it is kept under; None where it is not."""
 
     def to_json(self) -> str:
         """The document, in camelCase."""
@@ -234,7 +247,11 @@ def as_json(value: object) -> str:
     >>> as_json("é\x7f")
     '"é\\u007f"'
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return seen_json(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def seen_json(text: str) -> str:
+    """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
     return _UNSEEN.sub(_escape, text)
 
 
@@ -246,17 +263,22 @@ def read_document(path: str) -> Document:
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
         raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
+    return document_of(value, where=path)
+
+
+def document_of(value: Mapping[str, Any], *, where: str) -> Document:
+    """What `value` is: a document, or a bare raw output; BadFile with the field of what is wrong."""
     try:
         if "raw" in value:
-            return _kind(value.get("pattern", "debate"), path).model_validate(value)
-        return _kind(next((_OWN[key] for key in value if key in _OWN), "debate"), path).of_raw(value)
+            return _kind(value.get("pattern", "debate"), where).model_validate(value)
+        return _kind(next((_OWN[key] for key in value if key in _OWN), "debate"), where).of_raw(value)
     except ValidationError as error:
         problems = problems_of(error)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         field, problem = problems[0]
-        raise BadFile(path, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
+        raise BadFile(where, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
     except RecursionError:
-        raise BadFile(path, "is nested too deeply") from None
+        raise BadFile(where, "is nested too deeply") from None
 
 
 def _kind(pattern: object, path: str) -> type[Document]:

@@ -13,14 +13,17 @@ from flowdebate.errors import FlowDebateError
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.begin import Begin
     from flowdebate.cli.document import Document
     from flowdebate.cli.live import LiveView
     from flowdebate.cli.plan import Plan
     from flowdebate.runs.result import RunHandle
+    from flowdebate.runs.run import Run
 
-__all__ = ("Held", "hold")
+__all__ = ("Held", "document_of_run", "hold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +36,34 @@ class Held:
     """Why it could not be shown, in which case it was ended."""
     signal: signal.Signals | None = None
     """What interrupted it."""
+    limit: str | None = None
+    """Which limit ended it: a field of `Limits`."""
+    view: LiveView | None = None
+    """What it was shown on."""
 
 
-def hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None) -> Held:
-    """Run the `pattern` of `plan` to its end, on `view` if there is one."""
-    return asyncio.run(_hold(plan, pattern, view))
+def hold(plan: Plan, pattern: Sequencer[Any, Any], begin: Begin, make_view: Callable[[Plan], LiveView | None]) -> Held:
+    """Run the `pattern` of `plan` to its end, on what `make_view` makes once it has begun."""
+    return asyncio.run(_hold(plan, pattern, begin, make_view))
 
 
-async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None) -> Held:
+async def _hold(
+    plan: Plan, pattern: Sequencer[Any, Any], begin: Begin, make_view: Callable[[Plan], LiveView | None]
+) -> Held:
+    from flowdebate.runs.execute import start_block
+
+    run, value = await begin(plan, pattern)
+    try:
+        view = make_view(plan)
+    except WriteFailed:
+        if run.journal is not None:
+            await run.journal.store.release(run.run_id)
+        raise
+    return await _attend(plan, run, start_block(pattern, value, run), view)
+
+
+async def _attend(plan: Plan, run: Run, handle: RunHandle[Any], view: LiveView | None) -> Held:
     loop = asyncio.get_running_loop()
-    handle = pattern.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits)
     failure: FlowDebateError | None = None
     unwritten: WriteFailed | None = None
     output: Any = None
@@ -60,10 +81,12 @@ async def _hold(plan: Plan, pattern: Sequencer[Any, Any], view: LiveView | None)
             if interrupts.received is None and unwritten is None:
                 raise
     return Held(
-        document=_document(plan, handle, failure, output),
+        document=document_of_run(plan, run, handle, failure, output),
         failure=failure,
         unwritten=unwritten,
         signal=interrupts.received if handle.status == "interrupted" else None,
+        limit=run.budget.raised[-1].kind if run.budget is not None and run.budget.raised else None,
+        view=view,
     )
 
 
@@ -76,7 +99,10 @@ async def _follow(handle: RunHandle[Any], view: LiveView | None) -> None:
             view.show(event)
 
 
-def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object) -> Document:
+def document_of_run(
+    plan: Plan, run: Run, handle: RunHandle[Any], failure: FlowDebateError | None, output: object
+) -> Document:
+    """What is saved of a run that is over."""
     usage = handle.usage
     return plan.document(
         handle.raw,
@@ -91,6 +117,7 @@ def _document(plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | Non
         ),
         seconds=_seconds(handle),
         seed=handle.seed,
+        run_id=None if run.journal is None else run.run_id,
     )
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.cli.files import parse_json, parse_toml, read_text
 from flowdebate.errors import BadFile, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = (
     "COMMAND",
     "MEGABYTES",
     "Given",
     "Key",
+    "PlanFile",
     "choice",
     "count",
     "flag",
@@ -39,6 +41,10 @@ COMMAND = "command line"
 MEGABYTES = 1
 """Of a file with a plan, and of a schema."""
 _TEXT = "text that is not blank"
+_KEPT = "the run as it was begun"
+"""Where options were given that a store has kept, in errors."""
+PlanFile: TypeAlias = str | Mapping[str, Any] | None
+"""A plan as a file: its path, or what a store has kept of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +154,10 @@ class Given:
     BadFile for what cannot be, with the option, or with the file and its key.
     """
 
-    def __init__(self, keys: Mapping[str, Key], options: Mapping[str, Any], file: str | None) -> None:
+    def __init__(self, keys: Mapping[str, Key], options: Mapping[str, Any], file: PlanFile) -> None:
         self.keys = keys
-        self.file = file
-        self._said = {} if file is None else read_plan_file(file, keys)
+        self.file = file if isinstance(file, str) else _KEPT
+        self._said = _said(file, keys)
         self._options = {}
         for key, value in options.items():
             if value is None or value == []:
@@ -169,10 +175,18 @@ class Given:
         value = self[key]
         return default if value is None else value
 
+    def put(self, key: str, value: object) -> None:
+        """Give `value` under `key` from now on: what stands in the file that was given there."""
+        (self._said if self.from_file(key) else self._options)[key] = value
+
+    def values(self) -> dict[str, Any]:
+        """All that was given, as a file would say it."""
+        return {key: self[key] for key in self.keys if self[key] is not None}
+
     def place(self, key: str) -> tuple[str, str]:
         """Where `key` is, or should have been, given; and what it is called there."""
         if self.from_file(key):
-            return str(self.file), key
+            return self.file, key
         return COMMAND, self.keys[key].option or key
 
     def from_file(self, key: str) -> bool:
@@ -194,6 +208,14 @@ class Given:
             where, field = self.place(fields[name])
             rest = error.field.removeprefix(name)
             raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed) from None
+
+
+def _said(file: PlanFile, keys: Mapping[str, Key]) -> dict[str, Any]:
+    if isinstance(file, str):
+        return read_plan_file(file, keys)
+    kept = {} if file is None else dict(file)
+    _check(kept, keys, _KEPT, "")
+    return kept
 
 
 def read_plan_file(path: str, keys: Mapping[str, Key]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 __all__ = (
+    "RUN",
     "Attempts",
     "BaseUrl",
     "Fallback",
@@ -19,11 +20,14 @@ __all__ = (
     "MaxSeconds",
     "MaxTokens",
     "ModelSpec",
+    "NoStore",
     "OnFailure",
     "Record",
     "Replay",
+    "RunName",
     "Schema",
     "Seed",
+    "StoreName",
     "Subject",
     "Synthesize",
 )
@@ -87,5 +91,15 @@ Replay: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Take all answers from what --record wrote; with the same options and seed."),
 ]
+StoreName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="Where runs are kept: a file, or postgresql://… Default: FLOWDEBATE_STORE, a file in your data directory.",
+    ),
+]
+NoStore: TypeAlias = Annotated[bool, typer.Option("--no-store", help="Do not keep the run.")]
+RUN = "A run's id, or at least 4 characters that it begins with."
+RunName: TypeAlias = Annotated[str | None, typer.Argument(help=RUN, show_default=False)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")]
 Markdown: TypeAlias = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well.")]

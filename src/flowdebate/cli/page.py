@@ -217,6 +217,26 @@ class Page:
         if document.status == "limit" and document.error:
             self.line(in_line(document.error))
         self.totals(document.usage, document.seconds, document.seed)
+        if document.run_id is not None:
+            self.line(f"Run: {in_line(document.run_id)}", style="dim")
+
+    def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; in a terminal its last column is cut to the width."""
+        from rich.cells import cell_len
+
+        table = [[in_line(cell) for cell in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(head, *table, strict=True)][:-1]
+        for index, row in enumerate([head, *table]):
+            cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=False)]
+            self._cut_line("  ".join([*cells, row[-1]]), style="" if index else "bold")
+
+    def _cut_line(self, text: str, *, style: str) -> None:
+        from rich.text import Text
+
+        line = Text(text, style)
+        if self._console.is_terminal:
+            line.truncate(self._console.width, overflow="ellipsis")
+        self._console.print(line, soft_wrap=True)
 
     # How it is written
 

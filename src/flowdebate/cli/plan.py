@@ -67,6 +67,8 @@ class Plan(ABC):
 
     NAME: ClassVar[str]
     """What the pattern is called in errors and events."""
+    VERB: ClassVar[str]
+    """The command that holds it."""
     given: Given
     """What was asked for, and where."""
     subject: str
@@ -215,6 +217,7 @@ def output_schema(given: Given) -> OutputSchema | None:
         schema = parse_json(read_text(where, megabytes=MEGABYTES), path=where)
         if not isinstance(schema, dict):
             raise BadFile(where, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
+        given.put("schema", schema)
     try:
         found = OutputSchema.of(schema, where=where, field=field)
     except RecursionError:

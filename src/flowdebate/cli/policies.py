@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from flowdebate.cli.plan import Plan, Policies
     from flowdebate.models.base import Model
 
-__all__ = ("with_policies",)
+__all__ = ("with_models", "with_policies")
 
 PlanT = TypeVar("PlanT", bound="Plan")
 _INTENTS = ("chat", "synthesize")
 
 
-def with_policies(plan: PlanT) -> PlanT:
-    """`plan` with its policies around every model; as it is where there are none."""
+def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
+    """`plan` with its policies around every model; as it is where there are none.
+
+    Without `recording` nothing is written down: a recording that a run has begun cannot be carried on.
+    """
     policies = plan.policies
     if policies.are_none:
         return plan
@@ -27,14 +30,14 @@ def with_policies(plan: PlanT) -> PlanT:
         from flowdebate.models.policies.replayed import Replayed
 
         replayed = Replayed(policies.replay)
-        return _with_models(plan, lambda _: replayed)
+        return with_models(plan, lambda _: replayed)
     made = _Made(policies)
-    if policies.record is None:
-        return _with_models(plan, made)
-    return _with_models(plan, _recorded(made, made(_meant(plan, "chat")), policies.record))
+    if policies.record is None or not recording:
+        return with_models(plan, made)
+    return with_models(plan, _recorded(made, made(_meant(plan, "chat")), policies.record))
 
 
-def _with_models(plan: PlanT, made: Callable[[Model | str], Model]) -> PlanT:
+def with_models(plan: PlanT, made: Callable[[Model | str], Model]) -> PlanT:
     """`plan` with what `made` makes of each of its models."""
     models = {intent: made(_meant(plan, intent)) for intent in _INTENTS}
     speakers = tuple(

@@ -100,3 +100,5 @@ def _ending(document: Document) -> Iterator[str]:
         yield f"- Time: {document.seconds:.1f} s"
     if document.seed is not None:
         yield f"- Seed: {document.seed}"
+    if document.run_id is not None:
+        yield f"- Run: {escaped(document.run_id)}"

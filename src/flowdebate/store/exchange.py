@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
 from flowdebate.store.lines import (
     LONGEST_LINE,
-    BadLine,
     LineReader,
     check_rows,
     export_schema,
@@ -146,7 +145,7 @@ def _runs(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[StoredRun
             check_rows(run, rows)
             pages.no_step(run)
             yield run, rows
-    except BadLine as error:
+    except ValueError as error:
         cut = "; the end of the file may have been cut off" if pages.ended() else ""
         raise BadFile(source, f"line {pages.number}: {error}{cut}") from None
 
@@ -167,17 +166,17 @@ class _Lines:
         return self._ahead is None
 
     def no_step(self, run: StoredRun) -> None:
-        """BadLine if another step follows: there are more than the run's line says, and it is not to be kept."""
+        """ValueError if another step follows: there are more than the run's line says, and it is not to be kept."""
         if self.ended() or self._ahead is None:
             return
         number, line = self._ahead
         try:
             kind = self._reader.read(line)["kind"]
-        except BadLine:  # it is told of when its turn comes
+        except ValueError:  # it is told of when its turn comes
             return
         if kind == "step":
             self.number = number
-            raise BadLine(f"a line of kind 'run' must stand here: run {shown(run.header.run_id)} has all its steps")
+            raise ValueError(f"a line of kind 'run' must stand here: run {shown(run.header.run_id)} has all its steps")
 
     def next(self, kind: str = "run") -> dict[str, Any] | None:
         """The next line's object, which must be of that kind; None at the end."""
@@ -186,7 +185,7 @@ class _Lines:
         (self.number, line), self._ahead = self._ahead, None
         value = self._reader.read(line)
         if value["kind"] != kind:
-            raise BadLine(f"a line of kind {kind!r} must stand here, got one of kind {value['kind']!r}")
+            raise ValueError(f"a line of kind {kind!r} must stand here, got one of kind {value['kind']!r}")
         return value
 
     def step(self, run: StoredRun, index: int, steps: int) -> dict[str, Any]:
@@ -194,9 +193,9 @@ class _Lines:
         value = self.next("step")
         run_id = run.header.run_id
         if value is None:
-            raise BadLine(f"{steps} steps of run {shown(run_id)} must follow its line, got {index}")
+            raise ValueError(f"{steps} steps of run {shown(run_id)} must follow its line, got {index}")
         if value["run_id"] != run_id:
-            raise BadLine(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
+            raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
         return value
 
 

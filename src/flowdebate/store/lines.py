@@ -1,4 +1,7 @@
-"""Runs and steps as lines of JSON, and back: what files of exported runs are made of."""
+"""Runs and steps as lines of JSON, and back: what files of exported runs are made of.
+
+A line that cannot be used is a ValueError, whose message says what is wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = (
     "EXPORT_FORMAT",
     "LONGEST_LINE",
-    "BadLine",
     "LineReader",
     "check_rows",
     "export_schema",
@@ -46,10 +48,6 @@ _ALLOWED = {
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
 """What some readers take for the end of a line; in JSON it stands in strings only."""
-
-
-class BadLine(ValueError):
-    """A line that cannot be used; the message says what is wrong with it."""
 
 
 def export_schema() -> dict[str, Any]:
@@ -110,34 +108,34 @@ class LineReader:
         }
 
     def read(self, line: str | bytes) -> dict[str, Any]:
-        """The line's object, checked; BadLine for any other."""
+        """The line's object, checked; ValueError for any other."""
         value = strict_json(_decoded(line))
         if not isinstance(value, dict) or value.get("kind") not in ("run", "step"):
             kind = value.get("kind") if isinstance(value, dict) else value
-            raise BadLine(f'`kind` must be "run" or "step", got {shown(kind)}')
+            raise ValueError(f'`kind` must be "run" or "step", got {shown(kind)}')
         for name, written, known in _formats(value):
             if _is_newer(written, known):
-                raise BadLine(
+                raise ValueError(
                     f"`{name}`: the run was exported by a newer version of flowdebate"
                     f" ({shown(written)}, known: {known})"
                 )
         check = self._checks[value["kind"]]
         if not check.is_valid(value):
-            raise BadLine(_told(next(check.iter_errors(value))))
+            raise ValueError(_told(next(check.iter_errors(value))))
         _check_depth(value)
         return value
 
 
 def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON is of any type
-    """What `text` stands for; BadLine for what JSON has not, or what only some readers take for the same."""
+    """What `text` stands for; ValueError for what JSON has not, or what only some readers take for the same."""
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_refused_constant, parse_float=_finite, parse_int=_integer
         )
     except json.JSONDecodeError as error:
-        raise BadLine(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
-        raise BadLine(_TOO_DEEP) from None
+        raise ValueError(_TOO_DEEP) from None
     return value
 
 
@@ -154,7 +152,7 @@ def row_of(value: Mapping[str, Any]) -> StepRow:
     """The step of a line that was read."""
     row = dict(value["row"])
     if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
-        raise BadLine("`row.seq`, `row.at` and `row.body` must be null together, for a step that is open, or none")
+        raise ValueError("`row.seq`, `row.at` and `row.body` must be null together, for a step that is open, or none")
     if row["body"] is not None:
         row["at"] = _seconds("row.at", row["at"])
         _check_body(row["body"])
@@ -162,29 +160,29 @@ def row_of(value: Mapping[str, Any]) -> StepRow:
 
 
 def check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
-    """BadLine where the rows are not those of `run`."""
+    """ValueError where the rows are not those of `run`."""
     finished = sorted(row.seq for row in rows if row.seq is not None)
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise BadLine(f"`row.key` must be another for each step of a run, got {shown(twice)} twice")
+        raise ValueError(f"`row.key` must be another for each step of a run, got {shown(twice)} twice")
     if len(finished) != run.steps:
-        raise BadLine(
+        raise ValueError(
             f"`run.steps` must be the number of its finished steps, which is {len(finished)}, got {run.steps}"
         )
     if finished != list(range(1, len(finished) + 1)):
-        raise BadLine("`row.seq` must be 1, 2, 3 and so on, each once in a run")
+        raise ValueError("`row.seq` must be 1, 2, 3 and so on, each once in a run")
 
 
 def _decoded(line: str | bytes) -> str:
     if len(line) > LONGEST_LINE:
-        raise BadLine(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
+        raise ValueError(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError as error:
-        raise BadLine(f"it is no UTF-8 at byte {error.start + 1}") from None
+        raise ValueError(f"it is no UTF-8 at byte {error.start + 1}") from None
     if _SURROGATE.search(text):
-        raise BadLine("it holds half of a surrogate pair, which is no text")
+        raise ValueError("it holds half of a surrogate pair, which is no text")
     return text.removeprefix("\ufeff")
 
 
@@ -222,7 +220,7 @@ def _check_depth(value: object) -> None:
     level, depth = [value], 0
     while level:
         if depth > _DEEPEST:
-            raise BadLine(_TOO_DEEP)
+            raise ValueError(_TOO_DEEP)
         depth += 1
         level = [
             inner
@@ -237,7 +235,7 @@ def _check_body(body: str) -> None:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadLine(f"`row.body` must be JSON, got {shown(body)}: {error}") from None
+        raise ValueError(f"`row.body` must be JSON, got {shown(body)}: {error}") from None
     _check_depth(value)
 
 
@@ -245,7 +243,7 @@ def _seconds(field: str, value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise BadLine(f"`{field}` must be a number of seconds, got {shown(value)}") from None
+        raise ValueError(f"`{field}` must be a number of seconds, got {shown(value)}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -253,18 +251,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadLine(f"`{shown(twice)[1:-1]}` stands twice in one object")
+        raise ValueError(f"`{shown(twice)[1:-1]}` stands twice in one object")
     return found
 
 
 def _refused_constant(name: str) -> Any:  # noqa: ANN401 - it never returns
-    raise BadLine(f"{name} is no JSON")
+    raise ValueError(f"{name} is no JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise BadLine(f"the number {shown(text)[1:-1]} is too large")
+        raise ValueError(f"the number {shown(text)[1:-1]} is too large")
     return value
 
 
@@ -272,7 +270,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadLine(f"a number of {len(text):,} digits is too large") from None
+        raise ValueError(f"a number of {len(text):,} digits is too large") from None
 
 
 _TOO_DEEP = f"lists and objects stand in each other more than {_DEEPEST} deep"

@@ -242,7 +242,7 @@ class SqliteStore(Store):
                 self._not_owned(connection, run_id)
             return int(row[0])
 
-        return await self._do(work)
+        return await self._do(work, synced=False)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -258,7 +258,8 @@ class SqliteStore(Store):
                 return
             connection.execute(
                 "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body) VALUES (?, ?, ?, 1, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at, body = excluded.body",
+                " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at,"
+                " body = excluded.body",
                 (run_id, key, kind, moved[0], at, body),
             )
 
@@ -315,13 +316,13 @@ class SqliteStore(Store):
 
     # The file
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = True) -> T:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.strayed:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         try:
-            return await self._writer.do(work)
+            return await self._writer.do(work, synced=synced)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(self.name, self._told(error)) from error
 

@@ -25,11 +25,14 @@ _MOST = 500
 class _Job:
     """Something to do with the connection, and who waits for it."""
 
-    __slots__ = ("done", "error", "future", "loop", "value", "work")
+    __slots__ = ("error", "future", "loop", "synced", "value", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop, *, synced: bool
+    ) -> None:
         self.work = work
         self.loop = loop
+        self.synced = synced
         self.future: asyncio.Future[Any] = loop.create_future()
         self.value: Any = None
         self.error: BaseException | None = None
@@ -47,9 +50,12 @@ class Writer:
         self._process: int | None = None
         _OPEN.add(self)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled."""
-        job = _Job(work, asyncio.get_running_loop())
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = True) -> T:
+        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled.
+
+        What is not `synced` is there whatever becomes of this process, but may be lost if the machine loses its power.
+        """
+        job = _Job(work, asyncio.get_running_loop(), synced=synced)
         self._start()
         self._jobs.put(job)
         result: T = await job.future
@@ -84,7 +90,7 @@ class Writer:
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
-        ended = False
+        ended, synced = False, True
         while not ended:
             jobs, ended = self._next()
             try:
@@ -94,10 +100,21 @@ class Writer:
                 for job in jobs:
                     job.error = error
             else:
-                _carry_out(jobs, connection)
+                synced = self._carry_out(jobs, connection, synced)
             _answer(jobs)
         if connection is not None:
             connection.close()
+
+    @staticmethod
+    def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None, synced: bool) -> bool:  # noqa: FBT001
+        """Do `jobs` with a connection that is `synced` or not; whether it is now."""
+        if connection is not None:
+            wanted = any(job.synced for job in jobs)
+            if wanted != synced:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
+                synced = wanted
+            _carry_out(jobs, connection)
+        return synced
 
     def _next(self) -> tuple[list[_Job], bool]:
         """The jobs that wait, at least one; and whether there will be none after them."""
@@ -114,10 +131,8 @@ class Writer:
         return jobs, True
 
 
-def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
+def _carry_out(jobs: list[_Job], connection: sqlite3.Connection) -> None:
     """All `jobs` in one transaction; where it fails, each in one of its own."""
-    if connection is None:
-        return
     try:
         _in_transaction(jobs, connection)
     except BaseException as error:  # noqa: BLE001 - those who wait are told

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.consensus import ConsensusDocument
     from flowdebate.cli.pages.consensus_view import ConsensusView
@@ -119,6 +120,8 @@ def consensus(  # noqa: PLR0913 - the options of the command
     fallback: opt.Fallback = None,
     record: opt.Record = None,
     replay: opt.Replay = None,
+    store: opt.StoreName = None,
+    no_store: opt.NoStore = False,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -134,6 +137,7 @@ class ConsensusPlan(Plan):
     """Everything that a consensus debate is made of."""
 
     NAME: ClassVar[str] = "consensus"
+    VERB: ClassVar[str] = "consensus"
 
     def pattern(self) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus import consensus as pattern
@@ -201,7 +205,7 @@ class ConsensusPlan(Plan):
         return ConsensusView(page)
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> ConsensusPlan:
+def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> ConsensusPlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.document import DebateDocument
+    from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.debate import DebateView
     from flowdebate.models.output import OutputSchema
@@ -68,6 +69,8 @@ def run(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     record: opt.Record = None,
     replay: opt.Replay = None,
+    store: opt.StoreName = None,
+    no_store: opt.NoStore = False,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -83,6 +86,7 @@ class DebatePlan(Plan):
     """Everything that a debate is made of."""
 
     NAME: ClassVar[str] = "debate"
+    VERB: ClassVar[str] = "run"
     moderator: bool
     schema: OutputSchema | None
     synthesize: bool
@@ -145,7 +149,7 @@ class DebatePlan(Plan):
         return DebateView(page, sides=sides, synthesizer=synthesizer, moderated=self.moderator)
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> DebatePlan:
+def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
     ConfigurationError or BadFile for what cannot be debated; it names the option, or the file and the key.

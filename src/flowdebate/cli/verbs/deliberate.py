@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.deliberation import DeliberationDocument, DeliberationView
 
@@ -76,6 +77,8 @@ def deliberate(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     record: opt.Record = None,
     replay: opt.Replay = None,
+    store: opt.StoreName = None,
+    no_store: opt.NoStore = False,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -91,6 +94,7 @@ class DeliberationPlan(Plan):
     """Everything that a deliberation is made of."""
 
     NAME: ClassVar[str] = "deliberation"
+    VERB: ClassVar[str] = "deliberate"
     report: Literal["structured", "text"]
 
     def pattern(self) -> Sequencer[Any, Any]:
@@ -134,7 +138,7 @@ class DeliberationPlan(Plan):
         return DeliberationView(page)
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> DeliberationPlan:
+def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DeliberationPlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.handoff import HandoffDocument, HandoffView
 
@@ -92,6 +93,8 @@ def handoff(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     record: opt.Record = None,
     replay: opt.Replay = None,
+    store: opt.StoreName = None,
+    no_store: opt.NoStore = False,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -107,6 +110,7 @@ class HandoffPlan(Plan):
     """Everything that a handoff is made of; its rounds are turns."""
 
     NAME: ClassVar[str] = "handoff"
+    VERB: ClassVar[str] = "handoff"
 
     def pattern(self) -> Sequencer[Any, Any]:
         from flowdebate.patterns.handoff import handoff as pattern
@@ -146,7 +150,7 @@ class HandoffPlan(Plan):
         return HandoffView(page, max_turns=self.rounds)
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> HandoffPlan:
+def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> HandoffPlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.

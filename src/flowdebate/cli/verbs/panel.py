@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.panel import PanelDocument, PanelView
     from flowdebate.models.output import OutputSchema
@@ -83,6 +84,8 @@ def panel(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     record: opt.Record = None,
     replay: opt.Replay = None,
+    store: opt.StoreName = None,
+    no_store: opt.NoStore = False,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -98,6 +101,7 @@ class PanelPlan(Plan):
     """Everything that a panel is made of."""
 
     NAME: ClassVar[str] = "panel"
+    VERB: ClassVar[str] = "panel"
     referee: bool
     schema: OutputSchema | None
     synthesize: bool
@@ -149,7 +153,7 @@ class PanelPlan(Plan):
         return PanelView(page, synthesizer=synthesizer, refereed=self.referee)
 
 
-def make_plan(options: Mapping[str, Any], *, file: str | None = None) -> PanelPlan:
+def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> PanelPlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.

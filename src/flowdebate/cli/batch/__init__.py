@@ -1,0 +1,1 @@
+"""Many questions at once: they are read, asked, and what comes of them is written down."""

@@ -1,0 +1,211 @@
+"""Where the results of a batch are written, line by line, as they come; a batch that goes on adds what is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.cli.batch.lines import headers_of
+from flowdebate.cli.files import check_target, read_text, write_whole
+from flowdebate.cli.streams import WriteFailed, writing
+from flowdebate.errors import BadFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Self
+
+    from flowdebate.cli.batch.lines import Line
+    from flowdebate.cli.batch.rows import Row
+
+__all__ = ("Out", "open_out")
+
+_MEGABYTES = 4_000
+_OVER = ("complete", "degraded", "no_verdict")
+"""How rows end whose lines stay; all others are written again."""
+
+
+class Out:
+    """Writes no line anywhere."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def write(self, line: Line) -> None:
+        """Write what came of one row; WriteFailed."""
+
+
+class StdOut(Out):
+    """Writes JSON Lines on stdout."""
+
+    def write(self, line: Line) -> None:
+        with writing():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(f"{line.as_json()}\n".encode())
+            sys.stdout.flush()
+
+
+class FileOut(Out):
+    """Writes to a file: each line at once and as a whole; lines that are there already are not written again."""
+
+    def __init__(self, path: Path, batch_id: str) -> None:
+        self._path = path
+        self._batch_id = batch_id
+        self._file = -1
+        self._written: set[int] = set()
+
+    def __enter__(self) -> Self:
+        check_target(self._path)
+        self._open()
+        try:
+            self._take_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def write(self, line: Line) -> None:
+        if line.index not in self._written:
+            self._append(self.text_of(line))
+            self._written.add(line.index)
+
+    def text_of(self, line: Line) -> str:
+        """A line of the file."""
+        raise NotImplementedError
+
+    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
+        """What the file begins with; and of each whole line its index, run id, status and text."""
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        try:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
+        try:
+            _lock(self._file)
+        except OSError:
+            self.__exit__()
+            raise BadFile(str(self._path), "is being written by somebody else") from None
+
+    def _take_up(self) -> None:
+        """Keep what is there of rows that are over, and nothing else: a torn line, rows that are carried on."""
+        content = read_text(str(self._path), megabytes=_MEGABYTES)
+        head, lines = self.lines_of(content)
+        for index, run_id, _, _ in lines:
+            if run_id != f"{self._batch_id}-{index}":
+                problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
+                raise BadFile(str(self._path), f"{problem}: name another file, or with --batch the batch to go on with")
+        kept = {index: text for index, _, status, text in lines if status in _OVER}
+        whole = head + "".join(kept.values())
+        if whole != content:
+            write_whole(self._path, whole)
+            os.close(self._file)
+            self._open()
+        self._written = set(kept)
+
+    def _append(self, text: str) -> None:
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+class JsonOut(FileOut):
+    """Writes JSON Lines."""
+
+    def text_of(self, line: Line) -> str:
+        return f"{line.as_json()}\n"
+
+    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
+        lines = []
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # what has no end was torn
+            try:
+                value: dict[str, Any] = json.loads(text)
+                lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise BadFile(str(self._path), f"line {number}: is no result of a batch") from None
+        return "", lines
+
+
+class CsvOut(FileOut):
+    """Writes CSV, with a header."""
+
+    def __init__(self, path: Path, batch_id: str, others: Mapping[str, Any]) -> None:
+        super().__init__(path, batch_id)
+        self._header = headers_of(others)
+
+    def text_of(self, line: Line) -> str:
+        return _csv(line.as_cells())
+
+    def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
+        records = _whole_records(content)
+        if records and records[0] != self._header:
+            raise BadFile(str(self._path), "line 1: has another header than the results of this batch")
+        places = [len(self._header) - 11 + place for place in (0, 5, 1)]
+        lines = []
+        for record in records[1:]:
+            try:
+                index, run_id, status = (record[place] for place in places)
+                lines.append((int(index), run_id, status, _csv(record)))
+            except (ValueError, IndexError):
+                raise BadFile(str(self._path), "holds what is no result of a batch") from None
+        return _csv(self._header), lines
+
+
+def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
+    """What writes to `path`: "-" is stdout, None nowhere; BadFile for a name that says no form."""
+    if path is None:
+        return Out()
+    if path == "-":
+        return StdOut()
+    suffix = Path(path).suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        return JsonOut(Path(path), batch_id)
+    if suffix != ".csv":
+        raise BadFile(path, "cannot be written: its name must end in .jsonl or .csv")
+    columns = list(rows[0].others)
+    if any(list(row.others) != columns for row in rows):
+        raise BadFile(path, "cannot be written: not all rows have the same fields; write .jsonl")
+    if len(set(headers_of(rows[0].others))) != len(headers_of(rows[0].others)):
+        raise BadFile(path, "cannot be written: columns of the rows have the names of results; write .jsonl")
+    return CsvOut(Path(path), batch_id, rows[0].others)
+
+
+def _csv(cells: Iterable[str]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _whole_records(content: str) -> list[list[str]]:
+    """The records of CSV, but for a last one that was torn."""
+    records: list[list[str]] = []
+    with suppress(csv.Error):
+        for record in csv.reader(io.StringIO(content, newline=""), strict=True):
+            records.append(record)  # noqa: PERF402 - those before the torn one stay
+        if records and not content.endswith("\n"):
+            records.pop()
+    return records
+
+
+def _lock(file: int) -> None:
+    """Own the open `file`, as long as it is open; where the system has no such locks, nothing."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,143 @@
+"""The questions of a batch, as a file has them: CSV, JSON Lines, or a question a line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from flowdebate.cli.files import read_text
+from flowdebate.cli.keys import text
+from flowdebate.errors import BadFile, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+__all__ = ("FORMATS", "Row", "read_rows")
+
+_MEGABYTES = 64
+_QUESTION = "question"
+_DELIMITERS = ",;\t"
+_TEXT = text()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A question, and what else stands beside it."""
+
+    question: str
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns or fields, which are carried through to the results."""
+
+
+def read_rows(path: str, form: str | None = None) -> list[Row]:
+    """The rows of the file at `path` ("-": of stdin), at least one; `form` is one of `FORMATS`, None goes by the name.
+
+    BadFile with the line and the field of what cannot be a question.
+    """
+    content = read_text(path, megabytes=_MEGABYTES)
+    rows = list(FORMATS[form or _format_of(path, content)](path, content))
+    if not rows:
+        raise BadFile(path, "holds no question")
+    return rows
+
+
+def _format_of(path: str, content: str) -> str:
+    suffix = Path(path).suffix.lower()
+    if path == "-":
+        return "jsonl" if content.lstrip()[:1] in ("{", '"') else "text"
+    return {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, "text")
+
+
+def _text_rows(path: str, content: str) -> Iterator[Row]:
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            yield _row(path, number, line.strip(), {})
+
+
+def _json_rows(path: str, content: str) -> Iterator[Row]:
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line.strip():
+            continue
+        value = _json(path, number, line)
+        if isinstance(value, str):
+            yield _row(path, number, value, {})
+        elif isinstance(value, dict):
+            if _QUESTION not in value:
+                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT.allowed}")
+            others = {key: part for key, part in value.items() if key != _QUESTION}
+            yield _row(path, number, value[_QUESTION], others)
+        else:
+            allowed = f"an object with `{_QUESTION}`, or a text"
+            raise BadFile(path, f"line {number}: must hold {allowed}, got {shown(value)}")
+
+
+def _json(path: str, number: int, line: str) -> Any:  # noqa: ANN401 - any JSON
+    def refuse(constant: str) -> NoReturn:
+        message = f"{constant} is no JSON value"
+        raise ValueError(message)
+
+    try:
+        return json.loads(line, parse_constant=refuse)
+    except RecursionError:
+        raise BadFile(path, f"line {number}: is nested too deeply") from None
+    except ValueError as error:
+        raise BadFile(path, f"line {number}: is not JSON: {error}") from None
+
+
+def _csv_rows(path: str, content: str) -> Iterator[Row]:
+    records = _records(path, content)
+    number, header = next(records, (1, []))
+    column = _column(path, header)
+    for number, cells in records:  # noqa: B020 - the next line
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
+        others = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
+        yield _row(path, number, cells[column], others, field=header[column])
+
+
+def _records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
+    """The records of CSV, each with the line on which it begins."""
+    first = content.split("\n", 1)[0]
+    delimiter = max(_DELIMITERS, key=lambda sign: _QUESTION in _names(first, sign))
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for cells in reader:
+            yield number, cells
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(path, f"line {number}: is not CSV: {error}") from None
+
+
+def _names(line: str, delimiter: str) -> list[str]:
+    return [name.strip().strip('"') for name in line.split(delimiter)]
+
+
+def _column(path: str, header: list[str]) -> int:
+    """Which column the questions are in."""
+    header[:] = [name.strip() for name in header]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise BadFile(path, f"line 1: the column {shown(twice[0])} is there twice")
+    if _QUESTION in header:
+        return header.index(_QUESTION)
+    if len(header) == 1:
+        return 0
+    names = ", ".join(map(shown, header)) or "none"
+    raise BadFile(path, f"line 1: there must be a column `{_QUESTION}`, or one column alone; there are: {names}")
+
+
+def _row(path: str, number: int, question: object, others: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
+    if not _TEXT.fits(question):
+        raise BadFile(path, f"line {number}: `{field}` must be {_TEXT.allowed}, got {shown(question)}")
+    return Row(question=str(question), others=others)
+
+
+FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {"csv": _csv_rows, "jsonl": _json_rows, "text": _text_rows}
+"""What reads each form."""

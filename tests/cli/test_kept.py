@@ -1,0 +1,409 @@
+"""Runs of the command are kept: carried on after whatever has ended them, listed, shown, deleted, moved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate import handler
+from flowdebate.cli.app import app
+from flowdebate.store.sqlite import SqliteStore
+
+from .siblings import VERBS, stage
+from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+from .test_run import SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from typer.testing import Result
+
+    from flowdebate.runs.context import Context
+    from flowdebate.store.port import StoredRun
+
+ALL = {"run": ("debate", (*SIDES, "--moderator")), **VERBS}
+ONE_TURN = (("Homes ", "first."),)
+
+
+def command(*arguments: str, stdin: bytes | None = None) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
+
+
+def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    """What `work` makes of the store at `path`, as another process would."""
+
+    async def act() -> Any:
+        store = SqliteStore(path)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(act())
+
+
+def newest(path: Path) -> StoredRun:
+    """The run that was begun last."""
+    run: StoredRun = in_store(path, lambda store: store.runs(limit=1))[0]
+    return run
+
+
+def timeless(value: Any) -> Any:
+    """A document without times and ids."""
+    if isinstance(value, dict):
+        return {key: timeless(each) for key, each in value.items() if key not in ("seconds", "runId")}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def add_like(path: Path, run_id: str, *, header: dict[str, Any] | None = None, **run: Any) -> None:
+    """Keep a run that is like the newest one, but for some of it."""
+
+    async def add(store: SqliteStore) -> None:
+        (like, *_) = await store.runs(limit=1)
+        other = replace(like, header=replace(like.header, run_id=run_id, **(header or {})), **run)
+        await store.add(other, await store.steps(like.header.run_id))
+
+    in_store(path, add)
+
+
+def ended_early(on: Stage, *more: str) -> str:
+    """The id of a debate that a limit has ended after one argument."""
+    result = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--json", *more))
+    assert result.exit_code == 3
+    return str(json.loads(result.stdout)["runId"])
+
+
+def test_a_run_that_is_killed_is_carried_on_to_the_same_end(store: Path) -> None:
+    """SIGKILL in the middle of a call: what was answered is not asked for again, and the document is the same."""
+    options = (*SIDES, "--rounds", "2", "--seed", "7")
+    with Stage(turns=ONE_TURN) as on:
+        whole = command(*on.options(*options, "--json", "--no-store"))
+        asked = len(on.bodies)
+    with Stage(turns=ONE_TURN, hold=(2, 0)) as on:
+        with on_pipes(*on.options(*options)) as process:
+            on.wait_for_turn(3)
+            process.kill()
+            process.wait(PATIENCE)
+        table = command("runs", "--status", "left_behind")
+        page = command("show", newest(store).header.run_id, "--page")
+        raising = command("resume", "--last", "--uncertain", "raise")
+        assert len(on.bodies) == 3
+        result = command("resume", "--last", "--base-url", on.base_url, "--json")
+        assert len(on.bodies) == asked + 1
+    assert re.search(r"just now +run +left behind +2 +Cap rents\?", table.stdout)
+    assert "Interrupted after 2 complete arguments." in page.stdout
+    assert raising.exit_code == 1
+    assert "--uncertain retry would make the call again" in raising.stderr
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert timeless(json.loads(result.stdout)) == timeless(json.loads(whole.stdout))
+    assert json.loads(result.stdout)["runId"] == newest(store).header.run_id
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_each_command_is_carried_on_from_what_is_kept_of_it(verb: str, tmp_path: Path) -> None:
+    """Ended by a limit in the middle, with a higher one it comes to the whole document, page, report and exit code."""
+    options = (*ALL[verb][1], "--seed", "5")
+    reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
+    with stage() as on:
+        whole = command(*on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb))
+        asked = len(on.bodies)
+    with stage() as on:
+        early = command(*on.options(*options, "--max-calls", "2", verb=verb))
+        hint = re.search(r"flowdebate resume (\w{8}) --max-calls N", early.stderr)
+        assert hint is not None
+        assert f"\nRun: {hint[1]}" in early.stdout
+        more = ("--max-calls", "99", "--json", "--markdown", str(reports[1]))
+        result = command("resume", hint[1], *more)
+        again = command("resume", hint[1], "--max-calls", "99")
+        assert len(on.bodies) == asked
+    assert (early.exit_code, result.exit_code, result.stderr) == (3, whole.exit_code, "")
+    first, second = (timeless(json.loads(each.stdout)) for each in (whole, result))
+    assert first == second
+    texts = [re.sub(r"- (Time|Run): .*\n", "", report.read_text()) for report in reports]
+    assert texts[0] == texts[1]
+    shown = command("render", "-", stdin=result.stdout_bytes).stdout
+    assert sorted(_lines(again.stdout)) == sorted(_lines(shown))
+    page = command("show", hint[1], "--page")
+    assert sorted(_lines(page.stdout)) == sorted(_lines(shown))
+
+
+def _lines(page: str) -> list[str]:
+    return [line for line in re.sub(r"Time: [\d.]+ s", "Time", page).splitlines() if line]
+
+
+def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) -> None:
+    """Schema and plan file may change or go afterwards; a recording ends where the run was left."""
+    schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+    (tmp_path / "answer.json").write_text(json.dumps(schema))
+    plan = tmp_path / "plan.toml"
+    plan.write_text('question = "Cap rents?"\nschema = "answer.json"\nrounds = 1\n')
+    cassette = tmp_path / "cassette"
+    options = ("--model", "staged", "--max-calls", "2", "--file", str(plan), "--record", str(cassette))
+    with Stage() as on:
+        command("run", "--base-url", on.base_url, *options)
+        recorded = cassette.read_text()
+        plan.unlink()
+        (tmp_path / "answer.json").unlink()
+        result = command("resume", "--last", "--max-calls", "9", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["output"]) == (0, {"answer": 42})
+    assert result.stderr.startswith(f"Warning: {cassette} ends where the run was left")
+    assert cassette.read_text() == recorded
+    assert newest(store).status == "complete"
+
+
+def test_no_secret_is_kept(store: Path) -> None:
+    """No key, and of a base URL neither password nor query; where it held one it has to be given again."""
+    with Stage() as on:
+        secret = on.base_url.replace("http://", "http://me:geheim@")
+        early = command("run", "Q?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
+        kept = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
+        without = command("resume", "--last")
+        result = command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")
+    assert early.exit_code == 3
+    assert not any(b"geheim" in data for data in kept)
+    assert newest(store).header.plan is not None
+    assert (without.exit_code, result.exit_code) == (2, 0)
+    assert "`--base-url` must be given again: that of http://127.0.0.1:" in without.stderr
+    assert "geheim" not in without.stderr
+
+
+def test_ctrl_c_says_what_carries_it_on() -> None:
+    """On a terminal, after what was said."""
+    with Stage(turns=ONE_TURN, hold=(1, 1)) as on, OnTerminal(*on.options(*SIDES)) as terminal:
+        terminal.until("Homes first.")
+        on.wait_for_turn(2)
+        terminal.process.send_signal(2)
+        assert terminal.end() == 130
+    run_id = re.search(r"Run: (\w{32})", terminal.seen)
+    assert run_id is not None
+    assert f"To carry it on: flowdebate resume {run_id[1][:8]}\n" in terminal.seen
+
+
+def test_where_a_run_is_kept_is_what_the_user_says(store: Path, tmp_path: Path) -> None:
+    """`--store`, else FLOWDEBATE_STORE, else the user's data directory; with `--no-store` nowhere."""
+    own = tmp_path / "own runs.db"
+    with Stage() as on:
+        run_id = ended_early(on, "--store", str(own))
+        named = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--store", str(own)))
+        assert not store.exists()
+        unkept = command(*on.options(*SIDES, "--rounds", "1", "--max-calls", "1", "--no-store", "--json"))
+        assert not store.exists()
+        ended_early(on)
+        assert store.exists()
+        del os.environ["FLOWDEBATE_STORE"]
+        ended_early(on)
+    assert f" --max-calls N --store '{own}'\n" in named.stderr
+    assert (unkept.stderr, json.loads(unkept.stdout)["runId"]) == ("", None)
+    assert newest(store.parent / "flowdebate" / "runs.sqlite3").status == "limit"
+    assert run_id in command("runs", "--store", str(own), "--json").stdout
+
+
+def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
+    """One that was named is an error before anything is asked for; without any the run is held all the same."""
+    blocked = tmp_path / "file"
+    blocked.write_text("no database")
+    with Stage() as on:
+        for where in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
+            result = command(*on.options("--store", where))
+            assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
+            assert result.stderr.endswith("; --no-store does not keep the run\n")
+            assert "geheim" not in result.stderr
+        both = command(*on.options("--store", "x", "--no-store"))
+        assert (both.exit_code, len(on.bodies)) == (2, 0)
+        del os.environ["FLOWDEBATE_STORE"]
+        os.environ["XDG_DATA_HOME"] = str(blocked)
+        held = command(*on.options(*SIDES, "--rounds", "1", "--json"))
+    assert held.exit_code == 0
+    assert held.stderr.startswith("Warning: the run is not kept: store ")
+    assert json.loads(held.stdout)["runId"] is None
+    assert blocked.read_text() == "no database"
+
+
+async def _mine(value: str, ctx: Context, /) -> str:
+    """What a program of its own does in the middle of a run."""
+    made: str = await ctx.step(_made)
+    return made + value
+
+
+async def _made() -> str:
+    return "\x1b[2Jmade "
+
+
+def test_runs_of_other_programs_are_shown_and_carried_on_there(store: Path) -> None:
+    """The error says how; nothing that they have written acts on a terminal."""
+    block = handler(_mine, name="mine")
+    asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
+    table, shown = command("runs"), command("show", "my-run")
+    resumed, page = command("resume", "my-run"), command("show", "my-run", "--page")
+    assert re.search(r"my-run +just now +mine +complete +1 +Cap \\x1b\[2J rents\?", table.stdout)
+    assert "\n  \\x1b[2Jmade " in shown.stdout
+    assert "\x1b" not in table.stdout + shown.stdout + command("runs", "--json").stdout
+    assert resumed.exit_code == page.exit_code == 2
+    assert "await block.resume('my-run') in Python" in resumed.stderr
+    assert newest(store).status == "complete"
+
+
+def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
+    """Which says what to do; the run stays as it is."""
+    with Stage() as on:
+        ended_early(on)
+        changed = {"fingerprint": {**newest(store).header.fingerprint, "outline": "debate\n  → old"}}
+        add_like(store, "changed-1", header=changed)
+        add_like(store, "dead-1", status="dead_letter", recoveries=30)
+        add_like(store, "dead-2")
+        posts = len(on.bodies)
+        cases = {
+            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes carries it on all the same."),
+            ("resume", "dead-1"): (1, "30 times in a row", "(--revive)"),
+            ("resume", "dead"): (2, "2 do: dead-1, dead-2", "dead"),
+            ("resume", "cha"): (2, "at least 4 characters", "cha"),
+            ("resume", "nobody"): (2, "there is no run 'nobody'", "flowdebate runs lists"),
+            ("resume", "a\udcffbcd"): (2, "`RUN` must be the id of a run", ""),
+            ("resume", "dead-2", "--model", "other"): (2, "`--model`", "given with --allow-changes"),
+            ("resume", "dead-2", "--last"): (2, "`RUN`", "or else --last"),
+            ("resume",): (2, "`RUN`", "or else --last"),
+            ("resume", "dead-2", "--uncertain", "x"): (2, "'retry' or 'raise'", ""),
+        }
+        for arguments, (code, *parts) in cases.items():
+            result = command(*arguments)
+            assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1), arguments
+            assert all(part in result.stderr for part in parts), result.stderr
+        assert len(on.bodies) == posts
+        results = [
+            command("resume", "changed-1", "--allow-changes", "--model", "other", "--max-calls", "9"),
+            command("resume", "dead-1", "--revive", "--max-calls", "9"),
+        ]
+        assert [body["model"] for body in on.bodies[posts:]] == ["other", "other", "staged", "staged"]
+    assert [result.exit_code for result in results] == [0, 0]
+
+
+def test_what_somebody_carries_out_stays(store: Path) -> None:
+    """It is neither carried on nor deleted, and listed as running; once its owner is gone it is left behind."""
+    with Stage() as on:
+        run_id = ended_early(on)
+
+    async def act() -> tuple[list[Result], Result]:
+        owner = SqliteStore(store)
+        await owner.take(run_id)
+        try:
+            tried = [("resume", run_id), ("delete", run_id, "--yes"), ("delete", "--older-than", "0", "--yes")]
+            results = [await asyncio.to_thread(command, *each) for each in tried]
+            return results, await asyncio.to_thread(command, "runs", "--status", "running")
+        finally:
+            await owner.close()
+
+    (resumed, deleted, others), table = asyncio.run(act())
+    assert (resumed.exit_code, deleted.exit_code, others.stdout) == (1, 1, "Deleted 0 runs.\n")
+    assert resumed.stderr == deleted.stderr
+    assert "is being carried out by somebody else" in resumed.stderr
+    assert re.search(r"run +running +1 +Cap", table.stdout)
+    assert "No runs." in command("runs", "--status", "running").stdout
+    assert "left behind" in command("runs").stdout
+
+
+def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
+    """By status, block, text and number; as a table and as JSON."""
+    with Stage() as on:
+        run_id = ended_early(on)
+    add_like(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
+    add_like(store, "other", header={"created_at": 2e9, "block": "panel"}, status="no_verdict")
+
+    def ids(*options: str) -> list[str]:
+        return [run["runId"] for run in json.loads(command("runs", "--json", *options).stdout)]
+
+    assert ids() == ["other", run_id, "older"]
+    assert ids("--status", "complete") == ids("--search", "FREE") == ["older"]
+    assert ids("--block", "panel") == ["other"]
+    assert ids("--limit", "1") == ["other"]
+    lines = command("runs", "--limit", "2").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["RUN", "other", run_id[:8], "There"]
+    assert "2001-09-09  run   complete " in command("runs").stdout
+    for option, value in (("--status", "lost"), ("--limit", "0"), ("--search", " "), ("--block", "\udcff")):
+        result = command("runs", option, value)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"`{option}` must be " in result.stderr
+
+
+def test_a_run_is_shown_step_by_step(store: Path) -> None:
+    """Each with its place, model, tokens, seconds and text; as lines and as JSON. The end says what it came to."""
+    with Stage() as on:
+        result = command(*on.options(*SIDES, "--rounds", "1", "--json"))
+        run_id = json.loads(result.stdout)["runId"]
+        asked = len(on.bodies)
+        shown = command("show", run_id[:6])
+        data = json.loads(command("show", run_id, "--json").stdout)
+        document = json.loads(command("show", run_id, "--page", "--json").stdout)
+        assert len(on.bodies) == asked
+    order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate run", "chat: staged", "Status: complete"]
+    order += ["debate/round[1]/debate-turn-pro/", "(served, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
+    order += ["debate-turn-con/", "Build more.", "debate/debate-judge", "Outcome", "Verdict: ", "Both are right."]
+    rest = shown.stdout
+    for part in order:
+        assert part in rest, part
+        rest = rest.partition(part)[2]
+    assert (data["status"], data["verb"], data["steps"], len(data["done"])) == ("complete", "run", 3, 3)
+    assert data["done"][0]["text"] == "Homes first."
+    assert data["done"][0]["usage"] == {"promptTokens": 10, "cachedTokens": 4, "completionTokens": 3}
+    assert document == json.loads(result.stdout)
+
+
+def test_what_is_deleted_is_gone(store: Path) -> None:
+    """By id, by age, by status; without a terminal only with --yes."""
+    with Stage() as on:
+        run_id = ended_early(on)
+    add_like(store, "older", updated_at=1e9)
+    add_like(store, "whole", status="complete")
+    asking = command("delete", run_id)
+    assert (asking.exit_code, asking.stdout) == (2, "")
+    assert "1 run would go" in asking.stderr
+    for arguments in ((), (run_id, "--status", "limit"), (run_id, "--older-than", "1"), ("--older-than", "-1")):
+        assert command("delete", "--yes", *arguments).exit_code == 2
+    assert command("delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"
+    assert command("delete", "--status", "complete", "--yes").stdout == "Deleted 1 run.\n"
+    assert command("delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
+    assert command("runs").stdout == "No runs.\n"
+    assert command("delete", run_id, "-y").exit_code == 2
+
+
+def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
+    """It shows what would go; whatever is no yes leaves it."""
+    with Stage() as on:
+        run_id = ended_early(on)
+    for answer, code, left in (("n", 1, True), ("y", 0, False)):
+        with OnTerminal("delete", run_id) as terminal:
+            terminal.until("Delete 1 run? [y/N]:")
+            terminal.write(f"{answer}\n")
+            assert terminal.end() == code
+        assert run_id[:8] in terminal.seen
+        assert (run_id[:8] in command("runs").stdout) is left
+
+
+def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
+    """Through a file or a pipe, with all that it takes to carry them on; nothing in the lines acts on a terminal."""
+    other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")
+    with Stage(turns=(("Homes \x9b31m\u202e", "first."),)) as on:
+        run_id = ended_early(on)
+        piped = command("export", run_id[:8])
+        assert command("export", "--all", "-o", file).stdout == ""
+        assert not re.search("[\x80-\x9f\u202e]", piped.stdout)
+        assert command("import", "-", "--store", other, stdin=piped.stdout_bytes).stdout == "Imported 1 run.\n"
+        again = command("import", file, "--store", other)
+        assert again.stdout == "Imported 0 runs; 1 was there already.\n"
+        result = command("resume", run_id, "--store", other, "--max-calls", "9", "--json")
+        assert len(on.bodies) == 3
+    texts = [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
+    assert texts[0] == "Homes \x9b31m\u202efirst."
+    taken, bad = command("export", run_id, "-o", file), command("import", str(store))
+    assert (taken.exit_code, bad.exit_code) == (2, 2)
+    assert "is there already" in taken.stderr
+    for arguments in (("export",), ("export", run_id, "--all"), ("export", "nobody")):
+        assert command(*arguments).exit_code == 2
