@@ -172,6 +172,21 @@ def test_a_recursive_type_is_validated_all_the_way_down() -> None:
     jsonschema.Draft202012Validator(OutputSchema.of(Tree).json_schema).validate(data)
 
 
+def test_a_json_schema_may_have_definitions() -> None:
+    """They are told as they were given, and held to; two schemas are told apart."""
+    schema = {
+        "type": "object",
+        "properties": {"side": {"$ref": "#/$defs/side"}},
+        "$defs": {"side": {"enum": ["for", "against"]}},
+    }
+    output = OutputSchema.of(schema)
+    assert output.json_schema == schema
+    assert output.validate('{"side": "for"}') == {"side": "for"}
+    with pytest.raises(SchemaViolation, match="must satisfy enum"):
+        output.validate('{"side": "neither"}')
+    assert output.digest == OutputSchema.of(schema).digest != OutputSchema.of({**schema, "title": "Side"}).digest
+
+
 def test_a_schema_is_a_schema() -> None:
     """`of` gives it back."""
     schema = OutputSchema.of(Point)

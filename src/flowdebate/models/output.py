@@ -16,7 +16,6 @@ from pydantic import (
     PydanticSchemaGenerationError,
     TypeAdapter,
     ValidationError,
-    WithJsonSchema,
     create_model,
 )
 from pydantic_core import to_json
@@ -171,6 +170,9 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
         return value
 
     name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
-    annotated = Annotated[dict[str, Any], AfterValidator(check), WithJsonSchema({"type": "object", **schema})]
-    root: Any = RootModel[annotated]
-    return type(name, (root,), {"__module__": __name__})
+    root: Any = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
+
+    def as_given(*_: Any, **__: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
+        return deepcopy({"type": "object", **schema})  # pydantic would look for the schema's definitions among its own
+
+    return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import unified_diff
@@ -11,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
-from flowdebate.models.resolve import ModelResolver
+from flowdebate.models.resolve import MODEL_VARIABLE, ModelResolver
 from flowdebate.models.text import clean_text, one_line
 from flowdebate.runs.codec import plain
-from flowdebate.runs.journal import Journal
+from flowdebate.runs.journal import Journal, waited
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import Session, as_session
@@ -61,6 +63,7 @@ def keep(
     if found is None:
         return
     given = _plain(value, f"{block}.run()", "value")
+    model = os.environ.get(MODEL_VARIABLE) if model is None else model
     header = RunHeader(
         run_id=run.run_id,
         block=block,
@@ -106,8 +109,14 @@ async def taken_up(  # noqa: PLR0913 - what a run may be carried on with
         raise ConfigurationError(where, "store", store, "a store: the one in which the run is kept")
     if uncertain not in ("retry", "raise"):
         raise ConfigurationError(where, "uncertain", uncertain, "'retry' or 'raise'")
-    stored = await found.take(run_id)
+    taking = asyncio.ensure_future(found.take(run_id))
+    cancelled = await waited(taking)
+    if cancelled is not None and taking.exception() is not None:
+        raise cancelled
+    stored = taking.result()
     try:
+        if cancelled is not None:
+            raise cancelled  # noqa: TRY301 - it is let go of below
         header = stored.header
         model = header.model if model is None else model
         if not allow_changes:

@@ -9,7 +9,7 @@ import warnings
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.errors import FlowDebateWarning, JournalMismatch, ModelError, SchemaViolation, told
+from flowdebate.errors import FlowDebateWarning, JournalMismatch, LimitReached, ModelError, SchemaViolation, told
 from flowdebate.models import boundary
 from flowdebate.models.attempts import usage_of
 from flowdebate.models.usage import Usage
@@ -224,9 +224,9 @@ class Run:
             error = told(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-                if journal is not None:
-                    about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
-                    await journal.fail(path, failed_text(error, **about, attempts=attempts_text(attempts.made)))
+            if journal is not None and isinstance(failure, (ModelError, LimitReached)):
+                about = {"block": request.block, "model": model.name, "seconds": time.perf_counter() - started}
+                await journal.fail(path, failed_text(error, **about, attempts=attempts_text(attempts.made)))
             raise
         finally:
             seconds = time.perf_counter() - started

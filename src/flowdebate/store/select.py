@@ -13,7 +13,7 @@ from flowdebate.store.port import Store
 __all__ = ("STORE_VARIABLE", "StoreChoice", "close_store", "default_store_path", "open_store")
 
 StoreChoice: TypeAlias = Store | str | Path | bool | None
-"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if it is set."""
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[str, Store] = {}
