@@ -35,6 +35,7 @@ debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
 	  --rounds 2 --moderator --model local
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
+	-@python3 scripts/postgres install
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term
 
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model

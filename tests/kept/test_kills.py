@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.store.postgres import Server
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
 def killed(*options: str) -> dict[str, Any]:
@@ -26,18 +32,23 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
     assert report["repeated"] <= report["in_flight"]
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="processes cannot be forked here")
 def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
     """At random, and at each named point, parallel patterns and failing providers included."""
-    report = killed("--kills", "40", "--seed", "11")
-    assert report["kills"] == 40
+    report = killed("--kills", "28", "--seed", "11")
+    assert report["kills"] == 28
     assert_nothing_lost(report)
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="processes cannot be forked here")
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
     """A run that is killed each time that it is carried on still comes to its end."""
     report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "3")
     assert report["kills"] == 20
     assert report["runs"] == 1
+    assert_nothing_lost(report)
+
+
+def test_on_postgresql_as_well(a_server: Server) -> None:
+    """The same, where the store is a server that outlives its clients."""
+    report = killed("--kills", "5", "--seed", "5", "--store", a_server.url)
+    assert report["kills"] == 5
     assert_nothing_lost(report)

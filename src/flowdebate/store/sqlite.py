@@ -71,7 +71,9 @@ _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 class SqliteStore(Store):
     """Keeps runs in the file `path`, which is made where there is none; several processes may use it at once.
 
-    Writes are on the disk when they return (WAL, synchronous=FULL), and many at once are one transaction. Beside the
+    Answers are on the disk when they are written (WAL, synchronous=FULL), with all that was written before them; what
+    only says where a run stands outlives the process, and a power cut with the next answer. Many writes at once are one
+    transaction. Beside the
     file there is a folder with a lock file for each process that carries out runs. A file system without locks that
     work, as many network drives are, will not do.
     `patience` is how many seconds another program may keep the file locked; StoreError then.
@@ -81,7 +83,7 @@ class SqliteStore(Store):
         self._path = Path(path).expanduser()
         self._patience = patience
         self._owner: Owner | None = None
-        self._writer = Writer(self._connect)
+        self._writer = Writer(self._connect, self._connect_quick)
 
     @property
     def name(self) -> str:
@@ -110,7 +112,7 @@ class SqliteStore(Store):
             except sqlite3.IntegrityError:
                 raise RunExists(self.name, header.run_id) from None
 
-        await self._do(work)
+        await self._do(work, quickly=True)
 
     async def take(self, run_id: str) -> StoredRun:
         def work(connection: sqlite3.Connection) -> StoredRun:
@@ -124,13 +126,13 @@ class SqliteStore(Store):
             )
             return replace(before, recoveries=recoveries, owned=True)
 
-        return await self._do(work)
+        return await self._do(work, quickly=True)
 
     async def release(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE runs SET owner = NULL WHERE run_id = ? AND owner = ?", (run_id, self._own().id))
 
-        await self._do(work)
+        await self._do(work, quickly=True)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
@@ -142,7 +144,7 @@ class SqliteStore(Store):
             )
             self._check_owned(connection, done, run_id)
 
-        await self._do(work)
+        await self._do(work, quickly=True)
 
     async def run(self, run_id: str) -> StoredRun:
         return await self._do(lambda connection: self._run(connection, run_id))
@@ -242,7 +244,7 @@ class SqliteStore(Store):
                 self._not_owned(connection, run_id)
             return int(row[0])
 
-        return await self._do(work, synced=False)
+        return await self._do(work, quickly=True)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -274,7 +276,7 @@ class SqliteStore(Store):
             )
             self._check_owned(connection, done, run_id)
 
-        await self._do(work)
+        await self._do(work, quickly=True)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
@@ -316,13 +318,13 @@ class SqliteStore(Store):
 
     # The file
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = True) -> T:
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, quickly: bool = False) -> T:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.strayed:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         try:
-            return await self._writer.do(work, synced=synced)
+            return await (self._writer.do_quickly(work) if quickly else self._writer.do(work))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(self.name, self._told(error)) from error
 
@@ -331,12 +333,23 @@ class SqliteStore(Store):
             return f"is locked by another program, and was for {self._patience:g} s"
         return f"cannot be used: {error}"
 
-    def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+    def _opened(self, patience: float) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, factory=_Connection
+            self._path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
         )
         connection.text_factory = _given
+        return connection
+
+    def _connect_quick(self) -> sqlite3.Connection:
+        """A connection that waits for nothing: not for locks, the disk, or a checkpoint."""
+        connection = self._opened(0.0)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = self._opened(self._patience)
         try:
             self._prepare(connection)
         except BaseException:
@@ -374,7 +387,7 @@ class SqliteStore(Store):
             raise
 
     def _own(self) -> Owner:
-        """This process among the owners; called in the writer's thread only."""
+        """This process among the owners."""
         if self._owner is None:
             self._owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
         return self._owner

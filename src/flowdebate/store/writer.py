@@ -25,24 +25,32 @@ _MOST = 500
 class _Job:
     """Something to do with the connection, and who waits for it."""
 
-    __slots__ = ("error", "future", "loop", "synced", "value", "work")
+    __slots__ = ("error", "future", "loop", "value", "work")
 
-    def __init__(
-        self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop, *, synced: bool
-    ) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
         self.loop = loop
-        self.synced = synced
         self.future: asyncio.Future[Any] = loop.create_future()
         self.value: Any = None
         self.error: BaseException | None = None
 
 
 class Writer:
-    """Does jobs in the order in which they come, each whole or not at all; they are durable when they are answered."""
+    """Does jobs in the order in which they come, each whole or not at all; they are durable when they are answered.
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    `connect` opens the thread's connection, and `connect_quick` one that neither waits for locks nor for the disk.
+    """
+
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], connect_quick: Callable[[], sqlite3.Connection]
+    ) -> None:
         self._connect = connect
+        self._connect_quick = connect_quick
+        self._quick: sqlite3.Connection | None = None
+        self._quick_lock = threading.Lock()
+        self._begun = 0
+        self._done = 0
+        """Jobs that the thread was given, and those of them that it has done."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -50,16 +58,32 @@ class Writer:
         self._process: int | None = None
         _OPEN.add(self)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = True) -> T:
-        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled.
-
-        What is not `synced` is there whatever becomes of this process, but may be lost if the machine loses its power.
-        """
-        job = _Job(work, asyncio.get_running_loop(), synced=synced)
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled."""
+        job = _Job(work, asyncio.get_running_loop())
         self._start()
+        self._begun += 1
         self._jobs.put(job)
         result: T = await job.future
         return result
+
+    async def do_quickly(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, once it outlives this process; the next `do` puts it on the disk, too.
+
+        Nothing but the page cache is written to, which is quicker than to wake the thread. Where the thread has
+        something to do, or the file is locked or cannot be opened again, `work` waits in its queue.
+        """
+        if 0 < self._begun == self._done and self._quick_lock.acquire(blocking=False):
+            try:
+                if self._quick is None:
+                    self._quick = self._connect_quick()
+                return _in_transaction(work, self._quick)
+            except Exception as error:
+                if not (_is_lock(error) or self._quick is None):
+                    raise
+            finally:
+                self._quick_lock.release()
+        return await self.do(work)
 
     def close(self) -> None:
         """End the thread when all jobs are done, and wait for it."""
@@ -69,6 +93,10 @@ class Writer:
         if thread is not None:
             self._jobs.put(None)
             thread.join()
+        with self._quick_lock:
+            if self._quick is not None:
+                self._quick.close()
+                self._quick = None
 
     @property
     def closed(self) -> bool:
@@ -90,7 +118,7 @@ class Writer:
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
-        ended, synced = False, True
+        ended = False
         while not ended:
             jobs, ended = self._next()
             try:
@@ -100,21 +128,11 @@ class Writer:
                 for job in jobs:
                     job.error = error
             else:
-                synced = self._carry_out(jobs, connection, synced)
+                _carry_out(jobs, connection)
+            self._done += len(jobs)
             _answer(jobs)
         if connection is not None:
             connection.close()
-
-    @staticmethod
-    def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None, synced: bool) -> bool:  # noqa: FBT001
-        """Do `jobs` with a connection that is `synced` or not; whether it is now."""
-        if connection is not None:
-            wanted = any(job.synced for job in jobs)
-            if wanted != synced:
-                connection.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
-                synced = wanted
-            _carry_out(jobs, connection)
-        return synced
 
     def _next(self) -> tuple[list[_Job], bool]:
         """The jobs that wait, at least one; and whether there will be none after them."""
@@ -131,10 +149,17 @@ class Writer:
         return jobs, True
 
 
-def _carry_out(jobs: list[_Job], connection: sqlite3.Connection) -> None:
+def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
     """All `jobs` in one transaction; where it fails, each in one of its own."""
+    if connection is None:
+        return
+
+    def work(connection: sqlite3.Connection) -> None:
+        for job in jobs:
+            job.value = job.work(connection)
+
     try:
-        _in_transaction(jobs, connection)
+        _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - those who wait are told
         if len(jobs) == 1 or _is_lock(error):  # each of them would wait as long once more
             for job in jobs:
@@ -142,7 +167,7 @@ def _carry_out(jobs: list[_Job], connection: sqlite3.Connection) -> None:
             return
         for job in jobs:
             try:
-                _in_transaction([job], connection)
+                job.value = _in_transaction(job.work, connection)
             except BaseException as failure:  # noqa: BLE001 - as above
                 job.error = failure
 
@@ -151,16 +176,16 @@ def _is_lock(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
-def _in_transaction(jobs: list[_Job], connection: sqlite3.Connection) -> None:
+def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for job in jobs:
-            job.value = job.work(connection)
+        value = work(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return value
 
 
 def _answer(jobs: list[_Job]) -> None:
