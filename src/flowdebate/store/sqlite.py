@@ -343,8 +343,12 @@ class SqliteStore(Store):
     def _connect_quick(self) -> sqlite3.Connection:
         """A connection that waits for nothing: not for locks, the disk, or a checkpoint."""
         connection = self._opened(0.0)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _connect(self) -> sqlite3.Connection:

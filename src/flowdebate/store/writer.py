@@ -48,6 +48,8 @@ class Writer:
         self._connect_quick = connect_quick
         self._quick: sqlite3.Connection | None = None
         self._quick_lock = threading.Lock()
+        self._connected = False
+        """Whether the thread has found the file fit for use."""
         self._begun = 0
         self._done = 0
         """Jobs that the thread was given, and those of them that it has done."""
@@ -73,7 +75,7 @@ class Writer:
         Nothing but the page cache is written to, which is quicker than to wake the thread. Where the thread has
         something to do, or the file is locked or cannot be opened again, `work` waits in its queue.
         """
-        if 0 < self._begun == self._done and self._quick_lock.acquire(blocking=False):
+        if self._connected and self._begun == self._done and self._quick_lock.acquire(blocking=False):
             try:
                 if self._quick is None:
                     self._quick = self._connect_quick()
@@ -124,6 +126,7 @@ class Writer:
             try:
                 if connection is None and jobs:
                     connection = self._connect()
+                    self._connected = True
             except BaseException as error:  # noqa: BLE001 - those who wait are told
                 for job in jobs:
                     job.error = error
