@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tempfile
 import tracemalloc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from flowdebate import Debater, debate
+from flowdebate.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from report import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from flowdebate.store import StoreChoice
     from flowdebate.testing import ModelRequest, Reply
 
 DEBATES = 1_000
@@ -40,7 +44,7 @@ async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[An
     return (after - before) / DEBATES
 
 
-def flowdebate_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+def flowdebate_start(store: StoreChoice = False) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
     pattern = debate(
         name="held",
         debaters=[Debater("a", "for"), Debater("b", "against")],
@@ -59,7 +63,7 @@ def flowdebate_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitabl
                 await gate.wait()
             return VERDICT if request.output is not None else f"{calls} {TEXT}"
 
-        await pattern.run("Is it so?", model=FunctionModel(answer))
+        await pattern.run("Is it so?", model=FunctionModel(answer), store=store)
 
     return start
 
@@ -101,10 +105,12 @@ def langgraph_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable
 
 def main() -> None:
     text = (TURNS - 1) * len(TEXT)
-    figures = {
-        "flowdebate": asyncio.run(held(flowdebate_start())),
-        "langgraph": asyncio.run(held(langgraph_start())),
-    }
+    figures = {"flowdebate": asyncio.run(held(flowdebate_start()))}
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "runs.sqlite3")
+        figures["flowdebate, kept in SQLite"] = asyncio.run(held(flowdebate_start(store)))
+        asyncio.run(store.close())
+    figures["langgraph"] = asyncio.run(held(langgraph_start()))
     print_table(
         f"Memory of a live debate ({DEBATES:,} at once, waiting in turn {TURNS})",
         ["", "KB a debate", "of which text", "without text"],

@@ -74,7 +74,7 @@ def _most_calls(case: DebateCase) -> int:
     return case.max_rounds * (turns + moderated) + 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     """It completes, in at most `max_rounds` rounds and with no more calls than its seats, and its books agree."""
@@ -98,7 +98,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
         assert raw.rounds < case.max_rounds
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(debates(hostile=True))
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
     """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""

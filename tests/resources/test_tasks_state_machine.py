@@ -298,5 +298,5 @@ def as_dict(task: Task) -> dict[str, Any]:
 
 TestTaskCollection = TaskCollectionMachine.TestCase
 TestTaskCollection.settings = settings(
-    max_examples=120, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
