@@ -16,8 +16,8 @@ StoreChoice: TypeAlias = Store | str | Path | bool | None
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
-_KNOWN: dict[str, Store] = {}
-"""Those that were opened by name: the same name is the same object, so that runs share its connection."""
+_KNOWN: dict[tuple[int, str], Store] = {}
+"""Those that were opened by name in each process: the same name is the same object, so that runs share its connection."""
 
 
 def default_store_path() -> Path:
@@ -49,25 +49,28 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
 
 async def close_store(store: Store) -> None:
     """Close `store`; the name by which it was opened means a new one from now on."""
-    for name in [name for name, known in _KNOWN.items() if known is store]:
-        del _KNOWN[name]
+    for key in [key for key, known in _KNOWN.items() if known is store]:
+        del _KNOWN[key]
     await store.close()
 
 
 def _named(name: str) -> Store:
     if name == "memory:":
         return MemoryStore()
-    if name.startswith(("postgresql:", "postgres:")):
-        known = _KNOWN.get(name)
-        if known is None:
-            from flowdebate.store.postgres import PostgresStore
-
-            known = _KNOWN[name] = PostgresStore(name)
-        return known
-    path = str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
-    known = _KNOWN.get(path)
+    remote = name.startswith(("postgresql:", "postgres:"))
+    place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
+    key = (os.getpid(), place)
+    known = _KNOWN.get(key)
     if known is None:
-        from flowdebate.store.sqlite import SqliteStore
-
-        known = _KNOWN[path] = SqliteStore(path)
+        known = _KNOWN[key] = _opened(place, remote=remote)
     return known
+
+
+def _opened(place: str, *, remote: bool) -> Store:
+    if remote:
+        from flowdebate.store.postgres import PostgresStore
+
+        return PostgresStore(place)
+    from flowdebate.store.sqlite import SqliteStore
+
+    return SqliteStore(place)
