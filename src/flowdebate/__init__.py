@@ -44,12 +44,16 @@ from flowdebate.schemas import (
 from flowdebate.views.judge import format_transcript_for_judge
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.human import human
+    from flowdebate.blocks.human_answers import answer, answer_sync
+    from flowdebate.blocks.human_terminal import terminal
     from flowdebate.blocks.tools import function_schema
     from flowdebate.patterns.consensus import consensus
     from flowdebate.patterns.deliberation import deliberation
     from flowdebate.patterns.handoff import handoff
     from flowdebate.patterns.round_robin import round_robin
     from flowdebate.runs.kept import Keeping
+    from flowdebate.runs.parking import HumanRequest
     from flowdebate.schemas.consensus import ConsensusOutput
     from flowdebate.schemas.deliberation import DeliberationOutput
     from flowdebate.schemas.handoff import HandoffOutput
@@ -72,6 +76,7 @@ __all__ = (
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",
+    "HumanRequest",
     "Keeping",
     "Limits",
     "OpenAIModel",
@@ -84,6 +89,8 @@ __all__ = (
     "Task",
     "TaskCollection",
     "Visibility",
+    "answer",
+    "answer_sync",
     "consensus",
     "create_debate_transcript",
     "create_debater",
@@ -100,10 +107,12 @@ __all__ = (
     "generator",
     "handler",
     "handoff",
+    "human",
     "outline",
     "round_robin",
     "router",
     "sequencer",
+    "terminal",
 )
 
 __version__ = "0.1.0"
@@ -112,13 +121,18 @@ _ELSEWHERE = {
     "ConsensusOutput": "schemas.consensus",
     "DeliberationOutput": "schemas.deliberation",
     "HandoffOutput": "schemas.handoff",
+    "HumanRequest": "runs.parking",
     "Keeping": "runs.kept",
     "PanelOutput": "schemas.panel",
+    "answer": "blocks.human_answers",
+    "answer_sync": "blocks.human_answers",
     "consensus": "patterns.consensus",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",
     "handoff": "patterns.handoff",
+    "human": "blocks.human",
     "round_robin": "patterns.round_robin",
+    "terminal": "blocks.human_terminal",
 }
 """Imported when they are used: most programs use one pattern."""
 

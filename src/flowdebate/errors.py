@@ -42,6 +42,7 @@
     │   ├── RunUncertain                     a call may have been made already, and may not be made again
     │   ├── JournalMismatch                  a step of the run asks for something else than what was recorded
     │   ├── NotRecordable                    what came of a step cannot be kept
+    │   ├── NotAwaited                       the run does not wait for this answer
     │   └── DeadLetter                       the run has ended its process too often to be carried on
     └── TaskError
         ├── TaskNotFound                     no task with this id
@@ -70,8 +71,8 @@ __all__ = (
     "ConnectionLost",
     "ContentFiltered",
     "ContextTooLong",
-    "EmptyResponse",
     "DeadLetter",
+    "EmptyResponse",
     "FlowDebateError",
     "FlowDebateWarning",
     "IllegalTransition",
@@ -84,6 +85,7 @@ __all__ = (
     "ModelTimeout",
     "ModelUnavailable",
     "NoProposals",
+    "NotAwaited",
     "NotRecordable",
     "OutputError",
     "OutputTruncated",
@@ -599,6 +601,16 @@ class NotRecordable(StoreError):
             f"run {run_id}: what came of {key} is no JSON data, and would not be the same when the run is carried on: "
             f"{shown(got)}; say what it is: ctx.step(…, returns=TYPE)",
         )
+
+
+class NotAwaited(StoreError):
+    """The run does not wait for this answer; `open` are the places that it waits for, and `problem` says why not."""
+
+    def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
+        self.run_id = run_id
+        self.open = tuple(open)
+        waits = f"; it waits at: {', '.join(self.open)}" if self.open else ""
+        super().__init__(store, f"run {run_id} {problem}{waits}")
 
 
 class DeadLetter(StoreError):

@@ -11,11 +11,14 @@ from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
+    from flowdebate.runs.batch import Batch, OnError
+    from flowdebate.runs.batch_item import BatchResult
+    from flowdebate.runs.batch_summary import BatchSummary
     from flowdebate.runs.context import Context
     from flowdebate.runs.journal import Uncertain
     from flowdebate.runs.kept import Keeping
@@ -167,6 +170,55 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     def resume_sync(self, run_id: str, **options: Any) -> RunResult[OutT_co]:  # noqa: ANN401 - those of resume
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
+
+    def batch(  # noqa: PLR0913 - what a batch may be told
+        self,
+        questions: Iterable[Any] | AsyncIterable[Any],
+        *,
+        question: Callable[[Any], Any] | None = None,
+        concurrency: int = 8,
+        model: ModelChoice = None,
+        seed: int | None = None,
+        limits: Limits | None = None,
+        store: StoreChoice | Keeping = None,
+        batch_id: str | None = None,
+        on_error: OnError = "collect",
+        progress: Callable[[BatchSummary], object] | None = None,
+        until: Callable[[BatchSummary], bool] | None = None,
+        uncertain: Uncertain = "retry",
+        allow_changes: bool = False,
+    ) -> Batch[OutT_co]:
+        """Run it for each of `questions`, at most `concurrency` at once: `async for item in …`, or `await ….all()`.
+
+        Questions are taken as there is room, so there may be no end of them; `question` says what of a row is asked.
+        `limits` are those of each run, seeds are derived from `seed` and a question's index. A run that fails is an
+        item with its error, or ends all with `on_error="raise"`. With a `store` the runs have the ids
+        "{batch_id}-{index}": called again with the same `batch_id`, what is complete is given without a call, and what
+        was left is carried on. RunChanged where another question, pattern, model or seed stands there.
+        `progress` is given the summary after each run; once `until` is true of it, no further question is taken.
+        """
+        from flowdebate.runs.batch import Batch
+
+        return Batch(
+            self,
+            questions,
+            question=question,
+            concurrency=concurrency,
+            model=model,
+            seed=seed,
+            limits=limits,
+            store=store,
+            batch_id=batch_id,
+            on_error=on_error,
+            progress=progress,
+            until=until,
+            uncertain=uncertain,
+            allow_changes=allow_changes,
+        )
+
+    def batch_sync(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Any) -> BatchResult[OutT_co]:  # noqa: ANN401 - those of batch
+        """`batch`, all of it, for scripts and notebooks."""
+        return run_sync(lambda: self.batch(questions, **options).all())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import add_note, told
+from flowdebate.runs.parking import Parked, together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,25 +22,26 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
 
     The first failure cancels the others and is raised as itself; when several fail in the same moment, the one of
     the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
-    left behind; a call that cancels itself cancels the caller, since it has no result.
+    left behind; a call that cancels itself cancels the caller, since it has no result. Where calls wait for humans
+    (`Parked`), the others come to their end; then what they all wait for is raised.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
     caller = asyncio.current_task()
     results: dict[int, T] = {}
     failures: dict[int, Exception] = {}
-    slots = asyncio.Semaphore(limit) if limit is not None and limit < len(calls) else None
+    parked: dict[int, Parked] = {}
+    slots = asyncio.Semaphore(limit) if limit is not None and limit < len(calls) else nullcontext()
 
     async def carry_out(index: int, call: Callable[[], Awaitable[T]]) -> None:
         try:
-            if slots is None:
+            async with slots:
                 results[index] = await call()
-            else:
-                async with slots:
-                    results[index] = await call()
         except Exception as failure:
             failures[index] = failure
             raise
+        except Parked as waiting:
+            parked[index] = waiting
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():
                 raise _Ended from None  # it has cancelled itself, which a task group would just pass over
@@ -50,6 +53,8 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
                 group.create_task(carry_out(index, call))
     except BaseExceptionGroup as group_failure:
         raise _told(group_failure, failures) from None
+    if parked:
+        raise together(parked)
     return [results[index] for index in range(len(calls))]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("create_judge",)
+__all__ = ("create_judge", "verdict_among")
 
 
 def create_judge(
@@ -69,16 +69,16 @@ def create_judge(
         name=block_name,
         prompt=system,
         user=view,
-        output_schema=_verdict_among(positions),
+        output_schema=verdict_among(positions),
         transform=found,
         resources={"transcript": transcript},
         **filled(options, "intent/synthesize", Visibility(), where=block_name),
     )
 
 
-def _verdict_among(stances: Sequence[str]) -> type[WireModel]:
+def verdict_among(stances: Sequence[str]) -> type[WireModel]:
     """The judge's answer: it reasons before it names the winner, since models commit to what they wrote first."""
-    winner: Any = Literal[tuple(stances)]
+    winner: Any = Literal[tuple(dict.fromkeys(stances))]
     return create_model(
         "DebateVerdict",
         __base__=WireModel,

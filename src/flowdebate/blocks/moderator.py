@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
 
-__all__ = ("Moderator", "create_moderator", "in_declared_order", "stash_moderator_decision")
+__all__ = ("Moderator", "create_moderator", "decision_among", "in_declared_order", "stash_moderator_decision")
 
 
 class Moderator(Block[Any, DebateModeratorOutput]):
@@ -90,7 +90,7 @@ def create_moderator(
         name=block_name,
         prompt=system,
         user=turn,
-        output_schema=_decision_among(roster),
+        output_schema=decision_among(roster),
         transform=decided,
         resources={"transcript": transcript},
         **filled(options, "intent/synthesize", Visibility(), where=block_name),
@@ -139,7 +139,7 @@ _TURNS_EACH = 4
 """How often the default moderator's model may call one speaker in a round: without a bound it could loop."""
 
 
-def _decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
+def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
     """The moderator's answer: the roster is an enum for models that can be held to one, and a reason for all others."""
     speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
     words = Annotated[str, AfterValidator(_short)]

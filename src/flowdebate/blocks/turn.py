@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
+from flowdebate.blocks.human_tasks import go_on_after_review, set_aside
 from flowdebate.blocks.losses import in_time, is_loss, lose
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
@@ -12,6 +13,7 @@ from flowdebate.blocks.state import pattern_state
 from flowdebate.blocks.transcript_blocks import AUDIT
 from flowdebate.errors import LimitReached, told
 from flowdebate.runs.events import TurnFinished, TurnStarted
+from flowdebate.runs.parking import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,8 @@ __all__ = ("Turn",)
 
 class Turn(Block[Any, Any]):
     """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
+
+    While a human has to answer, it is under review.
 
     A turn that the debater's provider lost is argued by `stand_in`, where there is one, and with `skips` left out: it
     then gives None. `asks` makes of the pattern's state what the debater is given, whatever dispatched the turn.
@@ -66,7 +70,7 @@ class Turn(Block[Any, Any]):
         tasks.claim(task_id=task.id, by=self._agent_name)
         ctx.emit(TurnStarted(block=self._debater.name, **about))
         try:
-            said = await self._argued(ctx)
+            said = await self._argued(ctx, lambda: go_on_after_review(tasks, task.id, ctx))
         except LimitReached as reached:  # nobody failed: the run has to end here
             if not tasks.get(task.id).finished:
                 tasks.cancel(task.id, reason=told(reached))
@@ -78,6 +82,9 @@ class Turn(Block[Any, Any]):
                 raise
             self._lose(error, ctx, "skipped")
             return None
+        except Parked as parked:
+            set_aside(tasks, task.id, parked)
+            raise
         except BaseException as ending:  # cancelled, or the process is told to end
             if not tasks.get(task.id).finished:
                 tasks.cancel(task.id, reason=type(ending).__name__)
@@ -85,20 +92,21 @@ class Turn(Block[Any, Any]):
         ctx.emit(TurnFinished(block=self._debater.name, **about))
         return said
 
-    async def _argued(self, ctx: Context) -> Any:  # noqa: ANN401 - what is recorded
+    async def _argued(self, ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401 - what is recorded
         """What was said, recorded: the debater's, or where its model fails that of the stand-in."""
         try:
-            return await self._argued_by(self._debater, ctx)
+            return await self._argued_by(self._debater, ctx, heard)
         except Exception as error:
             if self._stand_in is None or not is_loss(error):
                 raise
             self._lose(error, ctx, "stand_in")
-            return await self._argued_by(self._stand_in, ctx)
+            return await self._argued_by(self._stand_in, ctx, heard)
 
-    async def _argued_by(self, debater: Block[Any, Any], ctx: Context) -> Any:  # noqa: ANN401 - what is recorded
+    async def _argued_by(self, debater: Block[Any, Any], ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401
         asked = self._asks(pattern_state(ctx))
         call = debater(asked, self._inside(debater, ctx))
         said = await in_time(call, ctx, block=debater.name, timeout=self._timeout, losses=self._goes_on)
+        heard()
         return await self._record(said, self._inside(self._record, ctx))
 
     def _goes_on(self, error: BaseException) -> bool:

@@ -32,6 +32,8 @@ def short(run_id: str) -> str:
 def how_to_go_on(held: Held) -> str | None:
     """The command that carries on what has ended too early; None where there is nothing to carry on."""
     document = held.document
+    if document.run_id is not None and document.status == "awaiting":
+        return f"flowdebate answer {short(document.run_id)}"
     if document.run_id is None or document.status not in _ENDED:
         return None
     if isinstance(held.failure, StoreError) and type(held.failure) is not StoreError:

@@ -8,6 +8,8 @@ import typer
 
 from flowdebate.cli.command import ENDS, show_saved
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
+from flowdebate.cli.verbs.answer import answer
+from flowdebate.cli.verbs.batch import ENDS_BATCH, batch
 from flowdebate.cli.verbs.consensus import consensus
 from flowdebate.cli.verbs.debate import run
 from flowdebate.cli.verbs.deliberate import deliberate
@@ -46,8 +48,9 @@ def flowdebate(
     """Hold debates between language models."""
 
 
-for verb in (run, deliberate, handoff, consensus, panel, resume):
+for verb in (run, deliberate, handoff, consensus, panel, resume, answer):
     app.command(epilog=ENDS)(verb)
+app.command(epilog=ENDS_BATCH)(batch)
 app.command()(runs)
 app.command()(show)
 app.command()(delete)

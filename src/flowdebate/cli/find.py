@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("STATES", "WORDS", "ago", "found", "goes_on", "last", "listed", "state_of")
 
 WORDS = {
+    "queued": "queued",
     "running": "running",
     "left_behind": "left behind",
     "complete": "complete",

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.human_seats import seated
 from flowdebate.blocks.losses import GuardedSeat, OnFailure, StandIn, is_loss
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript
 from flowdebate.blocks.turn import Turn
 from flowdebate.patterns import checks
 from flowdebate.patterns.rounds import accept, another_round, begin, end_of_turns, increment_round
+from flowdebate.views.human import render_who
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -120,7 +122,9 @@ class Loop:
 
     def _own(self, member: Debater | Persona) -> Block[Any, Any]:
         name = f"{self.name}-{self.terms.speaker}-{member.name}"
-        return as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
+        block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
+        who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
+        return seated(block, who=who)
 
     def _asks(self, state: PatternState) -> PatternInput:
         (field,) = self.terms.takes.model_fields

@@ -51,12 +51,15 @@ class _Job:
     question: Any
     run_id: str
     seed: int
+    block: Runnable[Any]
+    plan: Mapping[str, Any] | None
 
 
 class Batch(Generic[OutT]):
     """Many runs of one block: iterate over it for items as they come, or await `all()`; once.
 
-    Made by `Block.batch`. What is left early (by `break`, an error, a cancellation) is cancelled; inside `async with`
+    Made by `Block.batch`; `each` says for a row which block is run and how its plan is kept, where they depend on it.
+    What is left early (by `break`, an error, a cancellation) is cancelled; inside `async with`
     that has happened when the block is left.
     """
 
@@ -74,8 +77,10 @@ class Batch(Generic[OutT]):
         batch_id: str | None,
         on_error: OnError,
         progress: Callable[[BatchSummary], object] | None,
+        until: Callable[[BatchSummary], bool] | None,
         uncertain: Uncertain,
         allow_changes: bool,
+        each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
     ) -> None:
         _check(f"{block.name}.batch()", questions, concurrency, batch_id, on_error, uncertain)
         make_run(
@@ -88,14 +93,19 @@ class Batch(Generic[OutT]):
         self._block = block
         self._questions = questions
         self._question = question
+        self._each = each
         self._concurrency = concurrency
         self._model = model
         self._limits = limits
         self._raises = on_error == "raise"
         self._progress = progress
+        self._until = until
         self._uncertain = uncertain
         self._allow_changes = allow_changes
         self._keeping = _keeping(store, self.batch_id, f"{block.name}.batch()")
+        make_run(  # refuses what cannot be
+            block, None, session=None, model=model, seed=seed, limits=limits, store=self._keeping or False
+        )
         self._kept: KeptBatch | None = None
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._under_way: dict[int, RunView] = {}
@@ -141,18 +151,16 @@ class Batch(Generic[OutT]):
 
     async def _jobs(self) -> AsyncGenerator[_Job]:
         index = 0
-        if isinstance(self._questions, AsyncIterable):
-            async for row in self._questions:
-                yield self._job(index, row)
-                index += 1
-        else:
-            for row in self._questions:
-                yield self._job(index, row)
-                index += 1
+        async for row in _each_of(self._questions):
+            if self._until is not None and self._until(self.summary):
+                return
+            yield self._job(index, row)
+            index += 1
 
     def _job(self, index: int, row: object) -> _Job:
         question = row if self._question is None else self._question(row)
-        return _Job(index, row, question, f"{self.batch_id}-{index}", seed_of_item(self.seed, index))
+        block, plan = (self._block, None) if self._each is None else self._each(row)
+        return _Job(index, row, question, f"{self.batch_id}-{index}", seed_of_item(self.seed, index), block, plan)
 
     # What the store has
 
@@ -175,14 +183,17 @@ class Batch(Generic[OutT]):
     # Runs
 
     def _made(self, job: _Job) -> Run:
+        keeping = self._keeping
+        if keeping is not None and job.plan is not None:
+            keeping = replace(keeping, plan=job.plan)
         return make_run(
-            self._block,
+            job.block,
             job.question,
             session=None,
             model=self._model,
             seed=job.seed,
             limits=self._limits,
-            store=False if self._keeping is None else self._keeping,
+            store=False if keeping is None else keeping,
             run_id=job.run_id,
         )
 
@@ -226,7 +237,7 @@ class Batch(Generic[OutT]):
 
     async def _to_its_end(self, job: _Job, run: Run) -> RunResult[OutT]:
         self._under_way[job.index] = RunView(run)
-        return await run_block(self._block, job.question, run)
+        return await run_block(job.block, job.question, run)
 
     async def _taken_up(self, job: _Job) -> Run:
         from flowdebate.runs.kept import taken_up
@@ -235,8 +246,8 @@ class Batch(Generic[OutT]):
         run, _ = await taken_up(
             self._keeping.store,
             job.run_id,
-            block=self._block.name,
-            outline=self._block.outline(),
+            block=job.block.name,
+            outline=job.block.outline(),
             session=None,
             model=self._model,
             limits=self._limits,
@@ -259,6 +270,15 @@ def seed_of_item(seed: int, index: int) -> int:
 def _number(text: str) -> int:
     """53 bits that are drawn from `text`: what every reader of JSON can hold exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
+
+
+async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
+    if isinstance(questions, AsyncIterable):
+        async for row in questions:
+            yield row
+    else:
+        for row in questions:
+            yield row
 
 
 def _is_cancelled() -> bool:

@@ -30,6 +30,7 @@ class Crew(Generic[JobT, DoneT]):
         self._ready: deque[DoneT] = deque()
         self._failure: BaseException | None = None
         self._over = False
+        self._stopped = False
         self._turn = asyncio.Lock()
         self._room = asyncio.Semaphore(2 * size)
         self._news = asyncio.Event()
@@ -65,8 +66,7 @@ class Crew(Generic[JobT, DoneT]):
             raise cancelled
 
     def _stop(self) -> None:
-        if self._workers:
-            self._over = True
+        self._over = self._stopped = True
         for worker in self._workers:
             worker.cancel()
 
@@ -94,7 +94,8 @@ class Crew(Generic[JobT, DoneT]):
     def _left(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         failure = asyncio.CancelledError() if worker.cancelled() else worker.exception()
-        if failure is not None and self._failure is None:
+        stopped = worker.cancelled() and self._stopped  # else it was cancelled by somebody else
+        if failure is not None and self._failure is None and not stopped:
             self._failure = failure
             self._stop()
         self._news.set()

@@ -26,6 +26,7 @@ __all__ = (
     "CallRetried",
     "CircuitChanged",
     "DebateStopped",
+    "HumanAsked",
     "JudgeViewMade",
     "ModelCalled",
     "ModeratorDecided",
@@ -41,9 +42,9 @@ __all__ = (
     "VerdictReached",
 )
 
-RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed"]
+RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Where a run stands: under way; over as it should be; over without something that a provider lost; over without a
-verdict; cancelled; ended by one of its limits; failed."""
+verdict; cancelled; ended by one of its limits; failed; waiting for what a human answers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,6 +111,16 @@ class TurnFinished:
     agent_name: str
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HumanAsked:
+    """A human is asked; the answer is a `BlockAnswered`, in a later life of the run where it waits for that."""
+
+    kind: ClassVar[str] = "human_asked"
+    block: str
+    path: str
+    """The place of the block in the run."""
 
 
 @dataclass(slots=True, kw_only=True)

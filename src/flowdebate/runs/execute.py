@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, told
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.limits import Limits
+from flowdebate.runs.parking import Parked
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
@@ -82,7 +83,16 @@ def make_run(
         from flowdebate.runs.kept import keep
 
         keep(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
+    if run.journal is None:
+        _check_unkept(block)
     return run
+
+
+def _check_unkept(block: Runnable[Any]) -> None:
+    """ConfigurationError for what only a run that is kept can wait for, before anything is paid."""
+    if any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
+        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
+        raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
 
 
 def _new_seed() -> int:
@@ -108,6 +118,10 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         except asyncio.CancelledError:
             run.end("interrupted")
             raise
+        except Parked as parked:  # no failure: it is carried on once somebody has answered
+            assert run.journal is not None  # noqa: S101 - only a run that is kept can wait
+            run.journal.awaiting = parked.requests
+            run.end("awaiting")
         except LimitReached as reached:
             own = run.budget is not None and any(reached is one for one in run.budget.raised)
             partial = own and run.salvageable

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import warnings
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError, told
 from flowdebate.runs import codec
+from flowdebate.runs.parking import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from typing import Any, Literal
+    from typing import Literal
 
+    from flowdebate.runs.parking import HumanRequest
     from flowdebate.store.port import RunHeader, StepKind, StepRow, Store, StoredStatus
 
     Uncertain = Literal["retry", "raise"]
 
-__all__ = ("Journal",)
+__all__ = ("Journal", "waited")
 
 T = TypeVar("T")
 
@@ -41,6 +44,10 @@ class Journal:
         self._clock = header.created_at
         self._new = not rows
         self.owned = False
+        self.awaiting: tuple[HumanRequest, ...] = ()
+        """What humans have to answer before the run can go on, once it has come to a stand."""
+        self.reviewed: set[str] = set()
+        """The places at which it had come to a stand, and goes on now with what a human answered."""
 
     @property
     def run_id(self) -> str:
@@ -54,8 +61,12 @@ class Journal:
     async def begin(self) -> None:
         """Keep the run's header, if it is new; from here on it is this process's."""
         if not self.owned:
-            await self.store.create(self.header)
-            self.owned = True
+            creating = asyncio.ensure_future(self.store.create(self.header))
+            cancelled = await waited(creating)
+            self.owned = creating.exception() is None
+            if cancelled is not None:
+                raise cancelled
+            creating.result()
 
     def found(self, key: str, request: str | None = None) -> StepRow | None:
         """What was recorded at `key`; JournalMismatch if that was for another request, or the key comes twice."""
@@ -90,6 +101,12 @@ class Journal:
             raise RunUncertain(self.store.name, self.run_id, key, left.attempts)
         await self.store.intend(self.run_id, key, kind, request)
 
+    async def ask(self, key: str, request: str) -> None:
+        """Write down that a human is asked `request` at `key`: once, however often the run comes to it."""
+        left = self._open.get(key)
+        if left is None or left.request != request:
+            await self.store.intend(self.run_id, key, "human", request)
+
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record what came of the step `key`: it is durable when this returns, whoever is cancelled meanwhile."""
         self._clock = max(self._clock, time.time())
@@ -117,6 +134,9 @@ class Journal:
         await self.intend(key, "effect", None)
         try:
             value = await call()
+        except Parked as parked:  # it is known what came of it: nothing yet
+            await self.fail(key, codec.failed_text(told(parked)))
+            raise
         except Exception as error:
             if failures:
                 await self.lose(key, error)
@@ -148,6 +168,20 @@ class Journal:
         except StoreError as error:
             message = f"run {self.run_id} ended as {status!r}, which could not be written down: {error}"
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+
+async def waited(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until `task` is done, also if the caller is cancelled: what came then, for the caller to raise.
+
+    For what decides who owns a run: a caller that left early would not know what it has to let go of.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 _LOGGER = logging.getLogger("flowdebate")

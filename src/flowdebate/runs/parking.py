@@ -60,7 +60,7 @@ def read_answer(body: str) -> tuple[Any, bool]:
     return kept["answer"], kept["parked"]
 
 
-class Parked(BaseException):  # noqa: N818 - no error; and nothing that goes over errors may go over it
+class Parked(BaseException):
     """The run cannot go on before `requests` are answered: it ends as "awaiting", and is carried on later."""
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.usage import Usage
     from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.parking import HumanRequest
     from flowdebate.runs.run import Run
     from flowdebate.runs.session import Session
     from flowdebate.schemas import DebateTranscriptState
@@ -71,6 +72,11 @@ class RunView:
         return self._run.artifacts.get("raw")
 
     @property
+    def awaiting(self) -> tuple[HumanRequest, ...]:
+        """What humans have to answer (`flowdebate.answer`) before the run, whose status is "awaiting", can go on."""
+        return () if self._run.journal is None else self._run.journal.awaiting
+
+    @property
     def task_collections(self) -> list[TaskCollection]:
         """Every audit trail of the run, in the order in which they were opened."""
         return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
@@ -112,7 +118,8 @@ class RunResult(RunView, Generic[OutT]):
     def __init__(self, run: Run, output: OutT, *, seconds: float) -> None:
         super().__init__(run)
         self.output = output
-        """What the block returned; None for a debate that a limit or a lost judge cut short (see `status`)."""
+        """What the block returned; None for a debate that waits for a human, or that a limit or a lost judge cut short
+        (see `status`)."""
         self.seconds = seconds
         """How long it took."""
 

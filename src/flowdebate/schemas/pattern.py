@@ -19,9 +19,9 @@ Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_out
 """What is done without a seat's answer: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
 
-DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed"]
+DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of
-its run; failed."""
+its run; failed; not yet, since it waits for a human."""
 
 
 class DebateLoss(WireModel):

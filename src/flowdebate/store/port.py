@@ -14,10 +14,20 @@ ROW_FORMAT = 1
 """The number of the form in which headers and bodies are written; older ones stay readable."""
 
 StoredStatus = Literal[
-    "running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting", "dead_letter"
+    "queued",
+    "running",
+    "complete",
+    "degraded",
+    "no_verdict",
+    "interrupted",
+    "limit",
+    "failed",
+    "awaiting",
+    "dead_letter",
 ]
-"""Where a stored run stands: as `RunStatus`, and two more. It waits for a human's answer; or it has taken its process
-down with it so often, without getting any further, that it is not carried on any more."""
+"""Where a stored run stands: as `RunStatus`, and three more. It waits for a worker, to be begun or carried on; it waits
+for a human's answer; or it has taken its process down with it so often, without getting any further, that it is not
+carried on any more."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """What a step is: a call of a model, something impure that a block did, an answer that a pattern has given up, what a
@@ -61,7 +71,7 @@ class StepRow:
     """Its place in the run: never a number in a sequence, which branches that go on at once would mix up."""
     kind: StepKind
     request: str | None = None
-    """The hash of what was asked; None where nothing was."""
+    """The hash of what was asked, of a human's step all of it as JSON; None where nothing was asked."""
     attempts: int = 1
     """How often it was begun: what is above 1 may have been paid as often."""
     failures: tuple[str, ...] = ()
@@ -96,9 +106,10 @@ class StoredRun:
 class Store(Protocol):
     """Keeps runs and their steps; `flowdebate.testing.StoreConformance` is what any implementation must pass.
 
-    Whatever writes returns only when what it wrote is durable, and writes it also if its caller is cancelled in the
-    meantime. One owner at a time carries out a run: the store object that has created or taken it, until it finishes or
-    releases it, or its process dies. Another's writes are refused with RunConflict.
+    What `commit`, `put` and `add` have written is durable when they return, with all that was written before it; what
+    others have written outlives the process. All write also if their caller is cancelled in the meantime. One owner
+    at a time carries out a run: the store object that has created or taken it, until it finishes or releases it, or
+    its process dies. Another's writes are refused with RunConflict.
     StoreError, with the name of the place, for a store that cannot be read or written; it is left as it is.
     """
 

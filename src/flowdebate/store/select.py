@@ -17,7 +17,7 @@ StoreChoice: TypeAlias = Store | str | Path | bool | None
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Those that were opened by name in each process: the same name is the same object, so that runs share its connection."""
+"""Those that were opened by name, by process: the same name is the same object, so that runs share its connection."""
 
 
 def default_store_path() -> Path:

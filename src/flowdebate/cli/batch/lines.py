@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.plan import Plan
     from flowdebate.runs.batch_item import BatchItem
 
-__all__ = ("COLUMNS", "Line", "line_of")
+__all__ = ("COLUMNS", "Line", "headers_of", "line_of")
 
 COLUMNS = (
     "index",
@@ -137,7 +137,9 @@ def _answer(item: BatchItem[Any]) -> str | None:
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
-        return output.model_dump_json() if hasattr(output, "model_dump_json") else json.dumps(output, ensure_ascii=False)
+        return (
+            output.model_dump_json() if hasattr(output, "model_dump_json") else json.dumps(output, ensure_ascii=False)
+        )
     verdict = getattr(raw, "verdict", None)
     if verdict is not None:
         return str(verdict.verdict)
@@ -156,6 +158,6 @@ def _cell(value: object) -> str:
 
 
 def headers_of(others: Mapping[str, Any]) -> list[str]:
-    """The header of CSV; a column of ours that has the name of a row's own is called result_…"""
+    """The header of CSV; a column of ours that has the name of a row's own is called `result_…`."""
     taken = ["question", *others]
     return [*taken, *(f"result_{name}" if name in taken else name for name in COLUMNS)]

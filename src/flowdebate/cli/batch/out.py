@@ -7,12 +7,13 @@ import io
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.batch.lines import headers_of
-from flowdebate.cli.files import check_target, read_text, write_whole
+from flowdebate.cli.batch.lines import COLUMNS, headers_of
+from flowdebate.cli.files import check_target, write_whole
 from flowdebate.cli.streams import WriteFailed, writing
 from flowdebate.errors import BadFile
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Out", "open_out")
 
-_MEGABYTES = 4_000
 _OVER = ("complete", "degraded", "no_verdict")
 """How rows end whose lines stay; all others are written again."""
 
@@ -53,7 +53,7 @@ class StdOut(Out):
             sys.stdout.flush()
 
 
-class FileOut(Out):
+class FileOut(Out, ABC):
     """Writes to a file: each line at once and as a whole; lines that are there already are not written again."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
@@ -80,13 +80,13 @@ class FileOut(Out):
             self._append(self.text_of(line))
             self._written.add(line.index)
 
+    @abstractmethod
     def text_of(self, line: Line) -> str:
         """A line of the file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
         """What the file begins with; and of each whole line its index, run id, status and text."""
-        raise NotImplementedError
 
     def _open(self) -> None:
         try:
@@ -101,7 +101,9 @@ class FileOut(Out):
 
     def _take_up(self) -> None:
         """Keep what is there of rows that are over, and nothing else: a torn line, rows that are carried on."""
-        content = read_text(str(self._path), megabytes=_MEGABYTES)
+        if not self._path.is_file():  # a device or a pipe: there is nothing to take up
+            return
+        content = self._path.read_bytes().decode("utf-8", "replace")  # a torn line may end within a character
         head, lines = self.lines_of(content)
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
@@ -155,7 +157,8 @@ class CsvOut(FileOut):
         records = _whole_records(content)
         if records and records[0] != self._header:
             raise BadFile(str(self._path), "line 1: has another header than the results of this batch")
-        places = [len(self._header) - 11 + place for place in (0, 5, 1)]
+        first = len(self._header) - len(COLUMNS)
+        places = [first + COLUMNS.index(name) for name in ("index", "run_id", "status")]
         lines = []
         for record in records[1:]:
             try:
@@ -206,6 +209,6 @@ def _lock(file: int) -> None:
     """Own the open `file`, as long as it is open; where the system has no such locks, nothing."""
     try:
         import fcntl
-    except ImportError:
+    except ImportError:  # pragma: no cover - on Windows
         return
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

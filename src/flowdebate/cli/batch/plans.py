@@ -46,7 +46,9 @@ class Plans:
 
         module, self._subject = PATTERNS[pattern]
         self._module = import_module(f"flowdebate.cli.verbs.{module}")
-        planned = self._module.make_plan(_known(self._module.KEYS, pattern, {**options, self._subject: first}), file=file)
+        planned: Plan = self._module.make_plan(
+            _known(self._module.KEYS, pattern, {**options, self._subject: first}), file=file
+        )
         if planned.policies.record is not None or planned.policies.replay is not None:
             key = "replay" if planned.policies.record is None else "record"
             raise ConfigurationError(*planned.given.place(key), planned.given[key], "left out in a batch")

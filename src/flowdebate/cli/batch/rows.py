@@ -91,8 +91,10 @@ def _json(path: str, number: int, line: str) -> Any:  # noqa: ANN401 - any JSON
 def _csv_rows(path: str, content: str) -> Iterator[Row]:
     records = _records(path, content)
     number, header = next(records, (1, []))
+    if not header:
+        return
     column = _column(path, header)
-    for number, cells in records:  # noqa: B020 - the next line
+    for number, cells in records:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -13,16 +14,20 @@ from flowdebate.cli.keys import Given, Key, count, flag, text
 from flowdebate.cli.plan import COMMON_KEYS, OUTPUT_KEYS, Models, Plan, common, output_schema
 from flowdebate.cli.sides import default_sides
 from flowdebate.cli.speakers import roster, sides
+from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.document import DebateDocument
     from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.debate import DebateView
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.roster import Debater
 
 __all__ = ("KEYS", "DebatePlan", "make_plan", "run")
 
@@ -31,6 +36,12 @@ KEYS: Mapping[str, Key] = {
     "debaters": sides("--debater"),
     "rounds": count("--rounds"),
     "moderator": flag("--moderator"),
+    "humans": Key(
+        fits=lambda value: isinstance(value, list) and all(map(text().fits, value)),
+        allowed="a list of names of debaters, judge, moderator",
+        option="--human",
+    ),
+    "park": flag("--park"),
     **OUTPUT_KEYS,
     **COMMON_KEYS,
 }
@@ -53,6 +64,16 @@ def run(  # noqa: PLR0913 - the options of the command
         typer.Option(
             "--moderator/--no-moderator", help="A moderator opens each round, picks speakers, may end the debate."
         ),
+    ] = None,
+    humans: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--human", metavar="SEAT", help="Who is human: a side's name, judge, moderator; once for each. It types."
+        ),
+    ] = None,
+    park: Annotated[
+        bool | None,
+        typer.Option("--park/--no-park", help="Humans answer later: flowdebate answer. Without a terminal they do."),
     ] = None,
     model: opt.ModelSpec = None,
     judge_model: opt.JudgeModel = None,
@@ -90,6 +111,10 @@ class DebatePlan(Plan):
     moderator: bool
     schema: OutputSchema | None
     synthesize: bool
+    humans: frozenset[str] = frozenset()
+    """Seats, by name."""
+    park: bool = False
+    """Whether humans answer later."""
 
     def pattern(self) -> Sequencer[Any, Any]:
         from flowdebate.blocks.moderator import create_moderator
@@ -97,8 +122,10 @@ class DebatePlan(Plan):
         from flowdebate.resources.transcript import create_debate_transcript
 
         transcript = create_debate_transcript()
-        moderator = None
-        if self.moderator:
+        moderator: Block[Any, Any] | None = None
+        if "moderator" in self.humans:
+            moderator = self._human("moderator")
+        elif self.moderator:
             moderator = create_moderator(
                 name=self.NAME,
                 roster_names=[debater.name for debater in self.speakers],
@@ -108,15 +135,29 @@ class DebatePlan(Plan):
             )
         return debate(
             name=self.NAME,
-            debaters=self.speakers,
+            debaters=[self._seated(debater) for debater in self.speakers],
             max_rounds=self.rounds,
             moderator=moderator,
+            judge=self._human("judge") if "judge" in self.humans else None,
             synthesizer=None if self.synthesize else False,
             transcript=transcript,
             output_schema=self.schema,
             instructions=self.instructions,
             on_failure=self.on_failure,
         )
+
+    def _seated(self, debater: Debater) -> Debater:
+        if debater.name not in self.humans:
+            return debater
+        return replace(debater, block=self._human(f"debater-{debater.name}"))
+
+    def _human(self, seat: str) -> Human:
+        """Who types where there is a terminal, and answers later where there is none."""
+        from flowdebate.blocks.human import human
+        from flowdebate.blocks.human_terminal import terminal
+
+        later = self.park or not sys.stdin.isatty()
+        return human(name=f"{self.NAME}-{seat}", ask=None if later else terminal)
 
     def document(self, raw: Any, output: object, /, **facts: Any) -> DebateDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import DebateDocument, speakers_of
@@ -161,10 +202,18 @@ def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePla
     shared = common(given, made, subject="question", rounds=2)
     schema = output_schema(given)
     default = default_sides(shared["subject"])
+    speakers = roster(given, made, key="debaters", kind=Debater, default=default)
+    humans = frozenset(given["humans"] or ())
+    seats = [*(debater.name for debater in speakers), "judge", "moderator"]
+    if not humans.issubset(seats):
+        where, field = given.place("humans")
+        raise ConfigurationError(where, field, sorted(humans.difference(seats)), f"among {', '.join(seats)}")
     return DebatePlan(
         **shared,
-        speakers=roster(given, made, key="debaters", kind=Debater, default=default),
-        moderator=bool(given["moderator"]),
+        speakers=speakers,
+        humans=humans,
+        park=bool(given["park"]),
+        moderator=bool(given["moderator"]) or "moderator" in humans,
         schema=schema,
         synthesize=schema is not None or bool(given["synthesize"]),
     )

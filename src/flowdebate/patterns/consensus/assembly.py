@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.consensus_agent import Who, create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.human_seats import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.blocks.transcript_blocks import AUDIT
 from flowdebate.patterns.consensus.conduct import Conduct
@@ -27,6 +28,7 @@ from flowdebate.patterns.consensus.vote import VOTING, ask_for_votes, count_vote
 from flowdebate.patterns.rounds import accept, begin
 from flowdebate.resources.tasks import create_task_collection
 from flowdebate.schemas.consensus import ConsensusInput, ConsensusStage, ConsensusState
+from flowdebate.views.human import render_who
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -88,7 +90,8 @@ def _seats(options: Options, phase: Phase, create: Any) -> AgentSeats:  # noqa: 
 def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block[Any, Any]:  # noqa: ANN401 - see _seats
     if agent.block is not None:
         name = f"{options.name}-agent-{agent.name}"
-        return as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
+        block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
+        return seated(block, who=render_who(agent.name, role=agent.role))
     given = dict(options.defaults) if agent.model is None else {**options.defaults, "model": agent.model}
     if phase.name == "vote":
         given |= {"choices": options.names, "shuffle": options.shuffle}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
+from flowdebate.blocks.human_tasks import go_on_after_review, set_aside
 from flowdebate.blocks.losses import in_time, is_loss
 from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
@@ -16,6 +17,7 @@ from flowdebate.models.policies.breaker import Breakers
 from flowdebate.models.text import one_line
 from flowdebate.patterns.consensus.events import AgentFailed, announce
 from flowdebate.resources.held import HeldResource
+from flowdebate.runs.parking import Parked
 from flowdebate.schemas.consensus import AgentFailure
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class AgentSeats(Block[Any, None]):
             call = block(asked, ctx.child(block.name, path))
             answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_loss)
             answer = self._phase.read(answer, block.name, asked, ctx)
+            go_on_after_review(audit, task.id, ctx)
             succeeded = True
         except Exception as error:
             if isinstance(error, LimitReached):  # nobody failed: the run has to end here
@@ -97,6 +100,9 @@ class AgentSeats(Block[Any, None]):
             succeeded = False
             self._fail(error, asked, ctx)
             return
+        except Parked as parked:
+            set_aside(audit, task.id, parked)
+            raise
         except BaseException as ending:  # cancelled, or the process is told to end
             audit.cancel(task.id, reason=type(ending).__name__)
             raise

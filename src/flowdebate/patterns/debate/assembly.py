@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.judge import create_judge
+from flowdebate.blocks.human_seats import seated
+from flowdebate.blocks.judge import create_judge, verdict_among
 from flowdebate.blocks.losses import GuardedSeat, is_loss
-from flowdebate.blocks.moderator import Moderator, stash_moderator_decision
+from flowdebate.blocks.moderator import Moderator, decision_among, stash_moderator_decision
 from flowdebate.blocks.moderator import in_declared_order as unmoderated
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -82,6 +83,7 @@ class Assembly:
             return in_declared_order(pipeline, turns.values())
         name, where = self.loop.name, self.loop.where
         moderator = as_block(self.moderator, name=f"{name}-moderator", where=where, field="moderator")
+        moderator = seated(moderator, lambda: decision_among(list(turns)))
         opening = self._opening_of_rounds(moderator, list(turns))
         dispatch = router(name=f"{name}-dispatch", choose=_itself, routes=turns)
         return pipeline.tap(opening).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
@@ -127,7 +129,8 @@ class Assembly:
 
     def _judge(self) -> Block[Any, Any]:
         if self.judge is not None:
-            return as_block(self.judge, name=f"{self.loop.name}-judge", where=self.loop.where, field="judge")
+            judge = as_block(self.judge, name=f"{self.loop.name}-judge", where=self.loop.where, field="judge")
+            return seated(judge, lambda: verdict_among([debater.stance for debater in self.roster]))
         return create_judge(
             name=self.loop.name,
             transcript=self.loop.transcript,

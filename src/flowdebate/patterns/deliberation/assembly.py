@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.deliberation_state import hear, record_round
 from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.human_seats import seated
 from flowdebate.blocks.persona_debater import create_persona_debater
 from flowdebate.blocks.reporter import create_reporter
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -19,7 +20,7 @@ from flowdebate.patterns.deliberation.closing import (
     without_report,
 )
 from flowdebate.patterns.loop import Loop, Terms
-from flowdebate.schemas.deliberation import DeliberationInput, DeliberationState
+from flowdebate.schemas.deliberation import DeliberationInput, DeliberationState, ModeratorReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,8 @@ class Assembly:
     def _moderator(self) -> Block[Any, Any]:
         name = self.loop.name
         if self.moderator is not None:
-            return as_block(self.moderator, name=f"{name}-moderator", where=self.loop.where, field="moderator")
+            moderator = as_block(self.moderator, name=f"{name}-moderator", where=self.loop.where, field="moderator")
+            return seated(moderator, lambda: ModeratorReport)
         return create_reporter(
             name=name,
             transcript=self.loop.transcript,

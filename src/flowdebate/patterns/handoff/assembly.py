@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.handover import Handover, handoff_state
+from flowdebate.blocks.human_seats import handover_among, seated
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.blocks.speaker import Speaker, create_speaker
@@ -25,7 +27,6 @@ from flowdebate.schemas.handoff import HandoffInput, HandoffState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.turn import Turn
     from flowdebate.models.base import Model
@@ -90,6 +91,9 @@ class Assembly:
 
         if isinstance(persona.block, Speaker):
             speakers.append(persona.block)
+        elif isinstance(persona.block, Block):
+            others = [name for name in self._names if name != persona.name]
+            persona = replace(persona, block=seated(persona.block, lambda: handover_among(others)))
         record = record_said(
             name=self.loop.name,
             agent_name=persona.name,

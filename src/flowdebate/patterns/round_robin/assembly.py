@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.handler import Handler, as_block, handler
+from flowdebate.blocks.human_seats import seated
 from flowdebate.blocks.panel_state import panel_state, record_contribution
 from flowdebate.blocks.panel_synthesizer import create_panel_synthesizer
 from flowdebate.blocks.panelist import create_panelist
@@ -16,7 +17,7 @@ from flowdebate.patterns.deliverable import with_deliverable
 from flowdebate.patterns.loop import Loop, Terms, in_declared_order
 from flowdebate.patterns.round_robin.auditing import stash_audit, without_report
 from flowdebate.patterns.rounds import finish
-from flowdebate.schemas.panel import PanelInput, PanelOutput, PanelState
+from flowdebate.schemas.panel import PanelInput, PanelOutput, PanelState, RefereeReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,7 @@ class Assembly:
             return pipeline
         name, where = self.loop.name, self.loop.where
         referee = as_block(self.referee, name=f"{name}-referee", where=where, field="referee")
+        referee = seated(referee, lambda: RefereeReport)
         audit = (
             sequencer(name=f"{name}-audit-round")
             .tap(self.loop.end_of_turns())

@@ -1,0 +1,67 @@
+"""A debate that a person judges: it waits for the verdict, and goes on with it in this process or in another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+from flowdebate import Debater, answer_sync, debate, human, terminal
+
+if TYPE_CHECKING:
+    from flowdebate import HumanRequest
+    from flowdebate.models import Model
+    from flowdebate.runs.result import RunResult
+    from flowdebate.schemas import DebateRawOutput
+
+QUESTION = "Should the old bridge be closed to cars?"
+STORE = Path(gettempdir()) / "bridge.sqlite3"
+
+pattern = debate(
+    name="bridge",
+    debaters=[Debater("walker", "close it"), Debater("driver", "keep it open")],
+    judge=human(name="mayor", prompt="You decide. Read both sides first."),
+    max_rounds=1,
+    synthesizer=False,
+)
+
+
+def begin(store: Path | str, model: Model | str | None = None) -> RunResult[DebateRawOutput]:
+    """Hold the rounds; the run is then kept, and waits. Nothing runs while it does."""
+    result = pattern.run_sync(QUESTION, model=model, store=store)
+    for request in result.awaiting:
+        print(f"{result.run_id} waits for {request.block}:\n\n{request.shown}\n\n{request.expects}")
+    return result
+
+
+def judge(store: Path | str, run_id: str, *, winner: str | None, reasoning: str, verdict: str) -> HumanRequest:
+    """What the page on which the mayor decides would call."""
+    return answer_sync(store, run_id, {"winner": winner, "reasoning": reasoning, "verdict": verdict})
+
+
+def go_on(store: Path | str, run_id: str, model: Model | str | None = None) -> DebateRawOutput:
+    """What was said is not asked for again."""
+    raw: DebateRawOutput = pattern.resume_sync(run_id, store=store, model=model).output
+    print(f"{raw.found.winner}: {raw.found.verdict}")
+    return raw
+
+
+def main(model: Model | str | None = None) -> DebateRawOutput:
+    """The same with a judge who sits at the terminal: nothing has to be kept."""
+    here = debate(
+        name="bridge",
+        debaters=[Debater("walker", "close it"), Debater("driver", "keep it open")],
+        judge=human(name="mayor", ask=terminal),
+        max_rounds=1,
+        synthesizer=False,
+    )
+    raw: DebateRawOutput = here.run_sync(QUESTION, model=model).output
+    return raw
+
+
+if __name__ == "__main__":
+    if sys.stdin.isatty():
+        main()
+    else:
+        begin(STORE)

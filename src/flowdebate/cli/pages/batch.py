@@ -1,0 +1,166 @@
+"""A batch as it goes on, on stderr, and what it came to."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.cli.streams import tell
+from flowdebate.cli.text import in_line
+from flowdebate.errors import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self, TextIO
+
+    from flowdebate.cli.page import Page
+    from flowdebate.runs.batch_item import BatchItem
+    from flowdebate.runs.batch_summary import BatchSummary
+
+__all__ = ("BatchView", "show_summary", "view_of")
+
+_EVERY = 5.0
+"""Seconds between two lines where there is no terminal."""
+_LONGEST = 80
+"""Characters of a question that a line shows."""
+_WORDS = {
+    "complete": "Complete",
+    "degraded": "Ended without all that was due",
+    "no_verdict": "Without a verdict",
+    "limit": "Ended by a limit",
+    "interrupted": "Interrupted",
+    "failed": "Failed",
+    "awaiting": "Waiting for an answer",
+}
+
+
+class BatchView:
+    """Shows a batch by lines on stderr: what failed at once, how far it is now and then."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing has to be taken back."""
+
+    def item(self, item: BatchItem[Any]) -> None:
+        """A run is over."""
+        if item.error is not None:
+            self.tell(f"Question {item.index + 1} failed ({_cut(str(item.question))}): {told(item.error)}")
+
+    def progress(self, summary: BatchSummary) -> None:
+        """How far it is."""
+        if self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            self.tell(_progress(summary))
+
+    def tell(self, message: str) -> None:
+        """A line of its own."""
+        tell(message)
+
+
+class TerminalView(BatchView):
+    """Shows a batch by a bar that goes when it is over."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        console = Console(file=stream, markup=False, highlight=False, emoji=False)
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[about]}", markup=False))
+        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._task = self._bar.add_task("", total=None, about="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def progress(self, summary: BatchSummary) -> None:
+        about = _about(summary)
+        self._bar.update(self._task, completed=summary.done, total=summary.total, about=about, refresh=True)
+
+    def tell(self, message: str) -> None:
+        self._bar.console.print(in_line(message), soft_wrap=True)
+
+
+def view_of(stream: TextIO) -> BatchView:
+    """What shows a batch on `stream`, which is stderr."""
+    return TerminalView(stream) if stream.isatty() else BatchView()
+
+
+def show_summary(page: Page, name: str, summary: BatchSummary, *, out: str | None) -> None:
+    """What the batch came to."""
+    parts = [("Batch", name, "bold"), ("Questions", _questions(summary), "")]
+    parts += [(_WORDS.get(status, status), f"{count:,}", "") for status, count in sorted(summary.statuses.items())]
+    if summary.failures:
+        parts.append(("Errors", _counted(summary.failures), "red"))
+    if summary.decisions:
+        parts.append(("Found", _counted(summary.decisions), "green"))
+    usage = summary.usage
+    tokens = [f"{_known(usage.prompt_tokens)} prompt (cached {_known(usage.cached_tokens)})"]
+    tokens.append(f"{_known(usage.completion_tokens)} completion")
+    parts.append(("Calls", f"{usage.calls:,}", ""))
+    parts.append(("Tokens", ", ".join(tokens), ""))
+    parts.append(("Time", f"{summary.seconds:.1f} s ({_rate(summary)})", ""))
+    if out is not None:
+        parts.append(("Results", out, ""))
+    page.card("Summary", parts)
+
+
+def _questions(summary: BatchSummary) -> str:
+    total = summary.done if summary.total is None else summary.total
+    done = [f"{total - summary.done:,} not done"] if total > summary.done else []
+    before = [f"{summary.replayed:,} done before"] if summary.replayed else []
+    about = ", ".join([*done, *before])
+    return f"{total:,} ({about})" if about else f"{total:,}"
+
+
+def _progress(summary: BatchSummary) -> str:
+    total = "" if summary.total is None else f" of {summary.total:,}"
+    return f"{summary.done:,}{total} done; {_about(summary)}"
+
+
+def _about(summary: BatchSummary) -> str:
+    usage = summary.usage
+    parts = [f"{summary.failed:,} failed"] if summary.failed else []
+    parts.append(f"{usage.calls:,} calls")
+    if usage.total_tokens is not None:
+        parts.append(f"{usage.total_tokens:,} tokens")
+    parts.append(_rate(summary))
+    if summary.remaining:
+        parts.append(f"about {_duration(summary.remaining)} left")
+    return ", ".join(parts)
+
+
+def _rate(summary: BatchSummary) -> str:
+    rate = summary.rate
+    return f"{rate:.1f} a second" if rate >= 1 else f"{rate * 60:.1f} a minute"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _counted(counts: Any) -> str:  # noqa: ANN401 - a mapping of words to numbers
+    return ", ".join(f"{word} {count:,}" for word, count in counts.items())
+
+
+def _known(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

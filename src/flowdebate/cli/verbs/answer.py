@@ -1,0 +1,109 @@
+"""`flowdebate answer`: say what a run waits for, and carry it on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowdebate.cli import options as opt
+from flowdebate.cli.advice import short
+from flowdebate.cli.command import carry_on, problems_told
+from flowdebate.cli.keys import COMMAND
+from flowdebate.cli.streams import tell
+from flowdebate.errors import ConfigurationError, NotAwaited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.runs.parking import HumanRequest
+    from flowdebate.store.port import Store, StoredRun
+
+__all__ = ("answer",)
+
+_OPTIONS = ("model", "base_url", "store", "markdown")
+_LIMITS = ("max_calls", "max_tokens", "max_seconds")
+_LONGEST = 4_000_000
+"""Characters of an answer that is read from stdin: more than any answer may have."""
+
+
+def answer(
+    run: Annotated[str, typer.Argument(help=opt.RUN)],
+    text: Annotated[
+        str | None, typer.Argument(help="What to answer. Default: it is typed, or read from stdin.", show_default=False)
+    ] = None,
+    *,
+    data: Annotated[
+        str | None, typer.Option("--json", metavar="DATA", help="The same as JSON, where there are fields.")
+    ] = None,
+    place: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="Which one it is, where the run waits for several.")
+    ] = None,
+    later: Annotated[
+        bool, typer.Option("--later", help="Only record the answer; the run is carried on later.")
+    ] = False,
+    store: opt.StoreName = None,
+    markdown: opt.Markdown = None,
+) -> None:
+    """Show what a run asks a human, record the answer, and carry the run on. What was answered first stands."""
+    with problems_told():
+        from flowdebate.cli.find import found
+        from flowdebate.cli.keeping import opened
+
+        if text is not None and data is not None:
+            raise ConfigurationError(COMMAND, "--json", data, "left out where there is a TEXT")
+        given = data if text is None else text
+        with opened(store) as where:
+            stored = asyncio.run(found(where.store, run))
+            left = asyncio.run(_answered(where.store, stored, given, place))
+            ready = _ready(stored, left, where.option, later=later)
+    if ready:
+        options: dict[str, Any] = dict.fromkeys(_OPTIONS)
+        options |= {"uncertain": "retry", "allow_changes": False, "revive": False, "as_json": False}
+        carry_on(stored.header.run_id, dict.fromkeys(_LIMITS), options | {"store": store, "markdown": markdown})
+
+
+async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
+    """Record the answer, or all answers that are typed; what the run still waits for."""
+    from flowdebate.blocks.human_answers import answer, checked, open_requests
+    from flowdebate.blocks.human_terminal import terminal
+
+    run_id = stored.header.run_id
+    asked = [request for request in await open_requests(store, run_id) if place in (None, request.place)]
+    if given is None and not sys.stdin.isatty():
+        given = _read(asked, store, run_id)
+    if given is not None or not asked:
+        await answer(store, run_id, given, place=place)
+    else:
+        for request in asked:
+            typed = await terminal(replace(request, check=partial(checked, request)))
+            await answer(store, run_id, typed, place=request.place)
+    return await open_requests(store, run_id)
+
+
+def _read(asked: Sequence[HumanRequest], store: Store, run_id: str) -> str:
+    """What stdin says, to whom is shown what is asked."""
+    if not asked:
+        raise NotAwaited(store.name, run_id, "waits for no answer")
+    for request in asked:
+        tell(f"{request.place}\n{request.shown}\n\n[{request.block}] {request.expects}")
+    return sys.stdin.read(_LONGEST).removesuffix("\n")
+
+
+def _ready(stored: StoredRun, left: Sequence[HumanRequest], option: str, *, later: bool) -> bool:
+    """Whether the run goes on now; where it does not, what is to be done is told."""
+    run = short(stored.header.run_id)
+    for request in left:
+        tell(f"It still waits for {request.block}: flowdebate answer {run} --place '{request.place}'{option}")
+    if left:
+        return False
+    if stored.header.plan is None:
+        tell(f"To carry it on: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
+        return False
+    if later:
+        tell(f"To carry it on: flowdebate resume {run}{option}")
+    return not later

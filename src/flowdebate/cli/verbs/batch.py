@@ -1,0 +1,153 @@
+"""`flowdebate batch`: many questions, each held by the same pattern, so many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
+from flowdebate.cli.command import problems_told
+from flowdebate.cli.keys import COMMAND, Key, choice, count, path, text
+from flowdebate.cli.streams import tell, warnings_told, writing
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.cli.batch.hold import HeldBatch
+
+__all__ = ("ENDS_BATCH", "batch")
+
+_FAILED, _NO_RESULT, _KILLED = 1, 3, 128
+_KEYS: Mapping[str, Key] = {
+    "concurrency": count("--concurrency"),
+    "out": path("--out"),
+    "name": text("--batch"),
+    "limit": count("--limit"),
+    "max_total_calls": count("--max-total-calls"),
+    "max_total_tokens": count("--max-total-tokens"),
+    "form": choice("--format", ("csv", "jsonl", "text")),
+}
+
+ENDS_BATCH = (
+    "Ctrl-C, a crash or a failure leave all that was answered: the same command goes on from there. Exit codes: "
+    "0 done, 1 some failed, 2 misused, 3 some came to no result, 130 interrupted, 143 terminated."
+)
+"""What the help of the command ends with."""
+
+
+def batch(  # noqa: PLR0913 - the options of the command
+    questions: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTIONS",
+            help='CSV with a column "question", JSON Lines with the same, or text, a question a line; "-" is stdin.',
+        ),
+    ],
+    *,
+    pattern: Annotated[
+        str, typer.Option(metavar="NAME", help="debate, deliberate, handoff, consensus or panel.")
+    ] = "debate",
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write the results there as they come: .jsonl or .csv; "-" is stdout.'),
+    ] = None,
+    concurrency: Annotated[int, typer.Option(metavar="N", help="How many are held at once.")] = 8,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", metavar="NAME", help="What the batch is kept as. Default: made of the questions and options."
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N questions.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="csv|jsonl|text", help="Of the questions. Default: by the file's name."),
+    ] = None,
+    file: opt.File = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds at most; of a handoff, turns.")] = None,
+    model: opt.ModelSpec = None,
+    judge_model: opt.JudgeModel = None,
+    base_url: opt.BaseUrl = None,
+    seed: opt.Seed = None,
+    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Requests at most, for each question.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens at most, for each question.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Time at most, for each question.")] = None,
+    max_total_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Begin no further question after so many requests.")
+    ] = None,
+    max_total_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Begin no further question after so many tokens.")
+    ] = None,
+    attempts: opt.Attempts = None,
+    fallback: opt.Fallback = None,
+    on_failure: opt.OnFailure = None,
+    store: opt.StoreName = None,
+) -> None:
+    """Ask many questions, several at once, and write down what comes of each.
+
+    What else the pattern can be told stands in --file, as its own command takes it.
+    """
+    _carry_out(dict(locals()))
+
+
+def _carry_out(options: dict[str, Any]) -> None:
+    """Hold the batch; ends in Exit."""
+    own = {key: options.pop(key) for key in (*_KEYS, "questions", "pattern", "file", "store")}
+    for key, allowed in _KEYS.items():
+        if own[key] is not None and not allowed.fits(own[key]):
+            with problems_told():
+                raise ConfigurationError(COMMAND, str(allowed.option), own[key], allowed.allowed)
+    with problems_told(), warnings_told():
+        from flowdebate.cli.batch.hold import Totals, hold_batch, warned_once
+        from flowdebate.cli.batch.plans import Plans
+        from flowdebate.cli.batch.rows import read_rows
+        from flowdebate.cli.keeping import opened
+
+        rows = read_rows(own["questions"], own["form"])
+        totals = Totals(calls=own["max_total_calls"], tokens=own["max_total_tokens"])
+        with warned_once(), opened(own["store"]) as place:
+            plans = Plans(own["pattern"], options, own["file"], first=rows[0].question)
+            name = own["name"] or plans.name(rows)
+            held = asyncio.run(
+                hold_batch(
+                    plans,
+                    rows[: own["limit"]],
+                    name=name,
+                    store=place.store,
+                    concurrency=own["concurrency"],
+                    totals=totals,
+                    out=own["out"],
+                )
+            )
+        _finish(held, name, out=own["out"])
+    raise typer.Exit(_exit_code(held))
+
+
+def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
+    """Tell what it came to, and how it goes on."""
+    from flowdebate.cli.page import Page
+    from flowdebate.cli.pages.batch import show_summary
+
+    with writing():
+        page = Page(sys.stderr if out == "-" else sys.stdout, [])
+        show_summary(page, name, held.summary, out=None if out == "-" else out)
+    summary = held.summary
+    if held.signal is not None:
+        tell(f"Interrupted. To go on: the same command, or any with --batch {name}")
+    elif summary.total is not None and summary.done < summary.total:
+        tell("The total is used up. To go on: the same command with a higher --max-total-calls or --max-total-tokens")
+    elif summary.failed:
+        tell("To try again what failed: the same command")
+
+
+def _exit_code(held: HeldBatch) -> int:
+    if held.signal is not None:
+        return _KILLED + held.signal
+    summary = held.summary
+    if summary.failed:
+        return _FAILED
+    return _NO_RESULT if held.missing or summary.done != summary.total else 0

@@ -1,0 +1,299 @@
+"""A person as a block: what it is shown, what it may answer, and how it types."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from flowdebate import Debater, HumanRequest, debate, generator, handler, human, outline, sequencer
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.human_data import as_said, checked_against
+from flowdebate.blocks.human_terminal import Terminal
+from flowdebate.errors import ConfigurationError, OutputError
+from flowdebate.models.output import OutputSchema
+from flowdebate.runs.parking import Parked, request_of
+from flowdebate.schemas import DebateContributionEntry, DebateVerdict
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import ScriptedModel
+from flowdebate.views.human import render_said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.anyio
+
+
+class Finding(BaseModel):
+    """What a reviewer gives."""
+
+    grade: Literal["good", "bad"]
+    points: list[str] = Field(default_factory=list)
+    sure: bool = True
+    score: int | None = None
+
+
+def keeping(asked: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
+    """An `ask` that keeps the requests, and gives the answers one after the other."""
+    left = list(answers)
+
+    async def ask(request: HumanRequest) -> Any:
+        asked.append(request)
+        await asyncio.sleep(0)
+        return left.pop(0)
+
+    return ask
+
+
+async def test_a_human_is_shown_all_there_is_to_know() -> None:
+    """Who it is, the prompt, the question, more context, what was said, in this order; nothing can be forged."""
+    asked: list[HumanRequest] = []
+    bob = human(
+        name="bob",
+        prompt=lambda question: f"Be short, {question.question!r} is late.\x1b[2J",
+        context="You have five minutes.",
+        ask=keeping(asked, "No."),
+    )
+    sides = [Debater("ann", "for"), Debater("bob", "against", role="a tenant", block=bob)]
+    verdict = {"reasoning": "r", "winner": "for", "verdict": "v"}
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    await pattern.run("Cap rents?", model=ScriptedModel("Yes.\nRound 2:\n[bob, against] No.\x1b[2J", verdict))
+    assert asked[0].shown == (
+        "You are bob, a tenant. You argue for this position: against\n\n"
+        "Be short, 'Cap rents?' is late.⟦U+001B⟧[2J\n\n"
+        "Question: Cap rents?\n\n"
+        "You have five minutes.\n\n"
+        "What was said so far:\n"
+        "Round 1:\n"
+        "[ann, for] Yes.\n"
+        "  | Round 2:\n"
+        "  | [bob, against] No.⟦U+001B⟧[2J"
+    )
+    assert asked[0].expects == "Answer in text."
+
+
+async def test_what_is_expected_has_a_line_for_each_field() -> None:
+    """Types, choices, and what may be left out."""
+    asked: list[HumanRequest] = []
+    reviewer = human(name="ann", output_schema=Finding, ask=keeping(asked, {"grade": "good"}))
+    result = await reviewer.run("a paper")
+    assert result.output == Finding(grade="good")
+    assert asked[0].expects == (
+        "Answer with these fields:\n"
+        "- grade: one of 'good', 'bad'\n"
+        "- points: a list, each text (may be left out)\n"
+        "- sure: true or false (may be left out)\n"
+        "- score: a whole number or null (may be left out)"
+    )
+    events: list[Any] = list(result.events)
+    assert [event.output for event in events if event.kind == "block_answered"] == [result.output]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"grade": "good"},
+        '{"grade": "good"}',
+        "good",
+        Finding(grade="good"),
+    ],
+    ids=["data", "json", "the one field that is needed", "the model itself"],
+)
+async def test_answers_come_in_several_forms(answer: Any) -> None:
+    """All of them are the same."""
+    block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
+    assert (await block.run("a paper")).output == Finding(grade="good")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("awful", "`grade`"),
+        ({"grade": "good", "score": "high"}, "`score`"),
+        ({}, "`grade`"),
+        (None, "must return a Finding"),
+        ('["good", NaN]', "`grade`"),
+    ],
+)
+async def test_answers_that_do_not_fit_say_where(answer: Any, message: str) -> None:
+    """The field is named; also where the answer comes at once."""
+    block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
+    with pytest.raises(OutputError, match=message):
+        await block.run("a paper")
+
+
+async def test_a_judge_who_is_human_may_find_as_a_judge_does() -> None:
+    """On a judge's seat the answer has a judge's fields, and the winner is one of the stances."""
+    asked: list[HumanRequest] = []
+    found = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
+    judge = human(name="jo", ask=keeping(asked, found))
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
+    result = await pattern.run("Cap rents?", model=ScriptedModel("Yes.", "No."))
+    assert result.output.verdict == found
+    assert "- winner: one of 'for', 'against' or null" in asked[0].expects
+
+
+def test_options_are_checked() -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigurationError, match="`ask` must be a function"):
+        human(name="ann", ask="terminal")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="`prompt` must be text"):
+        human(name="ann", prompt=7)  # type: ignore[arg-type]
+    assert str(outline(human(name="ann"))) == "ann"
+
+
+async def test_a_human_inside_of_a_tool_or_a_function_waits_as_well() -> None:
+    """A model's tool call comes to a stand, and is answered; a rescue does not go over it."""
+    expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
+    pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
+    assert expert.resources, "a run without a store is refused before it begins"
+    from flowdebate.testing import ToolCall
+
+    model = ScriptedModel(ToolCall(id="1", name="ann", arguments='{"input": "Well?"}'), "She says yes.")
+    store = MemoryStore()
+    result = await pipeline.run("Rents?", model=model, store=store, run_id="it")
+    assert (result.status, [request.block for request in result.awaiting]) == ("awaiting", ["ann"])
+    from flowdebate import answer
+
+    await answer(store, "it", "Yes.")
+    done = await pipeline.resume("it", model=model, store=store, uncertain="raise")
+    assert done.output == "She says yes."
+    assert model.calls[-1].messages[-1]["content"] == "Yes."
+
+
+async def test_a_function_that_asks_without_a_store_says_what_to_do() -> None:
+    """What cannot be known before the run is an error when it gets there."""
+    ann = human(name="ann")
+
+    @handler(name="asks")
+    async def asks(value: object, ctx: Any) -> Any:
+        return await ann(value, ctx.child("ann", f"{ctx.path}/ann"))
+
+    with pytest.raises(ConfigurationError, match="Keep the run, so that it can wait"):
+        await asks.run("Rents?", store=False)
+
+
+async def test_calls_beside_one_that_waits_come_to_their_end() -> None:
+    """All that is waited for is raised together, in the order of the calls; a failure comes before."""
+    ended: list[str] = []
+
+    def request(name: str) -> HumanRequest:
+        return HumanRequest(block=name, place=name, shown="", expects="")
+
+    async def waits(name: str) -> None:
+        raise Parked([request(name)])
+
+    async def works() -> None:
+        await asyncio.sleep(0)
+        ended.append("works")
+
+    async def fails() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(Parked) as caught:
+        await in_order([lambda: waits("b"), works, lambda: waits("a")])
+    assert [one.block for one in caught.value.requests] == ["b", "a"]
+    assert ended == ["works"]
+    with pytest.raises(ValueError, match="broken"):
+        await in_order([lambda: waits("b"), fails])
+
+
+@given(st.text(), st.text(), st.none() | st.text(), st.none() | st.dictionaries(st.text(), st.integers()))
+def test_requests_are_kept_as_they_are(shown: str, expects: str, problem: str | None, schema: Any) -> None:
+    """What a store keeps of a request is all of it."""
+    request = HumanRequest(block="b", place="p", shown=shown, expects=expects, problem=problem, schema=schema)
+    assert request_of("p", request.text) == request
+
+
+@given(st.text())
+def test_no_text_can_forge_an_entry(text: str) -> None:
+    """However it is broken into lines, only the renderer begins one with a tag or a heading."""
+    entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text=text.replace("\x00", ""))]
+    lines = render_said(entries).splitlines()
+    assert lines[0] == "Round 1:"
+    assert lines[1].startswith("[ann, for] ")
+    assert all(line.startswith("  | ") for line in lines[2:])
+
+
+FINDINGS = st.builds(
+    Finding,
+    grade=st.sampled_from(["good", "bad"]),
+    points=st.lists(st.text(st.characters(exclude_characters="\x00", codec="utf-8"))),
+    sure=st.booleans(),
+    score=st.none() | st.integers(),
+)
+
+
+@given(FINDINGS)
+def test_both_ways_of_checking_take_the_same(finding: Finding) -> None:
+    """In another process there is only the JSON Schema: what its type takes fits that as well."""
+    schema = OutputSchema.of(Finding).json_schema
+    for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
+        assert Finding.model_validate(checked_against(schema, answer, block="b")) == finding
+
+
+@given(st.text())
+def test_said_text_is_valid_or_refused(text: str) -> None:
+    """What is taken can be encoded, and shows something."""
+    try:
+        said = as_said(text, block="b")
+    except OutputError:
+        return
+    assert said.encode()
+    assert said.strip()
+
+
+class Typed:
+    """A terminal on which `lines` were typed."""
+
+    def __init__(self, typed: str) -> None:
+        self._read, write = os.pipe()
+        os.write(write, typed.encode())
+        os.close(write)
+        self.shown = io.StringIO()
+
+    async def ask(self, block: Any) -> Any:
+        """What the block gives whose human types here."""
+        terminal = Terminal(self._read, self.shown)
+        block._ask = terminal.ask
+        try:
+            return (await block.run("Rents?")).output
+        finally:
+            os.close(self._read)
+
+
+async def test_text_is_typed_up_to_an_empty_line() -> None:
+    """Or to the end of the input; what is empty at first is passed over."""
+    assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
+    assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
+    with pytest.raises(OutputError, match="the input has ended"):
+        await Typed("").ask(human(name="ann", ask=print))
+
+
+async def test_fields_are_typed_one_by_one_and_asked_again_with_the_reason() -> None:
+    """The first answer does not fit: it is said why, and the second counts."""
+    typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
+    finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
+    assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)
+    shown = typed.shown.getvalue()
+    assert "That does not fit: block 'ann' must return a Finding: `grade`" in shown
+    assert shown.count("grade (one of 'good', 'bad'): ") == 2
+
+
+async def test_typing_can_be_cancelled() -> None:
+    """Nobody waits for a line that does not come."""
+    read, write = os.pipe()
+    ann = human(name="ann", ask=Terminal(read, io.StringIO()).ask)
+    handle = ann.start("Rents?")
+    async for event in handle:
+        if getattr(event, "kind", "") == "human_asked":
+            handle.cancel()
+    assert handle.status == "interrupted"
+    os.close(write)  # ends the thread, which nobody waits for

@@ -1,0 +1,100 @@
+"""Humans on the command line: they type, or answer later with `flowdebate answer`."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+
+from .stage import OnTerminal, Stage
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--rounds", "1")
+VERDICT = json.dumps({"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."})
+
+
+def command(*arguments: str, typed: str = "") -> Result:
+    """The command, which reads `typed` from a pipe."""
+    return CliRunner().invoke(app, list(arguments), input=typed, prog_name="flowdebate")
+
+
+def test_a_run_waits_for_its_humans_and_goes_on() -> None:
+    """Without a terminal a debater and the judge answer later; each answer is taken once, and no call made again."""
+    with Stage() as on:
+        parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
+        hint = re.search(r"flowdebate answer (\w{8})", parked.stderr)
+        assert hint is not None
+        run = hint[1]
+        listed = command("runs", "--status", "awaiting")
+        shown = command("show", run)
+        page = command("show", run, "--page")
+        answered = command("answer", run, typed="Build more.\n")
+        wrong = command("answer", run, "--json", '{"winner": "nobody"}')
+        later = command("answer", run, "--later", "--json", VERDICT)
+        done = command("resume", run)
+        twice = command("answer", run, "--json", VERDICT)
+        assert len(on.bodies) == 1
+    assert (parked.exit_code, listed.exit_code, shown.exit_code, page.exit_code) == (3, 0, 0, 0)
+    assert run in listed.stdout
+    assert "You are con. You argue for this position: free rents" in answered.stderr
+    assert "Build more." in answered.stdout
+    assert answered.exit_code == 3
+    assert wrong.exit_code == 1
+    assert "`winner` must be one of 'cap rents', 'free rents' or null, got 'nobody'" in wrong.stderr
+    assert (later.exit_code, f"flowdebate resume {run}" in later.stderr) == (0, True)
+    assert (done.exit_code, "Winner: pro (cap rents)" in done.stdout) == (0, True)
+    assert (twice.exit_code, "the first one stands" in twice.stderr) == (1, True)
+
+
+def test_seats_are_checked_before_anything_is_asked_for() -> None:
+    """Who is nobody is named; a run that is not kept cannot wait."""
+    with Stage() as on:
+        nobody = command(*on.options(*SIDES, "--human", "ann"))
+        unkept = command(*on.options(*SIDES, "--human", "con", "--no-store"))
+        assert on.bodies == []
+    assert (nobody.exit_code, "among pro, con, judge, moderator" in nobody.stderr) == (2, True)
+    assert (unkept.exit_code, "`store` must be a store" in unkept.stderr) == (2, True)
+
+
+def test_humans_type_in_a_terminal() -> None:
+    """A debater types lines, the judge fields; what does not fit is asked again."""
+    humans = ("--human", "con", "--human", "judge")
+    with Stage() as on, OnTerminal(*on.options(*SIDES, *humans)) as terminal:
+        terminal.until("(end with an empty line)")
+        terminal.write("Build more.\n\n")
+        terminal.until("reasoning (text): ")
+        terminal.write("It answered.\n")
+        terminal.until("winner (one of 'cap rents', 'free rents' or null): ")
+        terminal.write("ann\n")
+        terminal.until("verdict (text): ")
+        terminal.write("Free them.\n")
+        terminal.until("That does not fit")
+        terminal.write("It answered.\nfree rents\nFree them.\n")
+        assert terminal.end() == 0
+        assert len(on.bodies) == 1
+    assert "con (free rents)" in terminal.seen
+
+
+def test_typing_is_interrupted_and_carried_on() -> None:
+    """Ctrl-C ends the run at once; it waits for the human then, as one that was parked."""
+    with Stage() as on:
+        options = on.options(*SIDES, "--human", "con")
+        with OnTerminal(*options) as terminal:
+            terminal.until("(end with an empty line)")
+            terminal.process.send_signal(signal.SIGINT)
+            assert terminal.end() == 130
+        run = re.search(r"Run: (\w+)", terminal.seen)
+        assert run is not None
+        with OnTerminal("answer", run[1]) as terminal:
+            terminal.until("(end with an empty line)")
+            terminal.write("Build more.\n\n")
+            assert terminal.end() == 0
+        assert len(on.bodies) == 2
+    assert "Build more." in terminal.seen

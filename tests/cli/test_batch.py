@@ -1,0 +1,491 @@
+"""`flowdebate batch`: what is read, asked, written, and how it goes on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.cli.batch.hold import Totals
+from flowdebate.cli.batch.lines import headers_of
+from flowdebate.cli.batch.out import open_out
+from flowdebate.cli.batch.rows import read_rows
+from flowdebate.cli.pages.batch import BatchView, view_of
+from flowdebate.models.usage import Usage
+from flowdebate.runs.batch_item import BatchItem
+from flowdebate.runs.batch_summary import BatchSummary
+
+from .siblings import stage
+from .stage import PATIENCE, OnTerminal, Stage, command, environment
+from .test_terminal import OWN_ESCAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+QUESTIONS = 'id,question\n1,Cap rents?\n2,"Ban cars,\nall of them?"\n3,Tea?\n'
+SHORT = ("--rounds", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is run in, with questions in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text(QUESTIONS)
+    return tmp_path
+
+
+def on(stage: Stage, *more: str) -> list[str]:
+    """The arguments of a batch on this stage."""
+    return ["batch", *more, "--model", "staged", "--base-url", stage.base_url, "--store", "runs.sqlite3", *SHORT]
+
+
+def batch(stage: Stage, *more: str, text: str | None = None) -> Result:
+    """A batch in this process."""
+    return CliRunner().invoke(app, on(stage, *more), input=text, catch_exceptions=False)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Lines of JSON, by index."""
+    return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["index"])
+
+
+@pytest.mark.parametrize("pattern", ["debate", "deliberate", "handoff", "consensus", "panel"])
+def test_each_pattern_holds_a_batch_and_pays_it_once(folder: Path, pattern: str) -> None:
+    """The rows' own columns go with the results; again, nothing is asked and no row is written twice."""
+    code = 3 if pattern == "deliberate" else 0  # its first rounds come to no decision
+    with stage() as played:
+        first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
+        asked, written = len(played.bodies), (folder / "r.csv").read_text()
+        again = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
+        assert len(played.bodies) == asked > 0
+    assert (first.exit_code, again.exit_code, first.stderr) == (code, code, "")
+    assert "Questions: 3\n" in first.stdout
+    assert "Questions: 3 (3 done before)\n" in again.stdout
+    assert (folder / "r.csv").read_text() == written
+    rows = sorted(csv.DictReader(io.StringIO(written)), key=lambda row: row["index"])
+    assert [(row["id"], row["question"]) for row in rows] == [
+        ("1", "Cap rents?"),
+        ("2", "Ban cars,\nall of them?"),
+        ("3", "Tea?"),
+    ]
+    assert all(row["status"] == "complete" and int(row["calls"]) > 0 and row["run_id"] for row in rows)
+
+
+def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
+    """A line shows as any document that is saved; fields of the row go with it."""
+    (folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
+    with Stage() as played:
+        result = batch(played, "q.jsonl", "--out", "r.jsonl", "--batch", "rents")
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, second = lines(folder / "r.jsonl")
+    assert (first["row"], second["row"], second["question"]) == ({"tags": ["a"]}, {}, "Tea?")
+    assert (first["runId"], first["status"], first["answer"]) == ("rents-0", "complete", "Both are right.")
+    assert (first["decision"], first["error"]) == ("no winner", None)
+    shown = CliRunner().invoke(app, ["render", "-"], input=json.dumps(first["document"]))
+    assert shown.stdout.startswith("Question: Cap rents?\n")
+    kept = CliRunner().invoke(app, ["show", "rents-1", "--page", "--store", "runs.sqlite3"])
+    assert kept.stdout.startswith("Question: Tea?\n")
+    assert "The answer to" in kept.stdout
+
+
+def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> None:
+    """Then the summary is on stderr, where it is in nobody's way."""
+    with Stage() as played:
+        result = batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
+        objects = batch(played, "-", text='{"question": "Tea?"}\n')
+    assert [json.loads(line)["question"] for line in result.stdout.splitlines()] == ["Cap rents?"]
+    assert "Questions: 1\n" in result.stderr
+    assert "Questions: 1\n" in objects.stdout
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["q.csv", "runs.sqlite3"]
+
+
+def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> None:
+    """Exit code 1, a line that says what; the same command asks only what is missing, and its line takes the place."""
+    with Stage(broken=(0,)) as played:
+        failed = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--attempts", "1")
+        asked = len(played.bodies)
+        statuses = [line["status"] for line in lines(folder / "r.jsonl")]
+        again = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--attempts", "1")
+        assert (asked, len(played.bodies)) == (1 + 3 + 3, 1 + 3 + 3 + 3)
+    assert (failed.exit_code, again.exit_code) == (1, 0)
+    assert statuses == ["failed", "complete", "complete"]
+    assert "Question 1 failed (Cap rents?): ProviderFailed: " in failed.stderr
+    assert failed.stderr.endswith("To try again what failed: the same command\n")
+    assert "Errors: ProviderFailed 1\n" in failed.stdout
+    assert [line["status"] for line in lines(folder / "r.jsonl")] == ["complete"] * 3
+
+
+def test_limits_leave_questions_without_a_result(folder: Path) -> None:
+    """Of each question, and of all: exit code 3; a higher total goes on."""
+    with Stage() as played:
+        each = batch(played, "q.csv", "--max-calls", "1", "--batch", "each", "--out", "each.jsonl")
+        total = batch(played, "q.csv", "--max-total-calls", "3", "--concurrency", "1", "--batch", "all")
+        more = batch(played, "q.csv", "--max-total-tokens", "60", "--concurrency", "1", "--batch", "all")
+    assert (each.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
+    assert "Ended by a limit: 3\n" in each.stdout
+    assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
+    assert "Questions: 3 (2 not done)\n" in total.stdout
+    assert "with a higher --max-total-calls" in total.stderr
+    assert "Questions: 3 (1 not done, 1 done before)\n" in more.stdout
+    assert not Totals().reached(BatchSummary(total=None, usage=Usage.unknown()))
+    assert not Totals(tokens=1).reached(BatchSummary(total=None, usage=Usage.unknown()))
+
+
+def test_the_patterns_own_options_stand_in_a_file(folder: Path) -> None:
+    """Sides with models of their own, a schema beside the file; each is one object for all questions."""
+    (folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
+    (folder / "plan.toml").write_text(
+        'schema = "answer.json"\nmoderator = true\nrounds = 5\n[[debaters]]\nname = "ann"\nstance = "for"\n'
+        'model = "ann-model"\n[[debaters]]\nname = "bob"\nstance = "against"\n'
+    )
+    decision = {"nextSpeakers": ["ann", "bob"], "briefing": "B.", "newAngle": None, "done": True}
+    verdict = {"reasoning": "r", "winner": "against", "verdict": "v"}
+    with Stage(decision=decision, verdict=verdict) as played:
+        result = batch(played, "q.csv", "--file", "plan.toml", "--out", "r.jsonl")
+        models = [body["model"] for body in played.bodies]
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Found: bob 3\n" in result.stdout
+    assert models.count("ann-model") == 3
+    assert json.loads(lines(folder / "r.jsonl")[0]["answer"]) == {"answer": 42}
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "problem"),
+    [
+        ("", "csv", "holds no question"),
+        ("question\n", "csv", "holds no question"),
+        ("\n\n", "text", "holds no question"),
+        ("a,b\n1,2\n", "csv", "line 1: there must be a column `question`, or one column alone; there are: 'a', 'b'"),
+        ("a,a,question\n", "csv", "line 1: the column 'a' is there twice"),
+        ('question,b\n"x\ny",2\n\nz\n', "csv", "line 5: has 1 cells, the header has 2"),
+        ("id,question\n1,x\n2, \n", "csv", "line 3: `question` must be text that is not blank, got ' '"),
+        ('question\n"x\n', "csv", "line 2: is not CSV"),
+        ('"x"\n{"question": 3}\n', "jsonl", "line 2: `question` must be text that is not blank, got 3"),
+        ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
+        ("[1]\n", "jsonl", "line 1: must hold an object with `question`, or a text, got [1]"),
+        ("{\n", "jsonl", "line 1: is not JSON"),
+        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: is not JSON: NaN is no JSON value"),
+        ("[" * 100_000, "jsonl", "line 1: is nested too deeply"),
+    ],
+)
+def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: str, form: str, problem: str) -> None:
+    """With the file, the line and the field; exit code 2."""
+    (folder / "bad").write_text(content)
+    with Stage() as played:
+        result = batch(played, "bad", "--format", form, "--out", "r.jsonl")
+        assert played.bodies == []
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: bad: {problem}")
+    assert not (folder / "r.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--pattern", "duel"), "`--pattern` must be one of 'debate', "),
+        (("--concurrency", "0"), "`--concurrency` must be an int >= 1"),
+        (("--batch", " "), "`--batch` must be text"),
+        (("--format", "xml"), "`--format` must be one of 'csv', "),
+        (("--seed", "x"), "Invalid value"),
+        (("--max-calls", "0"), "`--max-calls` must be an int >= 1"),
+        (
+            ("--pattern", "handoff", "--judge-model", "m"),
+            "`--judge-model` must be left out: handoff has no such option",
+        ),
+        (("--file", "recorded.toml"), "recorded.toml: `record` must be left out in a batch"),
+        (("--file", "replayed.toml"), "replayed.toml: `replay` must be left out in a batch"),
+        (("--out", "r.txt"), "r.txt: cannot be written: its name must end in .jsonl or .csv"),
+        (("--out", "no/r.csv"), "no/r.csv: cannot be written: there is no folder"),
+        (("--out", "other.jsonl"), "other.jsonl: holds results of something else ('z-0', not of "),
+        (("--out", "broken.jsonl"), "broken.jsonl: line 1: is no result of a batch"),
+        (("--out", "other.csv"), "other.csv: line 1: has another header"),
+        (("--out", "broken.csv"), "broken.csv: holds what is no result of a batch"),
+    ],
+)
+def test_what_cannot_be_is_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:
+    """Before anything is paid; exit code 2, and no file is changed."""
+    (folder / "recorded.toml").write_text('record = "x.json"\n')
+    (folder / "replayed.toml").write_text('replay = "x.json"\n')
+    (folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
+    (folder / "broken.jsonl").write_text("{}\n")
+    (folder / "other.csv").write_text("a,b\n")
+    (folder / "broken.csv").write_text(f"{','.join(headers_of({'id': 1}))}\n1,2\n")
+    before = {path.name: path.read_text() for path in folder.iterdir()}
+    with Stage() as played:
+        result = batch(played, "q.csv", *options)
+        assert played.bodies == []
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert (
+        before.items()
+        <= {
+            path.name: path.read_text()
+            for path in folder.iterdir()
+            if path.suffix not in (".sqlite3", ".sqlite3-wal", ".sqlite3-shm") and path.is_file()
+        }.items()
+    )
+
+
+def test_another_question_in_a_batch_of_that_name_is_refused(folder: Path) -> None:
+    """Before anything is paid; more questions at the end are welcome."""
+    with Stage() as played:
+        batch(played, "q.csv", "--batch", "b", "--limit", "2")
+        asked = len(played.bodies)
+        (folder / "q.csv").write_text(QUESTIONS.replace("Cap", "Free"))
+        changed = batch(played, "q.csv", "--batch", "b")
+        assert len(played.bodies) == asked
+        (folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
+        longer = batch(played, "q.csv", "--batch", "b")
+    assert (changed.exit_code, longer.exit_code) == (2, 0)
+    assert "run b-0 was begun with something else" in changed.stderr
+    assert "Questions: 4 (2 done before)\n" in longer.stdout
+
+
+def test_columns_that_results_have_too_are_told_apart(folder: Path) -> None:
+    """Ours are called result_…; rows that are not alike fit no CSV; what looks like a formula is tamed."""
+    (folder / "s.csv").write_text("question;status\nTea?;new\n")
+    verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
+    with Stage(verdict=verdict) as played:
+        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        (folder / "s.csv").write_text("question,status,result_status\nTea?,new,x\n")
+        both = batch(played, "s.csv", "--out", "r2.csv")
+        (folder / "u.jsonl").write_text('{"question": "a", "n": 1}\n{"question": "b"}\n')
+        uneven = batch(played, "u.jsonl", "--out", "r2.csv")
+    (row,) = csv.DictReader(io.StringIO((folder / "r.csv").read_text()))
+    assert (row["status"], row["result_status"], row["answer"]) == ("new", "complete", "'=1+1")
+    assert (both.exit_code, uneven.exit_code) == (2, 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
+def test_a_file_that_was_torn_anywhere_is_made_whole(
+    tmp_path_factory: pytest.TempPathFactory, data: Any, form: str
+) -> None:
+    """The law: cut at any byte, then taken up with all lines, it holds each line once, as before."""
+    path = tmp_path_factory.mktemp("torn") / f"r.{form}"
+    done = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
+    with open_out(str(path), "b", [line.row for line in LINES]) as out:
+        for line in done:
+            out.write(line)
+            out.write(line)
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(data.draw(st.integers(0, len(whole))))
+    with open_out(str(path), "b", [line.row for line in LINES]) as out:
+        for line in done:
+            out.write(line)
+    assert sorted(path.read_bytes().split(b"\n")) == sorted(whole.split(b"\n"))
+
+
+def _lines() -> list[Any]:
+    from flowdebate.cli.batch.lines import Line
+    from flowdebate.cli.batch.rows import Row
+    from flowdebate.cli.verbs.debate import make_plan
+
+    document = make_plan({"question": "Q?", "model": "local"}).document(None, None, status="no_verdict", seed=1)
+    return [
+        Line(
+            index=index,
+            row=Row(question=f'Is it "{index}",\nor not?', others={"n": index}),
+            run_id=f"b-{index}",
+            decision=None,
+            answer="two\nlines, é",
+            document=document,
+        )
+        for index in range(4)
+    ]
+
+
+LINES = _lines()
+
+
+def test_a_file_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
+    """Two batches do not write one file."""
+    from flowdebate.errors import BadFile
+
+    path = str(tmp_path / "r.jsonl")
+    with open_out(path, "b", []), pytest.raises(BadFile, match="somebody else"), open_out(path, "b", []):
+        pass
+
+
+def test_a_full_disk_ends_the_batch(folder: Path) -> None:
+    """One message; what was answered is kept, and goes to another file without a call."""
+    if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
+        pytest.skip("there is no /dev/full here")
+    (folder / "full.jsonl").symlink_to("/dev/full")
+    with Stage() as played:
+        result = batch(played, "q.csv", "--out", "full.jsonl", "--concurrency", "1", "--limit", "1")
+        asked = len(played.bodies)
+        again = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--limit", "1")
+        assert len(played.bodies) == asked
+    assert (result.exit_code, again.exit_code) == (1, 0)
+    assert "No space left on device" in result.stderr
+
+
+def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    """A byte order mark, semicolons, tabs, one column of any name, and text."""
+    path = tmp_path / "q.csv"
+    for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
+        path.write_text(content, newline="")
+        (row,) = read_rows(str(path))
+        assert (row.question, dict(row.others)) == ("Tea, or not?", {"id": "1"})
+    path.write_text("Topic\nTea?\n\n")
+    assert [row.question for row in read_rows(str(path))] == ["Tea?"]
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not more often than every five seconds."""
+    now = 0.0
+    view = BatchView(clock=lambda: now)
+    summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
+    view.progress(summary)
+    now = 5.0
+    view.progress(summary)
+    view.progress(summary)
+    now = 10.0
+    known = Usage(calls=1, prompt_tokens=1_000, completion_tokens=1)
+    view.progress(replace(summary, total=None, usage=known, seconds=500.0))
+    now = 15.0
+    view.progress(replace(summary, failures={}, done=9_900))
+    now = 20.0
+    view.progress(replace(summary, failures={}, total=200))
+    assert capsys.readouterr().err.splitlines() == [
+        "100 of 10,000 done; 2 failed, 1 calls, 2.0 a second, about 1 h 22 min left",
+        "100 done; 2 failed, 1 calls, 1,001 tokens, 12.0 a minute",
+        "9,900 of 10,000 done; 1 calls, 198.0 a second, about 1 s left",
+        "100 of 200 done; 1 calls, 2.0 a second, about 50 s left",
+    ]
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """What this process does on signals is afterwards as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
+    """The call in flight is given up; what was answered before it is not asked for again."""
+    with Stage(hold=(1, 0)) as played:
+
+        def interrupt() -> None:
+            played.wait_for_turn(2)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        result = batch(played, "q.csv", "--concurrency", "1", "--batch", "b", "--limit", "1")
+        thread.join(PATIENCE)
+        played.let_go()
+        again = batch(played, "q.csv", "--concurrency", "1", "--batch", "b", "--limit", "1")
+        assert len(played.bodies) == 2 + 2
+    assert (result.exit_code, again.exit_code) == (130, 0)
+    assert result.stderr == "Interrupted. To go on: the same command, or any with --batch b\n"
+    assert folder.joinpath("runs.sqlite3").exists()
+
+
+class Terminal(io.StringIO):
+    """A terminal, as far as its stream knows."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar_that_goes() -> None:
+    """What fails stands above it, and nothing of it acts on the terminal."""
+    stream = Terminal()
+    with view_of(stream) as view:
+        view.progress(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
+        view.item(failed("Cap\n\x1b[2J?" + "x" * 100))
+    seen = OWN_ESCAPES.sub("", stream.getvalue())
+    assert "1/4 1 calls, 1.0 a second, about 3 s left" in seen
+    assert "Question 3 failed (Cap \\x1b[2J?x" in seen
+    assert "x…): ValueError: no [bold]\n" in seen
+
+
+def failed(question: str) -> BatchItem[Any]:
+    """A question whose run has failed."""
+    error = ValueError("no [bold]")
+    return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
+
+
+def test_what_all_questions_would_warn_of_is_said_once(folder: Path) -> None:
+    """Five rounds are suspicious; three questions are no three warnings."""
+    with Stage() as played:
+        result = CliRunner().invoke(app, [*on(played, "q.csv"), "--rounds", "5"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_target_that_cannot_be_opened_is_one_message(folder: Path) -> None:
+    """A socket has a name in a folder, and is no file."""
+    with Stage() as played, socket.socket(socket.AF_UNIX) as server:
+        server.bind("r.jsonl")
+        result = batch(played, "q.csv", "--out", "r.jsonl")
+        assert played.bodies == []
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: r.jsonl: cannot be written: ")
+
+
+def test_a_killed_batch_goes_on_with_the_same_command(folder: Path) -> None:
+    """SIGKILL in the middle: the second life asks for what was not answered, and the server saw all else once."""
+    (folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
+    options = ("q.txt", "--concurrency", "2", "--out", "r.jsonl")
+    with Stage(hold=(7, 0)) as played:
+        arguments = on(played, *options)
+        with subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.DEVNULL) as process:  # noqa: S603 - our own
+            played.wait_for_turn(8)
+            process.kill()
+            process.wait(PATIENCE)
+        killed = lines(folder / "r.jsonl")
+        played.let_go()
+        result = batch(played, *options)
+        asked = [json.dumps(body["messages"]) for body in played.bodies]
+    assert 0 < len(killed) < 6
+    assert result.exit_code == 0
+    assert [line["index"] for line in lines(folder / "r.jsonl")] == list(range(6))
+    twice = [request for request in set(asked) if asked.count(request) > 1]
+    assert len(set(asked)) == 6 * 3
+    assert len(asked) - len(set(asked)) == len(twice) <= 2  # no more than were in flight
+
+
+def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> None:
+    """A bar shows how far it is; exit code 130; the same command finishes it."""
+    (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
+    with Stage(hold=(3, 0)) as played:
+        arguments = on(played, "q.txt", "--concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+        with OnTerminal(*arguments) as terminal:
+            played.wait_for_turn(4)
+            terminal.until("1/3")
+            terminal.process.send_signal(signal.SIGINT)
+            assert terminal.end() == 130
+        seen = OWN_ESCAPES.sub("", terminal.seen)
+        assert "3 calls, 39 tokens" in seen
+        assert "Questions: 3 (2 not done)" in seen
+        assert "Interrupted. To go on: the same command, or any with --batch b\n" in terminal.seen
+        assert "Traceback" not in terminal.seen
+        assert len(lines(folder / "r.jsonl")) == 1
+        played.let_go()
+        again = batch(played, "q.txt", "--concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+    assert again.exit_code == 0
+    assert len(lines(folder / "r.jsonl")) == 3

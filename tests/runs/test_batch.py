@@ -1,0 +1,554 @@
+"""Many runs of one block: each question is asked once, whatever fails, and whenever it is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flowdebate import DebateInput, Debater, Limits, Price, debate, handler
+from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, RunExists, StoreError
+from flowdebate.models.usage import Usage
+from flowdebate.runs.batch import seed_of_item
+from flowdebate.runs.batch_summary import BatchSummary
+from flowdebate.runs.kept import Keeping
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.sqlite import SqliteStore
+from flowdebate.testing import FunctionModel
+from tests.kept.patterns import PATTERNS, answer_to
+from tests.kept.test_resume import told
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.batch import Batch
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+LAW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SIDES = [Debater("ann", "for"), Debater("bob", "against")]
+
+
+def workers() -> list[asyncio.Task[Any]]:
+    """The tasks that carry out batches, in this loop."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == "flowdebate batch"]
+
+
+def short(**more: Any) -> Any:
+    """A debate of three calls."""
+    return debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **more)
+
+
+class Paid:
+    """A model that keeps what it has answered, and has a task cancelled at a call of your choice."""
+
+    def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
+        self.answered: list[str] = []
+        self.task: asyncio.Task[Any] | None = None
+        self._asked = 0
+        self._failing = failing
+        self._stop = stop
+        self.model = FunctionModel(self._answer)
+
+    async def _answer(self, request: ModelRequest) -> Any:
+        self._asked += 1
+        if self._asked == self._stop:
+            assert self.task is not None
+            self.task.cancel()
+        await asyncio.sleep(0)
+        answer = answer_to(request, failing=self._failing)
+        self.answered.append(str([request.block, request.messages]))
+        return answer
+
+
+@dataclass
+class Busy:
+    """A block's function that counts how many of it go on at once; some fail, after some turns of the loop."""
+
+    failing: frozenset[int] = frozenset()
+    turns: tuple[int, ...] = (0,)
+    now: int = 0
+    most: int = 0
+
+    async def __call__(self, question: int, ctx: Context) -> int:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            for _ in range(self.turns[question % len(self.turns)]):
+                await asyncio.sleep(0)
+            if question in self.failing:
+                raise ValueError(question)
+            return -question
+        finally:
+            self.now -= 1
+
+
+@LAW
+@given(
+    count=st.integers(0, 12),
+    concurrency=st.integers(1, 5),
+    failing=st.frozensets(st.integers(0, 11)),
+    turns=st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple),
+    lazily=st.booleans(),
+)
+async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
+    count: int,
+    concurrency: int,
+    failing: frozenset[int],
+    turns: tuple[int, ...],
+    lazily: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """The law: results in order, each with its own output or error, and the summary counts them."""
+    busy = Busy(failing, turns)
+    questions = iter(range(count)) if lazily else range(count)
+    result = await handler(busy, name="busy").batch(questions, concurrency=concurrency).all()
+    assert [(item.index, item.row, item.question) for item in result] == [(n, n, n) for n in range(count)]
+    assert [item.output for item in result] == [None if n in failing else -n for n in range(count)]
+    assert {item.index for item in result.failed} == {n for n in range(count) if n in failing}
+    assert all(isinstance(item.error, ValueError) and item.status == "failed" for item in result.failed)
+    assert busy.most <= concurrency
+    assert busy.most == min(concurrency, count) or min(turns) == 0
+    summary = result.summary
+    assert (summary.done, summary.failed, summary.running) == (count, len(result.failed), 0)
+    assert summary.total == (None if lazily else count)
+    assert workers() == []
+
+
+@LAW
+@given(
+    data=st.data(),
+    failing=st.sampled_from([0.0, 0.1, 0.3]),
+    concurrency=st.integers(1, 4),
+    name=st.sampled_from(["debate", "moderated", "deliberation", "handoff", "round_robin"]),
+)
+async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
+    data: st.DataObject, failing: float, concurrency: int, name: str
+) -> None:
+    """The law: cancelled at any calls, it comes to what it would have come to, and no answer is asked for twice."""
+    pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
+    whole = Paid(failing=failing)
+    undisturbed = await pattern.batch(questions, model=whole.model, batch_id="b").all()
+    store = MemoryStore()
+    answered: list[str] = []
+    ended: Any = None
+    for stop in [*data.draw(st.lists(st.integers(1, len(whole.answered) + 1), max_size=3)), None]:
+        paid = Paid(failing=failing, stop=stop)
+        batch = pattern.batch(questions, model=paid.model, batch_id="b", store=store, concurrency=concurrency)
+        paid.task = asyncio.ensure_future(batch.all())
+        await asyncio.wait({paid.task})
+        ended = paid.task
+        answered += paid.answered
+        assert not any(run.owned for run in await store.runs())
+        assert workers() == []
+    assert [outcome(item) for item in ended.result()] == [outcome(item) for item in undisturbed]
+    assert sorted(answered) == sorted(whole.answered)
+
+
+def outcome(item: Any) -> Any:
+    """What came of a question, but for the times."""
+    return told(item.result) if item.error is None else [type(item.error), str(item.error)]
+
+
+@settings(LAW, max_examples=10)
+@given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
+async def test_a_cut_batch_owns_no_run_of_a_file(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
+    """Cancelled while runs are being begun or taken up, the same process can go on with all of them."""
+    store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
+    paid = Paid()
+    for wait in turns:
+        task = asyncio.ensure_future(short().batch(list("abcd"), **kept(store), model=paid.model).all())
+        for _ in range(wait):
+            await asyncio.sleep(0.0002)
+        task.cancel()
+        await asyncio.wait({task})
+    result = await short().batch(["a", "b", "c", "d"], **kept(store), model=paid.model).all()
+    assert (result.failed, len(paid.answered)) == ([], 12)
+    await store.close()
+
+
+def kept(store: Any) -> dict[str, Any]:
+    """Where a batch named b is kept; its questions are single letters."""
+    return {"store": store, "batch_id": "b"}
+
+
+async def test_what_is_complete_is_given_again_without_a_call() -> None:
+    """It is marked, and what it took is in the summary; what comes after it is asked."""
+    store, paid = MemoryStore(), Paid()
+    first = await short().batch(["a", "b"], **kept(store), model=paid.model).all()
+    again = await short().batch(["a", "b", "c"], **kept(store), model=paid.model).all()
+    assert len(paid.answered) == 9
+    assert [item.replayed for item in again] == [True, True, False]
+    assert [outcome(item) for item in again[:2]] == [outcome(item) for item in first]
+    assert (again.summary.replayed, again.summary.usage.calls) == (2, 9)
+    runs = {run.header.run_id: run for run in await store.runs(labels={"batch": "b"})}
+    assert set(runs) == {"b-0", "b-1", "b-2"}
+    assert [runs[item.run_id].header.seed for item in again] == [item.seed for item in again]
+
+
+async def test_what_has_failed_is_tried_again() -> None:
+    """Only the call that has failed is made again."""
+    store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
+    failed = await short().batch(["a", "b"], **kept(store), model=down.model).all()
+    assert failed.summary.failures == {"ProviderFailed": 2}
+    assert isinstance(failed[0].error, ProviderFailed)
+    assert failed[0].run is not None
+    assert failed[0].run.status == "failed"
+    with pytest.raises(ProviderFailed):
+        failed[0].unwrap()
+    result = await short().batch(["a", "b"], **kept(store), model=up.model).all()
+    assert result.summary.statuses == {"complete": 2}
+    assert result[1].unwrap().output == result[1].output
+    assert len(up.answered) == 6
+
+
+@pytest.mark.parametrize("make", [list, iter])
+async def test_another_question_under_an_index_is_an_error(make: Any) -> None:
+    """Of a list all are compared before anything is paid; of an iterator, each when it comes."""
+    store, paid = MemoryStore(), Paid()
+    await short().batch(["a", "b"], **kept(store), model=paid.model).all()
+    changed = ["a", "B", "c"]
+    with pytest.raises(RunChanged) as caught:
+        await short().batch(make(changed), **kept(store), model=paid.model).all()
+    assert caught.value.differences == {"question": ("-b", "+B")}
+    assert caught.value.run_id == "b-1"
+    assert len(paid.answered) == 6 or make is iter
+    assert not any(run.owned for run in await store.runs())
+
+
+async def test_another_pattern_or_seed_is_an_error_unless_changes_are_allowed() -> None:
+    """A batch is of one piece; a seed is never changed."""
+    store, paid = MemoryStore(), Paid()
+    await short().batch(["a"], **kept(store), model=paid.model).all()
+    longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)
+    with pytest.raises(RunChanged, match="outline"):
+        await longer.batch(["a", "b"], **kept(store), model=paid.model).all()
+    with pytest.raises(RunChanged, match="seed"):
+        await short().batch(["a", "b"], **kept(store), model=paid.model, seed=1).all()
+    assert len(paid.answered) == 3
+    result = await longer.batch(["a"], **kept(store), model=paid.model, allow_changes=True).all()
+    assert result.summary.done == 1
+
+
+async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
+    """Somebody else has begun a run under an id of the batch."""
+    store, paid = MemoryStore(), Paid()
+    seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
+    await short().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
+    with pytest.raises(RunChanged) as caught:
+        await short().batch(["a"], **kept(store), model=paid.model).all()
+    assert caught.value.differences == {"batch": ("+b",)}
+
+
+async def test_a_run_that_another_process_has_begun_meanwhile_is_taken_up() -> None:
+    """Where it is over it is given; where somebody carries it out, the item says so."""
+    store, paid = MemoryStore(), Paid()
+    late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **kept(store), model=paid.model)
+    task = asyncio.ensure_future(late.all())
+    await asyncio.sleep(0)
+    await short().batch(["a", "b"], **kept(store), model=paid.model).all()
+    await store.take("b-1")
+    gate.set()
+    result = await task
+    assert [item.status for item in result] == ["complete", "failed"]
+    assert isinstance(result[1].error, StoreError)
+    assert len(paid.answered) == 6
+
+
+async def slowly(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str]:
+    """Questions that come once the gate is open."""
+    await gate.wait()
+    for question in questions:
+        yield question
+
+
+async def test_the_same_batch_has_the_same_seeds() -> None:
+    """They are derived from its seed, which is derived from its id; a run by itself repeats the item."""
+    paid = Paid()
+    by_id = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
+    again = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
+    by_seed = await short().batch(["a", "b"], seed=7, model=paid.model).all()
+    drawn = await short().batch(["a", "b"], model=paid.model).all()
+    assert [item.seed for item in by_id] == [item.seed for item in again]
+    assert [item.seed for item in by_seed] == [seed_of_item(7, 0), seed_of_item(7, 1)]
+    assert len({item.seed for result in (by_id, by_seed, drawn) for item in result}) == 6
+    alone = await short().run("b", seed=by_id[1].seed, model=paid.model)
+    assert told(alone) == told(by_id[1].unwrap())
+
+
+async def test_no_more_questions_are_pulled_than_there_is_room_for() -> None:
+    """There may be no end of them: so many are under way, and so many wait to be read, whoever reads slowly."""
+    pulled = 0
+
+    def endless() -> Iterator[int]:
+        nonlocal pulled
+        for number in itertools.count():
+            pulled += 1
+            yield number
+
+    async with handler(Busy(), name="busy").batch(endless(), concurrency=3) as batch:
+        read = 0
+        async for _ in batch:
+            read += 1
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert pulled <= read + 2 * 3
+            if read == 10:
+                break
+    assert pulled <= 16
+    assert batch.summary.total is None
+    assert batch.summary.remaining is None
+
+
+async def test_what_is_left_early_is_ended() -> None:
+    """After `break` no call goes on, and the store has all runs as interrupted; also where the reader just goes."""
+    store = MemoryStore()
+    hanging = asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        if "Left early" in str(request.messages) and request.block.endswith("bob"):
+            hanging.set()
+            await asyncio.Event().wait()
+        return answer_to(request)
+
+    async for item in short().batch(["a", "Left early?", "Left early!"], **kept(store), model=FunctionModel(answer)):
+        assert item.index == 0
+        await hanging.wait()
+        break
+    await asyncio.wait(workers())
+    await asyncio.sleep(0)
+    assert {run.header.run_id: run.status for run in await store.runs()} == {
+        "b-0": "complete",
+        "b-1": "interrupted",
+        "b-2": "interrupted",
+    }
+
+
+async def test_a_failure_of_the_questions_is_raised() -> None:
+    """What came before it is given, what goes on is cancelled."""
+    busy = Busy(turns=(0, 1000))
+
+    def broken() -> Iterator[int]:
+        yield from (0, 1)
+        raise LookupError
+
+    items = aiter(handler(busy, name="busy").batch(broken()))
+    read = [(await anext(items)).index]
+    with pytest.raises(LookupError):
+        await anext(items)
+    assert (read, busy.now) == ([0], 0)
+
+
+async def test_the_first_failure_ends_all_where_it_is_to_be_raised() -> None:
+    """As itself, with a note; the others can be carried on."""
+    busy = Busy(failing=frozenset({1}), turns=(1000, 2))
+    with pytest.raises(ValueError, match="1") as caught:
+        await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()
+    assert caught.value.__notes__[-1] == "in run b-1, question 1 of the batch"
+    assert busy.now == 0
+
+
+async def test_a_run_that_cancels_itself_is_an_item() -> None:
+    """It does not end the others."""
+
+    def give_up(question: int, ctx: Context) -> int:
+        if question == 1:
+            raise asyncio.CancelledError
+        return question
+
+    result = await handler(give_up, name="gives up").batch(range(3)).all()
+    assert [item.status for item in result] == ["complete", "interrupted", "complete"]
+    assert isinstance(result[1].error, asyncio.CancelledError)
+
+
+async def test_a_question_that_cannot_be_kept_is_an_item() -> None:
+    """Its run does not even begin."""
+    result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
+    assert [item.status for item in result] == ["complete", "failed"]
+    assert isinstance(result[1].error, ConfigurationError)
+    assert (result[1].run, result[1].raw) == (None, None)
+
+
+async def test_a_block_that_meets_a_run_of_another_id_has_failed() -> None:
+    """Its error is its own: it says nothing of the batch's runs."""
+
+    def clash(question: str, ctx: Context) -> None:
+        raise RunExists("elsewhere", "another")
+
+    result = await handler(clash, name="clashes").batch(["a"], store=MemoryStore()).all()
+    assert result.summary.failures == {"RunExists": 1}
+
+
+async def test_ending_waits_for_what_takes_its_time_however_often_it_is_cancelled() -> None:
+    """A block that cleans up when it is cancelled is not left behind."""
+    begun, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def tidy(question: int, ctx: Context) -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            cleaned.set()
+
+    task = asyncio.ensure_future(handler(tidy, name="tidy").batch([1]).all())
+    await begun.wait()
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned.is_set()
+
+
+async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
+    """And a worker that somebody else cancels ends the batch, since its question has no item."""
+    begun = asyncio.Event()
+
+    async def hang(question: int, ctx: Context) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    batch: Batch[None] = handler(hang, name="hangs").batch(range(3))
+    await batch.aclose()
+    reading = asyncio.ensure_future(batch.all())
+    await begun.wait()
+    await batch.aclose()
+    assert list(await reading) == []
+    begun.clear()
+    other = asyncio.ensure_future(handler(hang, name="hangs").batch(range(3)).all())
+    await begun.wait()
+    workers()[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await other
+    assert workers() == []
+
+
+async def test_a_batch_is_read_once() -> None:
+    """A second reader is refused."""
+    batch = handler(Busy(), name="busy").batch(range(2))
+    await batch.all()
+    with pytest.raises(ConfigurationError, match="the only one"):
+        await batch.all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"questions": "Cap rents?"}, "`questions` must be several"),
+        ({"questions": 3}, "`questions` must be several"),
+        ({"questions": {"question": "a"}}, "`questions` must be several"),
+        ({"questions": DebateInput(question="a")}, "`questions` must be several"),
+        ({"concurrency": 0}, "`concurrency` must be an int >= 1, got 0"),
+        ({"concurrency": True}, "`concurrency` must be an int >= 1, got True"),
+        ({"batch_id": " "}, "`batch_id` must be a text that is not blank"),
+        ({"on_error": "ignore"}, "`on_error` must be 'collect' or 'raise'"),
+        ({"uncertain": "maybe"}, "`uncertain` must be 'retry' or 'raise'"),
+        ({"seed": 1.5}, "`seed` must be"),
+        ({"limits": 3}, "`limits` must be"),
+        ({"store": 3}, "`store` must be"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], message: str) -> None:
+    """When the batch is made, before anything runs."""
+    with pytest.raises(ConfigurationError, match=message):
+        short().batch(**{"questions": ["a"], **wrong})
+
+
+async def test_rows_carry_more_than_the_question_and_labels_are_kept() -> None:
+    """`question` says what of a row is asked; a Keeping says more of how runs are kept."""
+    store, paid = MemoryStore(), Paid()
+    rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
+    keeping = Keeping(store=store, labels={"of": "me"})
+    batch = short().batch(rows, question=lambda row: row["ask"], store=keeping, model=paid.model)
+    result = await batch.all()
+    assert [(item.row["id"], item.question) for item in result] == [("x", "a"), ("y", "b")]
+    runs = await store.runs()
+    assert all(run.header.labels == {"of": "me", "batch": batch.batch_id} for run in runs)
+
+
+async def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As for a run; False is none."""
+    monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
+    paid = Paid()
+    batch = short().batch(["a"], model=paid.model)
+    assert (await batch.all()).summary.statuses == {"complete": 1}
+    assert (await short().batch(["a"], model=paid.model, store=False).all())[0].run_id.endswith("-0")
+    monkeypatch.setenv("FLOWDEBATE_STORE", "")
+    assert len(await short().batch(["a"], model=paid.model).all()) == 1
+
+
+async def test_progress_is_told_after_each_run_and_can_end_the_batch() -> None:
+    """Once `until` is true, no further question is taken; those under way come to their end."""
+    told_of: list[BatchSummary] = []
+    paid = Paid()
+    batch = short().batch(
+        ["a", "b", "c", "d"],
+        model=paid.model,
+        concurrency=1,
+        progress=told_of.append,
+        until=lambda summary: summary.usage.calls >= 6,
+        limits=Limits(prices=lambda model, usage: 0.5),
+    )
+    result = await batch.all()
+    assert [summary.done for summary in told_of] == [1, 2]
+    assert (len(result), result.summary.total, result.summary.usage.calls) == (2, 4, 6)
+    assert result.summary.cost == pytest.approx(3.0)
+
+
+async def test_runs_under_way_are_in_the_summary() -> None:
+    """Their calls count while they go on."""
+    seen: list[BatchSummary] = []
+
+    async def answer(request: ModelRequest) -> Any:
+        seen.append(batch.summary)
+        return answer_to(request)
+
+    prices = {"function": Price(prompt=1, completion=1)}
+    batch = short().batch(["a"], model=FunctionModel(answer), limits=Limits(prices=prices))
+    assert batch.summary.seconds == 0.0
+    await batch.all()
+    assert [(summary.running, summary.usage.calls) for summary in seen] == [(1, 0), (1, 1), (1, 2)]
+    assert all(summary.cost is not None for summary in seen)
+
+
+async def test_what_patterns_find_is_counted() -> None:
+    """A debate's winner by name, a deliberation's settling, a consensus' proposer; nothing of the others."""
+    counted = {}
+    for name, make in PATTERNS.items():
+        result = await make().batch([f"{number}?" for number in range(6)], model=Paid().model, batch_id="b").all()
+        assert sum(result.summary.decisions.values()) in (0, 6)
+        counted[name] = set(result.summary.decisions)
+    assert counted["debate"] <= {"ann", "bob"}
+    assert counted["deliberation"] <= {"settled", "not settled"}
+    assert counted["consensus"] <= {"ann", "bob", "cy", "no consensus"}
+    assert counted["handoff"] == counted["round_robin"] == set()
+    nobody = FunctionModel(
+        lambda request: {"reasoning": "r", "winner": None, "verdict": "v"} if request.output_schema else "An argument."
+    )
+    assert (await short().batch(["a"], model=nobody).all()).summary.decisions == {"no winner": 1}
+
+
+def test_a_summary_says_how_long_the_rest_will_take() -> None:
+    """By the rate of the runs that were not there before; None while there is none."""
+    summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
+    assert (summary.rate, summary.remaining) == (0.5, 8.0)
+    assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None
+    assert BatchSummary(total=2, done=2, replayed=2, seconds=8.0).remaining == 0.0
+    assert (BatchSummary(total=None).rate, BatchSummary(total=3).usage) == (0.0, Usage.none())
+
+
+def test_scripts_need_no_loop() -> None:
+    """`batch_sync` gives all of it: a sequence with a summary."""
+    result = handler(Busy(), name="busy").batch_sync(range(3), concurrency=2)
+    assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
+    assert repr(result) == "<BatchResult of 3, 0 failed>"

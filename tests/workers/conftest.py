@@ -1,0 +1,91 @@
+"""What the tests of workers share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.store.postgres import a_server
+from tests.workers.fleet import ModelServer, make, model_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from flowdebate.workers import Workers
+    from tests.store.postgres import Server
+
+__all__ = ("Fleet", "a_server", "fleet")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Fleet:
+    """A queue of the test's own, a model server, and as many workers as the test wants."""
+
+    def __init__(self, url: str, models: ModelServer) -> None:
+        self.models = models
+        self.given: dict[str, Any] = {"url": url, "schema": "fleet", "port": models.port, "name": secrets.token_hex(6)}
+        self._made: list[Workers] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def workers(self, **options: Any) -> Workers:
+        """The workers object of one process or another."""
+        self._made.append(make(**{**self.given, **options}))
+        return self._made[-1]
+
+    def process(self) -> subprocess.Popen[bytes]:
+        """A worker as a process of its own."""
+        command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers"]
+        environment = os.environ | {"FLEET": json.dumps(self.given)}
+        self._processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))  # noqa: S603
+        return self._processes[-1]
+
+    @asynccontextmanager
+    async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:
+        """Inside, this process is a worker; gives what stops it."""
+        stop = asyncio.Event()
+        working = asyncio.create_task(workers.work(stop, patience=patience))
+        try:
+            yield stop
+        finally:
+            stop.set()
+            await working
+
+    async def close(self) -> None:
+        """End what is left."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(process.wait)
+        for workers in self._made:
+            await workers.close()
+
+
+@pytest.fixture
+async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
+    """One for a test."""
+    async with model_server() as models:
+        made = Fleet(a_server.url, models)
+        try:
+            yield made
+        finally:
+            models.answering.set()
+            await made.close()
+
+
+async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
+    """What `true()` comes to, once that is true: asked again and again, since it stands in a database."""
+    async with asyncio.timeout(within):
+        while not (found := await true()):
+            await asyncio.sleep(0.02)  # nothing tells when a row of a database has changed
+        return found

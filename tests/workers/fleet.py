@@ -1,0 +1,113 @@
+"""What the worker processes of the tests are made of, and a model server that knows what it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, debate
+from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.runs.codec import digest_of
+from flowdebate.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ("Asked", "ModelServer", "RemoteModel", "make", "model_server", "workers")
+
+
+class RemoteModel:
+    """A model behind HTTP, with nothing that takes long to import."""
+
+    name = "test/remote"
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Ask the server."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            body = json.dumps([digest_of(request), request.block, os.getpid()]).encode()
+            writer.write(b"POST / HTTP/1.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+            head, _, text = (await reader.read()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+        finally:
+            writer.close()
+        return ModelResponse(text=text.decode())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that came to the server."""
+
+    at: float
+    digest: str
+    block: str
+    process: int
+
+
+@dataclass
+class ModelServer:
+    """Answers after `seconds`, and remembers."""
+
+    seconds: float = 0.1
+    port: int = 0
+    asked: list[Asked] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    answering: asyncio.Event = field(default_factory=asyncio.Event)
+    """While it is not set, answers wait."""
+
+    async def until(self, number: int) -> None:
+        """Return when so many requests have come."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.asked) >= number)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            digest, block, process = json.loads(await reader.readexactly(length))
+            async with self.changed:
+                self.asked.append(Asked(time.time(), digest, block, process))
+                self.changed.notify_all()
+            await asyncio.sleep(self.seconds)
+            await self.answering.wait()
+            text = f"What {block} says."
+            if block.endswith("-judge"):
+                text = json.dumps({"reasoning": "Nobody answered it.", "winner": "trams", "verdict": "Build trams."})
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + text.encode())
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the worker was killed
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
+    """One on a free port of this machine."""
+    server = ModelServer(seconds)
+    server.answering.set()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    async with listening:
+        server.port = listening.sockets[0].getsockname()[1]
+        yield server
+
+
+def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
+    """The workers of the tests: one pattern, of five calls."""
+    city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")], synthesizer=False)
+    given: dict[str, Any] = {"patterns": {"city": city}, "concurrency": 4, "poll": 0.1, **options}
+    return Workers(url, model=RemoteModel(port), schema=schema, **given)
+
+
+def workers() -> Workers:
+    """The same, in a worker's process: what it is to be made of stands in the environment."""
+    return make(**json.loads(os.environ["FLEET"]))

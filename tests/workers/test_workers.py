@@ -1,0 +1,295 @@
+"""Debates that several processes carry out, some of which die, stop, or are others than they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, debate
+from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
+from flowdebate.store.postgres import PostgresStore
+from flowdebate.workers import Workers
+from flowdebate.workers.__main__ import load, main
+from flowdebate.workers.reaper import number_of, worker_id
+from tests.workers.conftest import until
+
+if TYPE_CHECKING:
+    from flowdebate.workers import Standing
+    from tests.workers.conftest import Fleet
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+CALLS = 5
+"""What a debate of the fleet takes."""
+
+
+async def over(workers: Workers, run_id: str) -> Standing:
+    """The run's standing, when it is over."""
+
+    async def ended() -> Any:
+        standing = await workers.status(run_id)
+        return standing if standing.over and not standing.owned and standing.delivery != "taken" else None
+
+    found: Standing = await until(ended)
+    return found
+
+
+# Death
+
+
+async def test_what_a_killed_worker_had_is_carried_on_by_another(fleet: Fleet, record_property: Any) -> None:
+    """All of 20 debates end; no answer that was kept is asked for again; only what was in flight is repeated."""
+    workers, processes = fleet.workers(), {}
+    ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
+    processes = {process.pid: process for process in (fleet.process(), fleet.process())}
+    await fleet.models.until(40)
+    victim = processes[fleet.models.asked[-1].process]
+    victim.kill()
+    killed = time.time()
+
+    async def all_done() -> bool:
+        found = await workers.store.runs(status="complete", labels={})
+        return {run.header.run_id for run in found} >= set(ids)
+
+    await until(all_done, within=40)
+    seconds = time.time() - killed
+    (other,) = (process for process in processes.values() if process is not victim)
+    other.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(other.wait) == 0
+
+    asked = Counter(each.digest for each in fleet.models.asked)
+    kept_at: dict[str | None, float] = {}
+    for run_id in ids:
+        rows = await workers.store.steps(run_id)
+        assert len(rows) == CALLS
+        assert all(row.attempts >= asked[row.request or ""] for row in rows)
+        kept_at |= {row.request: row.at or 0.0 for row in rows}
+    assert [each for each in fleet.models.asked if each.at > kept_at[each.digest]] == []
+    repeated = fleet.models.asked.__len__() - len(ids) * CALLS
+    assert repeated <= workers.concurrency
+    record_property("repeated calls", repeated)
+    record_property("seconds until all were done", round(seconds, 2))
+    assert all([(await workers.status(run_id)).delivery == "done" for run_id in ids])
+
+
+# Stopping
+
+
+async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
+    """The call in flight is answered and kept; the run goes back to the queue, and another worker makes the rest."""
+    workers = fleet.workers()
+    fleet.models.answering.clear()
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(workers) as stop:
+        await fleet.models.until(1)
+        stop.set()
+        await asyncio.sleep(0)
+        fleet.models.answering.set()
+    left = await workers.status(run_id)
+    assert (left.status, left.steps, left.owned, left.delivery) == ("queued", 1, False, "waiting")
+    async with fleet.working(workers):
+        assert (await over(workers, run_id)).status == "complete"
+    assert len(fleet.models.asked) == CALLS
+
+
+async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
+    """A call that does not end within its patience is left, and made again by the next worker."""
+    workers = fleet.workers()
+    fleet.models.answering.clear()
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(workers, patience=0.01):
+        await fleet.models.until(1)
+    assert (await workers.status(run_id)).status == "queued"
+    fleet.models.answering.set()
+    async with fleet.working(workers):
+        assert (await over(workers, run_id)).status == "complete"
+    assert len(fleet.models.asked) == CALLS + 1
+
+
+# Giving and calling off
+
+
+async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
+    """With the same id, question and pattern nothing is added; with another question or seed it is refused."""
+    workers = fleet.workers()
+    name = f"{fleet.given['name']}/a%b_"
+    for _ in range(3):
+        assert await workers.submit("city", "How?", run_id=name, seed=7, labels={"for": "tests"}) == name
+    assert len(await asyncio.to_thread(workers.deliveries.of, name)) == 1
+    for question, seed in (("Why?", 7), ("How?", 8)):
+        with pytest.raises(RunExists):
+            await workers.submit("city", question, run_id=name, seed=seed)
+    async with fleet.working(workers):
+        assert (await over(workers, name)).status == "complete"
+    assert await workers.submit("city", "How?", run_id=name) == name
+    await workers.resume(name)
+    standing = await workers.status(name)
+    assert (standing.delivery, standing.steps, standing.problem) == ("done", CALLS, None)
+    assert standing.outcome is not None
+    assert len(fleet.models.asked) == CALLS
+    assert len(await asyncio.to_thread(workers.deliveries.of, name)) == 1
+
+
+async def test_a_run_can_be_called_off_before_it_begins(fleet: Fleet) -> None:
+    """No worker carries it out; whoever resumes it puts it on the queue again."""
+    workers = fleet.workers()
+    run_id = await workers.submit("city", "How?")
+    assert (await workers.status(run_id)).delivery == "waiting"
+    await workers.cancel(run_id)
+    await workers.cancel(run_id)
+    standing = await workers.status(run_id)
+    assert (standing.status, standing.delivery, standing.over) == ("interrupted", "cancelled", True)
+    await workers.resume(run_id)
+    async with fleet.working(workers):
+        assert (await over(workers, run_id)).status == "complete"
+        await workers.cancel(run_id)
+    assert (await workers.status(run_id)).status == "complete"
+
+
+async def test_a_run_can_be_called_off_while_it_goes_on(fleet: Fleet) -> None:
+    """The worker gives up the call that is in flight; what was kept stays, and is not asked for again."""
+    workers = fleet.workers()
+    fleet.models.answering.clear()
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(workers):
+        await fleet.models.until(1)
+        await fleet.workers().cancel(run_id)
+        standing = await over(workers, run_id)
+        assert (standing.status, standing.delivery) == ("interrupted", "cancelled")
+        fleet.models.answering.set()
+        await workers.resume(run_id)
+        assert (await over(workers, run_id)).status == "complete"
+    assert len(fleet.models.asked) == CALLS + 1
+
+
+async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:
+    """RunNotFound, whatever is wanted of it; a pattern that is not there is refused at once."""
+    workers = fleet.workers()
+    for asked in (workers.status, workers.cancel, workers.resume):
+        with pytest.raises(RunNotFound):
+            await asked("nowhere")
+    with pytest.raises(ConfigurationError, match="one of city"):
+        await workers.submit("country", "How?")
+
+
+# Workers that are others
+
+
+async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> None:
+    """It takes its own run, and not the one that was submitted before it; a worker of that version does."""
+    old, new = fleet.workers(), fleet.workers(version="2")
+    first = await old.submit("city", "How?")
+    second = await new.submit("city", "Why?")
+    async with fleet.working(new):
+        assert (await over(new, second)).status == "complete"
+    standing = await old.status(first)
+    assert (standing.status, standing.delivery, standing.worker) == ("queued", "waiting", None)
+    with pytest.raises(ConfigurationError, match="version 2"):
+        await new.resume(first)
+    async with fleet.working(old):
+        assert (await over(old, first)).status == "complete"
+
+
+@pytest.mark.parametrize("difference", ["name", "outline"])
+async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: str) -> None:
+    """The run stays as it is, its standing says why, and a worker that has the pattern carries it out."""
+    pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
+    name = "country" if difference == "name" else "city"
+    workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(wrong):
+        standing = await over(wrong, run_id)
+    assert (standing.status, standing.delivery, standing.steps) == ("queued", "failed", 0)
+    assert ("'city'" if difference == "name" else "RunChanged") in (standing.problem or "")
+    assert fleet.models.asked == []
+    await workers.resume(run_id)
+    async with fleet.working(workers):
+        assert (await over(workers, run_id)).status == "complete"
+
+
+async def test_a_second_delivery_is_let_be_and_what_is_left_is_found(fleet: Fleet) -> None:
+    """While somebody else carries the run out a worker leaves it to them; when they are gone, it takes it over."""
+    workers, other = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
+    run_id = await workers.submit("city", "How?")
+    await other.take(run_id)
+    async with fleet.working(workers):
+
+        async def let_be() -> bool:
+            return (await workers.status(run_id)).delivery == "done"
+
+        await until(let_be)
+        assert fleet.models.asked == []
+        await other.close()
+
+        async def complete() -> bool:
+            return (await workers.status(run_id)).status == "complete"
+
+        await until(complete)
+    assert len(fleet.models.asked) == CALLS
+
+
+async def test_a_process_is_one_worker(fleet: Fleet) -> None:
+    """A second one is refused, and does the first no harm."""
+    workers = fleet.workers()
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(workers):
+        await fleet.models.until(1)
+        with pytest.raises(ConfigurationError, match="unused in the process"):
+            await fleet.workers().work(asyncio.Event())
+        assert (await over(workers, run_id)).status == "complete"
+
+
+# What is given
+
+
+@given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
+def test_a_workers_id_says_which_lock_is_its_own(machine: str, process: int, number: int) -> None:
+    """Whatever its machine is called."""
+    assert number_of(worker_id(machine, process, number)) == number
+
+
+@pytest.mark.parametrize("worker", [None, "", "local", "a:b:c", "a:1:"])
+def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
+    """As where another program uses the queue."""
+    assert number_of(worker) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "runs.sqlite3"},
+        {"url": 5},
+        {"patterns": {}},
+        {"version": " "},
+        {"name": ""},
+        {"schema": None},
+        {"concurrency": 0},
+        {"poll": 0},
+        {"poll": float("nan")},
+    ],
+    ids=str,
+)
+def test_what_no_workers_can_be_made_of_is_refused(options: dict[str, Any]) -> None:
+    """Before anything is connected; a wrong address is not shown, since it may hold a password."""
+    pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
+    made = {"url": "postgresql://127.0.0.1/runs", "patterns": {"city": pattern}, **options}
+    with pytest.raises(ConfigurationError) as caught:
+        Workers(**made)
+    assert caught.value.field in options
+    assert "runs.sqlite3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["", "nothing", "no.such.module:x", "tests.workers.fleet:nothing", "json:dumps.x"])
+def test_a_worker_of_nothing_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program says what it has to be given, in one line."""
+    with pytest.raises(ConfigurationError):
+        load(spec)
+    assert main([spec or ":"]) == 2
+    assert "MODULE:OBJECT" in capsys.readouterr().err
