@@ -58,8 +58,8 @@ def main() -> None:
         medians = alternating(
             {
                 "flowdebate, no store": flowdebate_loop(),
-                "flowdebate, in memory": flowdebate_loop(MemoryStore()),
-                "flowdebate, SQLite": flowdebate_loop(SqliteStore(place / "loop.sqlite3")),
+                "flowdebate, in memory": flowdebate_loop(store=MemoryStore()),
+                "flowdebate, SQLite": flowdebate_loop(store=SqliteStore(place / "loop.sqlite3")),
                 "langgraph, no saver": langgraph_loop(),
                 "langgraph, SQLite saver": langgraph_loop(str(place / "graph.sqlite3")),
             },

@@ -44,7 +44,7 @@ async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[An
     return (after - before) / DEBATES
 
 
-def flowdebate_start(store: StoreChoice = False) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+def flowdebate_start(*, store: StoreChoice = False) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
     pattern = debate(
         name="held",
         debaters=[Debater("a", "for"), Debater("b", "against")],
@@ -108,7 +108,7 @@ def main() -> None:
     figures = {"flowdebate": asyncio.run(held(flowdebate_start()))}
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "runs.sqlite3")
-        figures["flowdebate, kept in SQLite"] = asyncio.run(held(flowdebate_start(store)))
+        figures["flowdebate, kept in SQLite"] = asyncio.run(held(flowdebate_start(store=store)))
         asyncio.run(store.close())
     figures["langgraph"] = asyncio.run(held(langgraph_start()))
     print_table(

@@ -30,7 +30,7 @@ DECISION = {"nextSpeakers": list(NAMES), "briefing": "Power is short in winter."
 VERDICT = {"verdict": "Use less.", "winner": "use less", "reasoning": "It was answered least."}
 
 
-def flowdebate_loop(store: StoreChoice = False) -> Callable[[], object]:
+def flowdebate_loop(*, store: StoreChoice = False) -> Callable[[], object]:
     """Everything on: validation, events, audit trail; with a store, each answer is kept before the next call."""
 
     def answer(request: ModelRequest) -> Reply:

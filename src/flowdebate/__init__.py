@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.deliberation import deliberation
     from flowdebate.patterns.handoff import handoff
     from flowdebate.patterns.round_robin import round_robin
+    from flowdebate.runs.batch_item import BatchItem, BatchResult
+    from flowdebate.runs.batch_summary import BatchSummary
     from flowdebate.runs.kept import Keeping
     from flowdebate.runs.parking import HumanRequest
     from flowdebate.schemas.consensus import ConsensusOutput
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
     from flowdebate.schemas.panel import PanelOutput
 
 __all__ = (
+    "BatchItem",
+    "BatchResult",
+    "BatchSummary",
     "Capability",
     "ConsensusOutput",
     "DebateContributionEntry",
@@ -118,6 +123,9 @@ __all__ = (
 __version__ = "0.1.0"
 
 _ELSEWHERE = {
+    "BatchItem": "runs.batch_item",
+    "BatchResult": "runs.batch_item",
+    "BatchSummary": "runs.batch_summary",
     "ConsensusOutput": "schemas.consensus",
     "DeliberationOutput": "schemas.deliberation",
     "HandoffOutput": "schemas.handoff",

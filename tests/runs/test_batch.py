@@ -96,7 +96,7 @@ class Busy:
     count=st.integers(0, 12),
     concurrency=st.integers(1, 5),
     failing=st.frozensets(st.integers(0, 11)),
-    turns=st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple),
+    turns=st.lists(st.sampled_from([0, 1, 2, 3, 30]), min_size=1, max_size=5).map(tuple),
     lazily=st.booleans(),
 )
 async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
@@ -115,7 +115,7 @@ async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
     assert {item.index for item in result.failed} == {n for n in range(count) if n in failing}
     assert all(isinstance(item.error, ValueError) and item.status == "failed" for item in result.failed)
     assert busy.most <= concurrency
-    assert busy.most == min(concurrency, count) or min(turns) == 0
+    assert busy.most == min(concurrency, count) or min(turns) < 30
     summary = result.summary
     assert (summary.done, summary.failed, summary.running) == (count, len(result.failed), 0)
     assert summary.total == (None if lazily else count)
@@ -124,13 +124,13 @@ async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
 
 @LAW
 @given(
-    data=st.data(),
+    cuts=st.lists(st.integers(1, 30), max_size=3),
     failing=st.sampled_from([0.0, 0.1, 0.3]),
     concurrency=st.integers(1, 4),
     name=st.sampled_from(["debate", "moderated", "deliberation", "handoff", "round_robin"]),
 )
 async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
-    data: st.DataObject, failing: float, concurrency: int, name: str
+    cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
     """The law: cancelled at any calls, it comes to what it would have come to, and no answer is asked for twice."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
@@ -139,7 +139,7 @@ async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
     store = MemoryStore()
     answered: list[str] = []
     ended: Any = None
-    for stop in [*data.draw(st.lists(st.integers(1, len(whole.answered) + 1), max_size=3)), None]:
+    for stop in [*cuts, None]:
         paid = Paid(failing=failing, stop=stop)
         batch = pattern.batch(questions, model=paid.model, batch_id="b", store=store, concurrency=concurrency)
         paid.task = asyncio.ensure_future(batch.all())

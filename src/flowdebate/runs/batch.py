@@ -83,9 +83,6 @@ class Batch(Generic[OutT]):
         each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
     ) -> None:
         _check(f"{block.name}.batch()", questions, concurrency, batch_id, on_error, uncertain)
-        make_run(
-            block, None, session=None, model=model, seed=seed, limits=limits, store=False
-        )  # refuses what cannot be
         self.batch_id = os.urandom(8).hex() if batch_id is None else batch_id
         """What the ids of its runs begin with; called again with it, the batch goes on."""
         self.seed = _number(self.batch_id) if seed is None else seed
