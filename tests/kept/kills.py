@@ -28,7 +28,7 @@ from flowdebate.runs.codec import digest_of
 from flowdebate.runs.events import RoundStarted
 from flowdebate.runs.records import Records
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.select import open_store
+from flowdebate.store.postgres import PostgresStore
 from flowdebate.store.sqlite import SqliteStore
 from flowdebate.testing import FunctionModel
 
@@ -132,7 +132,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
     """The job's store, which notes what it is told and what it has kept."""
     if job.store == "memory:":
         return MemoryStore()
-    store: Any = SqliteStore(job.store) if "://" not in job.store else open_store(job.store)
+    store: Any = SqliteStore(job.store) if "://" not in job.store else PostgresStore(job.store, grace=0.0)
     commit, intend = store.commit, store.intend
 
     async def noted(run_id: str, key: str, kind: Any, request: str | None) -> int:
