@@ -13,6 +13,7 @@ from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.owners import Owner
 from flowdebate.store.port import StepRow, Store, StoredRun
 from flowdebate.store.rows import header_of, header_text
+from flowdebate.store.sqlite_file import connect, connect_quick
 from flowdebate.store.texts import given, kept
 from flowdebate.store.writer import Writer
 
@@ -25,45 +26,6 @@ __all__ = ("SqliteStore",)
 
 T = TypeVar("T")
 
-_APPLICATION = 0x464C4442
-"""What says in the file's head that it is a store: "FLDB"."""
-_VERSION = 1
-"""The schema that this version of the library writes."""
-_SCHEMA = """
-CREATE TABLE runs (
-    run_id TEXT PRIMARY KEY,
-    block TEXT NOT NULL,
-    question TEXT NOT NULL,
-    status TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    updated_at REAL NOT NULL,
-    steps INTEGER NOT NULL DEFAULT 0,
-    recoveries INTEGER NOT NULL DEFAULT 0,
-    owner TEXT,
-    header TEXT NOT NULL,
-    outcome TEXT
-) STRICT;
-CREATE INDEX runs_created ON runs (created_at DESC, run_id);
-CREATE TABLE steps (
-    run_id TEXT NOT NULL,
-    key TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    request TEXT,
-    attempts INTEGER NOT NULL,
-    failures TEXT NOT NULL DEFAULT '[]',
-    seq INTEGER,
-    at REAL,
-    body TEXT,
-    PRIMARY KEY (run_id, key)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE documents (
-    number INTEGER PRIMARY KEY,
-    collection TEXT NOT NULL,
-    key TEXT NOT NULL,
-    body TEXT NOT NULL,
-    UNIQUE (collection, key)
-) STRICT;
-"""
 _RUN = "SELECT header, status, updated_at, steps, recoveries, owner, outcome FROM runs"
 _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 
@@ -73,9 +35,8 @@ class SqliteStore(Store):
 
     Answers are on the disk when they are written (WAL, synchronous=FULL), with all that was written before them; what
     only says where a run stands outlives the process, and a power cut with the next answer. Many writes at once are one
-    transaction. Beside the
-    file there is a folder with a lock file for each process that carries out runs. A file system without locks that
-    work, as many network drives are, will not do.
+    transaction. Beside the file there is a folder with a lock file for each process that carries out runs. A file
+    system without locks that work, as many network drives are, will not do.
     `patience` is how many seconds another program may keep the file locked; StoreError then.
     """
 
@@ -83,7 +44,7 @@ class SqliteStore(Store):
         self._path = Path(path).expanduser()
         self._patience = patience
         self._owner: Owner | None = None
-        self._writer = Writer(self._connect, self._connect_quick)
+        self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path))
 
     @property
     def name(self) -> str:
@@ -333,63 +294,6 @@ class SqliteStore(Store):
             return f"is locked by another program, and was for {self._patience:g} s"
         return f"cannot be used: {error}"
 
-    def _opened(self, patience: float) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
-        )
-        connection.text_factory = _given
-        return connection
-
-    def _connect_quick(self) -> sqlite3.Connection:
-        """A connection that waits for nothing: not for locks, the disk, or a checkpoint."""
-        connection = self._opened(0.0)
-        try:
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = self._opened(self._patience)
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        connection.create_function("flowdebate_found", 2, _found, deterministic=True)
-        connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
-        return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
-        application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEAD)
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application != _APPLICATION and (tables or application):
-            raise StoreError(self.name, "is the database of another program")
-        if version > _VERSION:
-            raise StoreError(
-                self.name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
-            )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        if tables:
-            return
-        connection.execute("BEGIN EXCLUSIVE")
-        try:
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
     def _own(self) -> Owner:
         """This process among the owners."""
         if self._owner is None:
@@ -427,40 +331,6 @@ class SqliteStore(Store):
             raise RunNotFound(self.name, run_id)
         if row[0] != self._own().id:
             raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
-
-
-_HEAD = ("application_id", "user_version")
-
-
-class _Connection(sqlite3.Connection):
-    """One that writes texts as a database can hold them; its `text_factory` gives them back as they were."""
-
-    def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
-        return super().execute(statement, _kept(values))
-
-    def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:  # noqa: ANN401 - as above
-        return super().executemany(statement, [_kept(row) for row in rows])
-
-
-def _kept(values: Any) -> Any:  # noqa: ANN401 - as above
-    if isinstance(values, dict):
-        return {name: kept(value) if isinstance(value, str) else value for name, value in values.items()}
-    return tuple(kept(value) if isinstance(value, str) else value for value in values)
-
-
-def _given(data: bytes) -> str:
-    try:
-        return given(data.decode())
-    except UnicodeDecodeError as error:
-        raise sqlite3.DatabaseError(f"it holds text that is none: {error}") from error
-
-
-def _found(question: str, text: str) -> bool:
-    return given(text).casefold() in given(question).casefold()
-
-
-def _labelled(header: str, labels: str | None) -> bool:
-    return labels is None or json.loads(given(labels)).items() <= json.loads(given(header)).get("labels", {}).items()
 
 
 def _step(row: tuple[Any, ...]) -> StepRow:

@@ -1,0 +1,149 @@
+"""The file of a SQLite store: how it is opened, its tables, and texts in it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import StoreError
+from flowdebate.store.texts import given, kept
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("connect", "connect_quick")
+
+_APPLICATION = 0x464C4442
+"""What says in the file's head that it is a store: "FLDB"."""
+_VERSION = 1
+"""The schema that this version of the library writes."""
+_SCHEMA = """
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    block TEXT NOT NULL,
+    question TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    steps INTEGER NOT NULL DEFAULT 0,
+    recoveries INTEGER NOT NULL DEFAULT 0,
+    owner TEXT,
+    header TEXT NOT NULL,
+    outcome TEXT
+) STRICT;
+CREATE INDEX runs_created ON runs (created_at DESC, run_id);
+CREATE TABLE steps (
+    run_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    request TEXT,
+    attempts INTEGER NOT NULL,
+    failures TEXT NOT NULL DEFAULT '[]',
+    seq INTEGER,
+    at REAL,
+    body TEXT,
+    PRIMARY KEY (run_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,
+    collection TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (collection, key)
+) STRICT;
+"""
+_HEAD = ("application_id", "user_version")
+
+
+def connect(path: Path, patience: float) -> sqlite3.Connection:
+    """A connection to the store at `path`, which is made where there is none; StoreError for a file that is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = _opened(path, patience)
+    try:
+        _prepare(connection, str(path))
+    except BaseException:
+        connection.close()
+        raise
+    connection.create_function("flowdebate_found", 2, _found, deterministic=True)
+    connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
+    return connection
+
+
+def connect_quick(path: Path) -> sqlite3.Connection:
+    """A connection that waits for nothing: not for locks, the disk, or a checkpoint."""
+    connection = _opened(path, 0.0)
+    try:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _opened(path: Path, patience: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
+    )
+    connection.text_factory = _given
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, name: str) -> None:
+    """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
+    application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application != _APPLICATION and (tables or application):
+        raise StoreError(name, "is the database of another program")
+    if version > _VERSION:
+        raise StoreError(
+            name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
+        )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    if tables:
+        return
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+class _Connection(sqlite3.Connection):
+    """One that writes texts as a database can hold them; its `text_factory` gives them back as they were."""
+
+    def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
+        return super().execute(statement, _kept(values))
+
+    def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:  # noqa: ANN401 - as above
+        return super().executemany(statement, [_kept(row) for row in rows])
+
+
+def _kept(values: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(values, dict):
+        return {name: kept(value) if isinstance(value, str) else value for name, value in values.items()}
+    return tuple(kept(value) if isinstance(value, str) else value for value in values)
+
+
+def _given(data: bytes) -> str:
+    try:
+        return given(data.decode())
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"it holds text that is none: {error}") from error
+
+
+def _found(question: str, text: str) -> bool:
+    return given(text).casefold() in given(question).casefold()
+
+
+def _labelled(header: str, labels: str | None) -> bool:
+    return labels is None or json.loads(given(labels)).items() <= json.loads(given(header)).get("labels", {}).items()
