@@ -223,7 +223,7 @@ def changed(line: str, *path: str, to: Any) -> str:
 
 
 RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
-    "a status that there is not": (("run", "status"), "done", "`run.status` must be running or complete or"),
+    "a status that there is not": (("run", "status"), "done", "`run.status` must be queued or running or complete or"),
     "a seed that is no number": (("run", "header", "seed"), "7", "`run.header.seed` must be of type integer, got '7'"),
     "a bool as a seed": (("run", "header", "seed"), True, "`run.header.seed` must be of type integer, got True"),
     "no id": (("run", "header", "run_id"), "", "`run.header.run_id` must be not empty, got ''"),

@@ -65,7 +65,7 @@ class ModelServer:
 
     async def until(self, number: int) -> None:
         """Return when so many requests have come."""
-        async with self.changed:
+        async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(lambda: len(self.asked) >= number)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,7 +104,7 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
     """The workers of the tests: one pattern, of five calls."""
     city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")], synthesizer=False)
-    given: dict[str, Any] = {"patterns": {"city": city}, "concurrency": 4, "poll": 0.1, **options}
+    given: dict[str, Any] = {"patterns": {"city": city}, "concurrency": 4, "poll": 0.05, **options}
     return Workers(url, model=RemoteModel(port), schema=schema, **given)
 
 

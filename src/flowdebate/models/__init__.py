@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.models.policies.recorded import Recorded
     from flowdebate.models.policies.replayed import Replayed
     from flowdebate.models.policies.retrying import Retrying
+    from flowdebate.models.policies.shared_rate import SharedRateLimit
     from flowdebate.models.policies.timeout import Timeout
     from flowdebate.models.retry import Retry
     from flowdebate.models.wrapper import Wrapper
@@ -48,6 +49,7 @@ __all__ = (
     "Replayed",
     "Retry",
     "Retrying",
+    "SharedRateLimit",
     "Timeout",
     "ToolCall",
     "ToolSpec",
@@ -74,6 +76,7 @@ _ELSEWHERE = {
     "Replayed": "policies.replayed",
     "Retry": "retry",
     "Retrying": "policies.retrying",
+    "SharedRateLimit": "policies.shared_rate",
     "Timeout": "policies.timeout",
     "Wrapper": "wrapper",
     "stop_local_servers": "local",

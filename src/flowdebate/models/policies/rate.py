@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.policies.bucket import Bucket
 
-__all__ = ("RateLimit",)
+__all__ = ("RateLimit", "tokens_of")
 
 
 class RateLimit(EachRequest):
@@ -66,7 +66,7 @@ class RateLimit(EachRequest):
         try:
             response = await self.ask(request)
         finally:
-            gate.tokens.charge(sum(_tokens(attempt, request, response) for attempt in request.attempts.made[sent:]))
+            gate.tokens.charge(sum(tokens_of(attempt, request, response) for attempt in request.attempts.made[sent:]))
         return response
 
 
@@ -118,7 +118,8 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
         )
 
 
-def _tokens(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> int:
+def tokens_of(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> int:
+    """What an attempt took; four characters are a token where the endpoint does not say."""
     total = attempt.usage.total_tokens
     if total is not None:
         return total
