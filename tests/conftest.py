@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", settings(), max_examples=60)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

@@ -180,7 +180,7 @@ def test_a_json_schema_may_have_definitions() -> None:
         "$defs": {"side": {"enum": ["for", "against"]}},
     }
     output = OutputSchema.of(schema)
-    assert output.json_schema == schema
+    assert output.json_schema == {"title": "Output", **schema}
     assert output.validate('{"side": "for"}') == {"side": "for"}
     with pytest.raises(SchemaViolation, match="must satisfy enum"):
         output.validate('{"side": "neither"}')

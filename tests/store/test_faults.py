@@ -163,6 +163,15 @@ async def test_a_process_without_file_handles_is_told_and_goes_on_later(tmp_path
     assert await keys_in(tmp_path / "runs.sqlite3") == ["k"]
 
 
+async def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
+    """Whoever comes first makes it, and all others wait for that."""
+    for number in range(5):
+        stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
+        await asyncio.gather(*(store.create(header(f"r{index}")) for index, store in enumerate(stores)))
+        assert len(await stores[0].runs()) == len(stores)
+        await asyncio.gather(*(store.close() for store in stores))
+
+
 # No right
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import StoreError
@@ -53,6 +54,8 @@ CREATE TABLE documents (
     UNIQUE (collection, key)
 ) STRICT;
 """
+_PAUSE = 0.01
+"""Seconds between two attempts."""
 _HEAD = ("application_id", "user_version")
 
 
@@ -61,7 +64,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = _opened(path, patience)
     try:
-        _prepare(connection, str(path))
+        _prepare(connection, str(path), patience)
     except BaseException:
         connection.close()
         raise
@@ -90,7 +93,21 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, name: str) -> None:
+def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
+    """Let the file have a write-ahead log; SQLite itself does not wait while another process does the same."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -101,7 +118,7 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
             name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
         )
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _with_wal(connection, patience)
     if tables:
         return
     connection.execute("BEGIN EXCLUSIVE")
