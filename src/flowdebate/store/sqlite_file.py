@@ -109,8 +109,10 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
-    application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
+    connection.execute("BEGIN")  # another process may be making it: before or after that, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
+    connection.execute("COMMIT")
     if application != _APPLICATION and (tables or application):
         raise StoreError(name, "is the database of another program")
     if version > _VERSION:
