@@ -74,7 +74,7 @@ class Fleet:
 @pytest.fixture
 async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
     """One for a test."""
-    async with model_server() as models:
+    async with model_server(0.0) as models:
         made = Fleet(a_server.url, models)
         try:
             yield made
@@ -86,6 +86,6 @@ async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
 async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
     """What `true()` comes to, once that is true: asked again and again, since it stands in a database."""
     async with asyncio.timeout(within):
-        while not (found := await true()):
-            await asyncio.sleep(0.02)  # nothing tells when a row of a database has changed
+        while not (found := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
+            await asyncio.sleep(0.02)
         return found

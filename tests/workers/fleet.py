@@ -58,6 +58,8 @@ class ModelServer:
 
     seconds: float = 0.1
     port: int = 0
+    open: int = 0
+    """How many requests wait for an answer."""
     asked: list[Asked] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,14 +70,22 @@ class ModelServer:
         async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(lambda: len(self.asked) >= number)
 
+    async def answered(self) -> None:
+        """Return when nobody waits for an answer."""
+        async with asyncio.timeout(20), self.changed:
+            await self.changed.wait_for(lambda: not self.open)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
+        counted = 0
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             digest, block, process = json.loads(await reader.readexactly(length))
             async with self.changed:
                 self.asked.append(Asked(time.time(), digest, block, process))
+                self.open += 1
+                counted = 1
                 self.changed.notify_all()
             await asyncio.sleep(self.seconds)
             await self.answering.wait()
@@ -88,6 +98,9 @@ class ModelServer:
             pass  # the worker was killed
         finally:
             writer.close()
+            async with self.changed:
+                self.open -= counted
+                self.changed.notify_all()
 
 
 @asynccontextmanager

@@ -173,6 +173,8 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
     root: Any = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
     def as_given(*_: Any, **__: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
-        return deepcopy({"title": name, "type": "object", **schema})  # pydantic would look for the schema's definitions among its own
+        return deepcopy(
+            {"title": name, "type": "object", **schema}
+        )  # pydantic would look for the schema's definitions among its own
 
     return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})

@@ -29,8 +29,8 @@ Status = Annotated[
     str | None,
     typer.Option(
         metavar="STATUS",
-        help="Only those that are running, left_behind, complete, degraded, no_verdict, interrupted, failed, "
-        "awaiting, dead_letter, or ended by a limit (limit).",
+        help="Only those that are queued, running, left_behind, complete, degraded, no_verdict, interrupted, "
+        "failed, awaiting, dead_letter, or ended by a limit (limit).",
     ),
 ]
 

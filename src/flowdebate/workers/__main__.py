@@ -1,0 +1,73 @@
+"""A worker as a program: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS]`.
+
+OBJECT is a `Workers`, or a function that makes one. SIGTERM and SIGINT let calls in flight end; a second one ends the
+process at once, and leaves its runs to another worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from importlib import import_module
+
+from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.workers.deployment import Workers
+
+__all__ = ("load", "main")
+
+
+def load(spec: str) -> Workers:
+    """The object that "MODULE:OBJECT" names; ConfigurationError where there is none."""
+    module, _, path = spec.partition(":")
+    allowed = "MODULE:OBJECT, a Workers or a function that makes one"
+    try:
+        found: object = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ValueError, AttributeError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
+            raise
+        raise ConfigurationError("flowdebate.workers", "MODULE:OBJECT", spec, allowed) from error
+    if not isinstance(found, Workers) and callable(found):
+        found = found()
+    if not isinstance(found, Workers):
+        raise ConfigurationError("flowdebate.workers", "MODULE:OBJECT", spec, allowed)
+    return found
+
+
+async def _work(workers: Workers, patience: float) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def ask(number: int) -> None:
+        stop.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask, number)
+    try:
+        await workers.work(stop, patience=patience)
+    finally:
+        await workers.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Be a worker until a signal comes; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Carry out runs from the queue.")
+    parser.add_argument("workers", metavar="MODULE:OBJECT", help="a Workers, or a function that makes one")
+    parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("flowdebate").setLevel(logging.INFO)
+    try:
+        asyncio.run(_work(load(given.workers), given.patience))
+    except FlowDebateError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""`Workers`: what a fleet of worker processes has in common, and how runs are given to it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import ConfigurationError, RunConflict, RunExists
+from flowdebate.models.checks import check_count, check_seconds
+from flowdebate.runs.execute import make_run
+from flowdebate.runs.kept import Keeping
+from flowdebate.store.port import StoredRun
+from flowdebate.workers.deliveries import Deliveries
+from flowdebate.workers.standing import DELIVERIES, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.limits import Limits
+    from flowdebate.store.port import RunHeader, Store, StoredStatus
+
+__all__ = ("Workers",)
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
+
+
+class Workers:
+    """Runs that any number of worker processes, on any number of machines, carry out for any number of clients.
+
+    All of them make the same object, from the same module: the PostgreSQL database at `url`, the `patterns` by name,
+    and what these run with. The turns are kept in a PostgresStore in `schema`; DBOS, with its tables in
+    `{schema}_queue`, hands out run ids and nothing else. `name` is the queue's. Runs are carried out by workers of the
+    same `version` only: give it another value whenever a pattern or a model changes. Each worker carries out up to
+    `concurrency` runs at once, and looks for new ones every `poll` seconds.
+
+    >>> from flowdebate import Debater, debate
+    >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
+    >>> Workers("postgresql://localhost/runs", {"city": city}, model="openai/gpt-5-mini", version="7")
+    <Workers 'flowdebate' 7: city>
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        url: str,
+        patterns: Mapping[str, Block[Any, Any]],
+        *,
+        model: ModelChoice = None,
+        limits: Limits | None = None,
+        version: str = "1",
+        concurrency: int = 8,
+        name: str = "flowdebate",
+        schema: str = "flowdebate",
+        poll: float = 0.5,
+    ) -> None:
+        if not isinstance(url, str) or not url.startswith(("postgresql://", "postgres://")):
+            raise ConfigurationError("Workers", "url", "…", "postgresql://user:password@host:port/database")
+        if not patterns:
+            raise ConfigurationError("Workers", "patterns", dict(patterns), "patterns by name, at least one")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            allowed = "3 to 200 small letters, digits, - and _, the first of them a letter or a digit"
+            raise ConfigurationError("Workers", "name", name, allowed)
+        for field, text in (("version", version), ("schema", schema)):
+            if not isinstance(text, str) or not text.strip():
+                raise ConfigurationError("Workers", field, text, "a text that is not blank")
+        check_count("Workers", concurrency=concurrency)
+        check_seconds("Workers", poll=poll)
+        self.url = url
+        self.patterns: Mapping[str, Block[Any, Any]] = dict(patterns)
+        self.model = model
+        self.limits = limits
+        self.version = version
+        self.concurrency = concurrency
+        self.name = name
+        self.schema = schema
+        self.poll = poll
+        self.deliveries = Deliveries(url, name=name, version=version, schema=f"{schema}_queue")
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """Where the runs are kept."""
+        if self._store is None:
+            from flowdebate.store.postgres import PostgresStore
+
+            self._store = PostgresStore(self.url, schema=self.schema)
+        return self._store
+
+    async def submit(
+        self,
+        pattern: str,
+        question: object,
+        *,
+        run_id: str | None = None,
+        seed: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Keep the run, put it on the queue, and give its id.
+
+        Done again with the same `run_id`, it is the same run, and at most delivered once more: a client that does not
+        know whether it came through does it again. ConfigurationError for a pattern that is not there and for what
+        cannot be kept; RunExists where another run has the id; StoreError.
+        """
+        stored = StoredRun(
+            header=self._header(pattern, question, run_id, seed, labels),
+            status="queued",
+            updated_at=time.time(),
+            steps=0,
+        )
+        taken_id = stored.header.run_id
+        try:
+            await self.store.add(stored, ())
+        except RunExists:
+            stored = await self._same(stored.header, seeded=seed is not None)
+        if stored.status in ("queued", "running"):
+            await asyncio.to_thread(self._send, taken_id)
+        return taken_id
+
+    async def resume(self, run_id: str) -> None:
+        """Put a run on the queue again that has ended, whatever ended it; for one that is complete, nothing.
+
+        RunNotFound; RunConflict while somebody carries it out.
+        """
+        stored = await self.store.run(run_id)
+        self._check_ours(stored.header)
+        if stored.status in ("complete", "degraded", "no_verdict"):
+            return
+        if not stored.owned and stored.status != "queued":
+            await self._set(run_id, "queued")
+        await asyncio.to_thread(self._send, run_id)
+
+    async def cancel(self, run_id: str) -> None:
+        """Call the run off: it ends as "interrupted", with what was kept; a worker that has it stops within seconds.
+
+        For a run that has ended, nothing. RunNotFound.
+        """
+        stored = await self.store.run(run_id)
+        await asyncio.to_thread(lambda: self.deliveries.cancel(self.deliveries.active(run_id)))
+        if stored.status in ("queued", "running") and not stored.owned:
+            try:
+                await self._set(run_id, "interrupted", only=("queued", "running"))
+            except RunConflict:  # a worker was quicker, and notices that it was called off
+                return
+
+    async def status(self, run_id: str) -> Standing:
+        """Where the run stands; RunNotFound."""
+        stored = await self.store.run(run_id)
+        found = await asyncio.to_thread(self.deliveries.of, run_id)
+        last = found[0] if found else None
+        told = last.output if last is not None and isinstance(last.output, dict) else {}
+        problem = told.get("problem") or (None if last is None or last.error is None else str(last.error))
+        return Standing(
+            run_id=run_id,
+            status=stored.status,
+            owned=stored.owned,
+            steps=stored.steps,
+            outcome=stored.outcome,
+            delivery=None if last is None else ("failed" if problem else DELIVERIES.get(last.status)),
+            worker=None if last is None else last.executor_id,
+            problem=problem,
+        )
+
+    async def work(self, stop: asyncio.Event | None = None, *, patience: float = 30.0) -> None:
+        """Be a worker until `stop` is set; a process can be one at a time, and has to have no other use for DBOS.
+
+        Then no call is begun any more. Those in flight have `patience` seconds to end; runs that are not over go back
+        to the queue.
+        """
+        from flowdebate.workers.worker import Worker
+
+        await Worker(self, patience=patience).work(stop or asyncio.Event())
+
+    async def close(self) -> None:
+        """Let go of all connections; it may be used again."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+        await asyncio.to_thread(self.deliveries.close)
+
+    def is_ours(self, header: RunHeader) -> bool:
+        """Whether the run was submitted here, to workers of this version."""
+        plan = header.plan or {}
+        return plan.get("workers") == self.name and plan.get("version") == self.version
+
+    def _header(
+        self, pattern: str, question: object, run_id: str | None, seed: int | None, labels: Mapping[str, str] | None
+    ) -> RunHeader:
+        block = self.patterns.get(pattern)
+        if block is None:
+            raise ConfigurationError(
+                "Workers.submit()", "pattern", pattern, f"one of {', '.join(sorted(self.patterns))}"
+            )
+        plan = {"workers": self.name, "version": self.version, "pattern": pattern}
+        keeping = Keeping(store=self.store, labels=labels or {}, plan=plan)
+        run = make_run(
+            block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=keeping, run_id=run_id
+        )
+        assert run.journal is not None  # noqa: S101 - it is kept
+        return run.journal.header
+
+    async def _same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
+        """The run that has the id already; RunExists if that is another one."""
+        known = await self.store.run(header.run_id)
+        then = known.header
+        as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
+        if (as_then.input, as_then.seed, as_then.plan) != (then.input, then.seed, then.plan):
+            raise RunExists(self.store.name, header.run_id)
+        return known
+
+    def _check_ours(self, header: RunHeader) -> None:
+        if not self.is_ours(header):
+            allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
+            raise ConfigurationError("Workers", "run_id", header.run_id, allowed)
+
+    def _send(self, run_id: str) -> None:
+        if not self.deliveries.active(run_id):
+            self.deliveries.send(run_id)
+
+    async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
+        """Write down that the run stands so; if `only` are given, only where it stood at one of these."""
+        before = await self.store.take(run_id)
+        keep = bool(only) and before.status not in only
+        await self.store.finish(run_id, before.status if keep else status, before.outcome)
+
+    def __repr__(self) -> str:
+        return f"<Workers {self.name!r} {self.version}: {', '.join(sorted(self.patterns))}>"

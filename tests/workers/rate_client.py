@@ -1,0 +1,26 @@
+"""A process that asks a model as fast as a shared limit lets it: `python -m tests.workers.rate_client`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from flowdebate.models.base import ModelRequest
+from flowdebate.models.policies.shared_rate import SharedRateLimit
+from tests.workers.fleet import RemoteModel
+
+__all__ = ("ask",)
+
+
+async def ask(port: int, number: int, **limit: Any) -> None:
+    """Ask so often, all at once."""
+    model = SharedRateLimit(RemoteModel(port), **limit)
+    request = ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker")
+    await asyncio.gather(*(model.request(request) for _ in range(number)))
+    await model.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(ask(**json.loads(os.environ["CLIENT"])))

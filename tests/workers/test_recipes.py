@@ -1,0 +1,142 @@
+"""The programs of docs/workers.md, as they stand there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from flowdebate.store.postgres import PostgresStore
+from tests.workers.conftest import ROOT, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.store.postgres import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+PAGE = ROOT / "docs" / "workers.md"
+MODEL = """
+import os
+
+from flowdebate.testing import FunctionModel
+
+
+def answer(request):
+    with open("asked", "a") as file:
+        file.write(request.block + "\\n")
+    if request.block.endswith("-judge"):
+        return {"reasoning": "Nobody answered it.", "winner": "build trams", "verdict": "Build trams."}
+    return f"What {request.block} says."
+
+
+model = FunctionModel(answer)
+"""
+SERVED = 'model = "openai/gpt-5-mini"\n'
+
+
+def program(name: str) -> str:
+    """The one that begins with its name."""
+    (found,) = re.findall(rf"^```py\n(# {re.escape(name)}.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+class Place:
+    """A folder with the programs, and a database of their own."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        debates = program("my_debates.py")
+        assert SERVED in debates
+        (folder / "my_debates.py").write_text(debates.replace(SERVED, MODEL))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Run Python in the folder."""
+        environment = os.environ | {"FLOWDEBATE_STORE": self.url, "PYTHONWARNINGS": ""}
+        command = [sys.executable, *arguments]
+        return subprocess.Popen(  # noqa: S603
+            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def said(self, *arguments: str) -> str:
+        """What a program prints that ends by itself."""
+        done = self.start(*arguments)
+        out, errors = done.communicate(timeout=40)
+        assert done.returncode == 0, errors
+        return out
+
+    def asked(self) -> int:
+        """How many calls were made."""
+        return len((self.folder / "asked").read_text().splitlines())
+
+
+@pytest.fixture
+def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
+    """One for a test."""
+    name = f"recipe_{secrets.token_hex(6)}"
+    with psycopg.connect(a_server.url, autocommit=True) as session:
+        session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield Place(tmp_path, a_server.url.rpartition("/")[0] + f"/{name}")
+    with psycopg.connect(a_server.url, autocommit=True) as session:
+        session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+async def on_dbos(place: Place) -> None:
+    """Submit a run, and start a worker as the page says; it ends at SIGTERM."""
+    (place.folder / "fleet.py").write_text(program("fleet.py"))
+    assert await asyncio.to_thread(place.said, "fleet.py") == "queued\n"
+    worker = place.start("-m", "flowdebate.workers", "fleet:workers")
+    store = PostgresStore(place.url)
+
+    async def complete() -> bool:
+        return (await store.run("city-1")).status == "complete"
+
+    try:
+        await until(complete)
+    finally:
+        await store.close()
+        worker.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(worker.communicate)
+    assert worker.returncode == 0
+
+
+async def on_procrastinate(place: Place) -> None:
+    """Defer a run, have it delivered twice, and start a worker."""
+    (place.folder / "on_procrastinate.py").write_text(program("on_procrastinate.py"))
+    await asyncio.to_thread(place.said, "on_procrastinate.py", "submit", "it-1", "How?")
+    with psycopg.connect(place.url, autocommit=True) as session:
+        session.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
+            "SELECT queue_name, task_name, args FROM procrastinate_jobs"
+        )
+    worker = place.start("on_procrastinate.py", "work")
+    assert worker.stdout is not None
+    try:
+        assert [await asyncio.to_thread(worker.stdout.readline) for _ in range(2)] == ["it-1 complete\n"] * 2
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(worker.communicate)
+
+
+async def test_the_programs_of_the_page_run(place: Place) -> None:
+    """Each carries its run out with five calls, though Procrastinate's is delivered twice."""
+    await asyncio.gather(on_dbos(place), on_procrastinate(place))
+    assert place.asked() == 2 * 5
+
+
+@pytest.mark.parametrize("name", ["on_ray.py", "on_temporal.py"])
+def test_what_cannot_run_here_can_at_least_be_read(name: str) -> None:
+    """The other recipes are Python."""
+    compile(program(name), name, "exec")

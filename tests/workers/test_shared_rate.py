@@ -1,0 +1,178 @@
+"""A limit that several processes keep together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError, RateLimited, StoreError
+from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.policies.shared_rate import SharedRateLimit
+from flowdebate.models.usage import Usage
+from flowdebate.store.postgres_counter import PostgresCounter
+from tests.workers.conftest import ROOT
+from tests.workers.fleet import model_server
+
+if TYPE_CHECKING:
+    from tests.store.postgres import Server
+
+pytestmark = pytest.mark.anyio
+
+ROUNDING = 0.002
+"""Seconds: what times lose between two clocks of one machine."""
+
+
+def request(deadline: float | None = None) -> ModelRequest:
+    """Something to ask."""
+    return ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker", deadline=deadline)
+
+
+class Spender:
+    """A model that takes so many tokens."""
+
+    name = "test/spender"
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.asked: list[float] = []
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer at once."""
+        self.asked.append(time.monotonic())
+        return ModelResponse(text="Fine.", usage=Usage(prompt_tokens=self.tokens, completion_tokens=0))
+
+
+async def test_three_processes_keep_one_limit(a_server: Server) -> None:
+    """However they begin, the server is never asked oftener than the burst and the rate allow."""
+    burst, each, number = 3, 0.04, 9
+    key = secrets.token_hex(6)
+    limit = {"url": a_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
+    async with model_server(0.0) as models:
+        began = time.time()
+        environment = os.environ | {"CLIENT": json.dumps({**limit, "port": models.port, "number": number})}
+        command = [sys.executable, "-m", "tests.workers.rate_client"]
+        clients = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(3)]  # noqa: ASYNC220, S603
+        assert [await asyncio.to_thread(client.wait) for client in clients] == [0, 0, 0]
+        asked = sorted(each.at for each in models.asked)
+    assert len(asked) == 3 * number
+    assert len({each.process for each in models.asked}) == 3
+    early = [(place, at - began) for place, at in enumerate(asked, 1) if at - began < (place - burst) * each - ROUNDING]
+    assert early == []
+    # the first of them may have been on its way for a while when it came; each limit for itself would take 0.24 s
+    assert asked[-1] - asked[0] >= (3 * number - burst) * each - 0.25
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    number=st.integers(1, 40),
+    requests=st.integers(1, 1000),
+    per=st.floats(0.01, 1e5),
+    burst=st.integers(1, 50),
+    askers=st.integers(1, 3),
+)
+async def test_places_come_one_after_the_other(
+    a_server: Server, number: int, requests: int, per: float, burst: int, askers: int
+) -> None:
+    """The k-th place is due (k - burst) intervals after the first was taken, whoever takes it, and never before."""
+    key, each = secrets.token_hex(6), per / requests
+    counters = [PostgresCounter(a_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
+    values = {"each": each, "burst": burst * each, "brim": per, "longest": 1e9}
+    try:
+        before = time.monotonic()
+        found = [await counters[place % askers].take(key, **values) for place in range(number)]
+        took = time.monotonic() - before
+    finally:
+        for counter in counters:
+            await asyncio.to_thread(counter.close)
+    for place, (seconds, granted) in enumerate(found, 1):
+        due = (place - burst) * each
+        assert granted
+        assert max(0.0, due - took) - ROUNDING <= seconds
+        assert seconds <= max(0.0, due) + took + ROUNDING
+
+
+async def test_who_would_wait_too_long_is_told_so_and_takes_no_place(a_server: Server) -> None:
+    """RateLimited at once, with the seconds; the next one's place is no later for it."""
+    spender = Spender(1)
+    model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0)
+    await model.request(request())
+    soon = asyncio.get_running_loop().time() + 1.0
+    waits = []
+    for _ in range(3):
+        with pytest.raises(RateLimited) as caught:
+            await model.request(request(soon))
+        waits.append(caught.value.retry_after or 0.0)
+    assert len(spender.asked) == 1
+    assert 40 < waits[-1] <= waits[0] <= 50
+    await model.close()
+
+
+async def test_tokens_are_counted_for_all(a_server: Server) -> None:
+    """One process's answer took more than there was, so the other one's request waits."""
+    first, second = Spender(100), Spender(1)
+    options: dict[str, Any] = {"url": a_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
+    one, other = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
+    await one.request(request())
+    charged = time.monotonic()
+    asked = request()
+    await other.request(asked)
+    assert second.asked[0] - charged >= 0.1
+    await one.close()
+    await other.close()
+    await other.request(request())
+    await other.close()
+
+
+async def test_nothing_is_sent_that_cannot_be_counted() -> None:
+    """Where there is no database it is a StoreError that names the place, and no secret."""
+    spender = Spender(1)
+    model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
+        await model.request(request())
+    assert "secret" not in str(caught.value)
+    assert spender.asked == []
+    await model.close()
+
+
+async def test_a_place_that_was_left_stays_empty(a_server: Server) -> None:
+    """Who is cancelled while it waits is not asked for, and those behind it wait no less."""
+    spender = Spender(1)
+    model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2)
+    await model.request(request())
+    waiting = asyncio.create_task(model.request(request()))
+    last = asyncio.create_task(model.request(request()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await last
+    first, second = spender.asked
+    assert second - first >= 0.3
+    await model.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"requests": 0},
+        {"tokens": 1.5},
+        {"requests": 5, "burst": 0},
+        {"requests": 5, "per": 0},
+        {"requests": 5, "patience": -1},
+        {"requests": 5, "key": " "},
+    ],
+    ids=str,
+)
+def test_what_no_limit_can_be_made_of_is_refused(options: dict[str, Any]) -> None:
+    """At once."""
+    with pytest.raises(ConfigurationError, match="SharedRateLimit"):
+        SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", **options)
