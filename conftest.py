@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sybil import Sybil
@@ -43,12 +45,18 @@ def _run_and_compare(example: Example) -> str | None:
 
 def _name_module(namespace: dict[str, object]) -> None:
     namespace["__name__"] = "documentation"  # classes that a page defines ask for the name of their module
+    namespace["_began_in"] = Path.cwd()
+
+
+def _return(namespace: dict[str, Any]) -> None:
+    os.chdir(namespace["_began_in"])  # a page may have gone to a folder of its own
 
 
 _pages = Sybil(
     parsers=[CodeBlockParser(language="python", evaluator=_run_and_compare), SkipParser()],
     patterns=["README.md", "docs/*.md"],
     setup=_name_module,
+    teardown=_return,
     fixtures=["no_real_models"],
     name="pages",
 )
