@@ -85,10 +85,12 @@ async def test_sessions_that_are_ended_are_begun_again(a_server: Server, schema:
     """Again and again an administrator ends them all while steps are written."""
     store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
+    ended = 0
     for first in range(0, 200, 40):
         writing = asyncio.create_task(written(store, first, first + 40))
-        assert len(await asyncio.to_thread(asked, a_server, END_ALL)) >= 2
+        ended += len(await asyncio.to_thread(asked, a_server, END_ALL))
         await writing
+    assert ended >= 5
     assert [row.body for row in await store.steps("r")] == [str(number) for number in range(200)]
     with pytest.raises(RunConflict):
         await other.take("r")
