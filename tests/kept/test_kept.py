@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,8 +29,9 @@ from flowdebate.errors import (
 from flowdebate.models import ModelSettings
 from flowdebate.runs.codec import failure_of, failure_text
 from flowdebate.runs.events import ModelCalled, RunStarted
+from flowdebate.runs.journal import Journal
 from flowdebate.runs.kept import MAX_RECOVERIES
-from flowdebate.store import MemoryStore, SqliteStore
+from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
@@ -333,11 +335,11 @@ async def test_a_tool_is_called_once() -> None:
 
     store = MemoryStore()
     block = generator(name="ask", tools=[look])
-    call = ToolCall(id="1", name="look", arguments='{"topic": "\\ud800 rents"}')
+    call = ToolCall(id="1", name="look", arguments='{"topic": "rents"}')
     with pytest.raises(asyncio.CancelledError):
         await block.run("q", model=FunctionModel(lambda r: _then_cancelled(r, call)), store=store, run_id="it")
     result = await block.resume("it", model=FunctionModel(lambda _: "Done."), store=store)
-    assert (result.output, len(looked)) == ("Done.", 0 if not looked else 1)
+    assert (result.output, looked) == ("Done.", ["rents"])
 
 
 def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
@@ -401,3 +403,33 @@ async def test_an_end_that_cannot_be_written_down_costs_nothing() -> None:
     with pytest.warns(FlowDebateWarning, match="could not be written down"):
         result = await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
     assert result.output == "a"
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
+)
+async def test_a_record_that_cannot_be_read_is_told_by_its_place(body: str) -> None:
+    """Whoever wrote it: nothing is asked, and nothing made up."""
+    store, other = MemoryStore(), MemoryStore()
+    await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
+    (step,) = await store.steps("it")
+    await other.add(await store.run("it"), [replace(step, body=body)])
+    with pytest.raises(JournalMismatch, match="ask has a record that cannot be read"):
+        await generator(name="ask").resume("it", model=ScriptedModel("a"), store=other)
+    assert (await other.run("it")).owned is False
+
+
+@pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
+def test_a_failure_of_any_kind_comes_back_as_an_exception(kind: str) -> None:
+    """What a file names as an error is looked up among the errors only."""
+    kept = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
+    error = failure_of(json.dumps(kept))
+    assert (type(error).__name__, str(error)) == ("Odd", "x")
+
+
+@pytest.mark.parametrize(("place", "held"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
+def test_a_place_holds_what_is_at_or_below_it(place: str, held: bool) -> None:  # noqa: FBT001
+    """Not what is at a place whose name begins alike."""
+    header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
+    for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
+        assert Journal(MemoryStore(), header, rows=[row]).holds(place) is held

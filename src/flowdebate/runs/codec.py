@@ -184,7 +184,7 @@ def failure_text(error: BaseException) -> str:
 def failure_of(body: str) -> Exception:
     """An error of the same kind and name, which says the same."""
     kept = json.loads(body)
-    base = getattr(flowdebate.errors, kept["kind"], Exception)
+    base = getattr(flowdebate.errors, kept["kind"]) if kept["kind"] in flowdebate.errors.__all__ else Exception
     kind = base if base.__name__ == kept["name"] else type(kept["name"], (base,), {"__module__": base.__module__})
     error: Exception = Exception.__new__(kind)
     error.args = (kept["said"],)

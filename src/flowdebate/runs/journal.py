@@ -6,9 +6,17 @@ import asyncio
 import logging
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from flowdebate.errors import FlowDebateWarning, JournalMismatch, NotRecordable, RunUncertain, StoreError, told
+from flowdebate.errors import (
+    FlowDebateWarning,
+    JournalMismatch,
+    NotRecordable,
+    RunUncertain,
+    SchemaViolation,
+    StoreError,
+    told,
+)
 from flowdebate.runs import codec
 from flowdebate.runs.parking import Parked
 
@@ -42,7 +50,6 @@ class Journal:
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
-        self._new = not rows
         self.owned = False
         self.awaiting: tuple[HumanRequest, ...] = ()
         """What humans have to answer before the run can go on, once it has come to a stand."""
@@ -85,13 +92,22 @@ class Journal:
         self._clock = max(self._clock, row.at or 0.0)
         return row
 
-    def holds(self, prefix: str) -> bool:
-        """Whether anything at or below the place `prefix` was recorded before this process took the run over."""
-        return any(key.startswith(prefix) for key in self._done)
+    def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
+        """What `reader` makes of a finished step; JournalMismatch for a record that cannot be read."""
+        assert row.body is not None  # noqa: S101 - it is finished
+        try:
+            return reader(row.body)
+        except (ValueError, KeyError, TypeError, AttributeError, SchemaViolation) as error:
+            problem = f"has a record that cannot be read: {told(error)}"
+            raise JournalMismatch(self.store.name, self.run_id, row.key, problem) from error
+
+    def holds(self, place: str) -> bool:
+        """Whether anything at or below `place` was begun before this process took the run over."""
+        return any(_is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def failed(self, place: str) -> list[tuple[str, str]]:
         """How calls at or below `place` failed before this process took the run over, with their keys; each once."""
-        keys = [key for key in self._open if key == place or key.startswith((f"{place}/", f"{place}#"))]
+        keys = [key for key in self._open if _is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
@@ -126,11 +142,9 @@ class Journal:
         """
         row = self.found(key)
         if row is not None:
-            assert row.body is not None  # noqa: S101 - it is done
             if row.kind == "loss":
-                raise codec.failure_of(row.body)
-            value: T = codec.value_of(row.body, returns)
-            return value
+                raise self.read(row, codec.failure_of)
+            return self.read(row, lambda body: cast("T", codec.value_of(body, returns)))
         await self.intend(key, "effect", None)
         try:
             value = await call()
@@ -152,7 +166,7 @@ class Journal:
     def lost(self, key: str) -> Exception | None:
         """The loss that was recorded at `key`."""
         row = self.found(key)
-        return None if row is None or row.body is None else codec.failure_of(row.body)
+        return None if row is None else self.read(row, codec.failure_of)
 
     async def lose(self, key: str, error: Exception) -> None:
         """Record that the answer at `key` is given up for `error`: what follows was built on that."""
@@ -168,6 +182,10 @@ class Journal:
         except StoreError as error:
             message = f"run {self.run_id} ended as {status!r}, which could not be written down: {error}"
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+
+def _is_within(key: str, place: str) -> bool:
+    return key == place or key.startswith((f"{place}/", f"{place}#"))
 
 
 async def waited(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:

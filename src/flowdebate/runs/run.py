@@ -9,7 +9,7 @@ import warnings
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.errors import FlowDebateWarning, JournalMismatch, LimitReached, ModelError, SchemaViolation, told
+from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
 from flowdebate.models import boundary
 from flowdebate.models.attempts import usage_of
 from flowdebate.models.usage import Usage
@@ -256,13 +256,7 @@ class Run:
     def _again(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
         """The answer that was recorded in `row`, told and counted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
-        assert row.body is not None  # noqa: S101 - the step is done
-        try:
-            response, made, seconds = read_call(row.body, request.output)
-        except (ValueError, KeyError, TypeError, SchemaViolation) as error:
-            raise JournalMismatch(
-                self.journal.store.name, self.run_id, path, f"has a record that cannot be read: {told(error)}"
-            ) from error
+        response, made, seconds = self.journal.read(row, lambda body: read_call(body, request.output))
         if self.budget is not None:
             self.budget.count(made, request)
         self._called(request.block, model.name, path, response=response, made=made, seconds=seconds, error=None)

@@ -143,7 +143,7 @@ async def _admitted(breaker: Breaker, block: Block[Any, Any], path: str, agent: 
     step = breaker.admit()
     if step.before != step.after:
         _tell(step, agent, block.name, ctx)
-    if step.ticket is not None or (journal is not None and journal.holds(path)):
+    if step.ticket is not None or (journal is not None and journal.holds(ctx.path)):
         return step
     refusal = CircuitOpen(breaker.seconds_left, model=agent, block=block.name)
     if journal is not None:
