@@ -358,6 +358,18 @@ async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest
     await store.close()
 
 
+@pytest.mark.parametrize(("named", "model"), [("intent-free", "intent-free"), (" ", None)])
+async def test_the_model_of_the_environment_is_kept_by_name(
+    named: str, model: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the run is carried on with it, wherever that is; a blank one is none."""
+    monkeypatch.setenv("FLOWDEBATE_MODEL", named)
+    store = MemoryStore()
+    await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
+    header = (await store.run("it")).header
+    assert (header.model, header.fingerprint["model"]) == (model, model or "the default")
+
+
 @pytest.mark.parametrize("store", [3, True, " ", ["x"]])
 async def test_what_is_no_store_is_refused(store: Any) -> None:
     """Before anything is asked."""

@@ -23,7 +23,7 @@ from flowdebate.models.gguf import WAYS_OUT, local_model_installed
 from flowdebate.models.openai import OpenAIModel
 from flowdebate.models.providers import PROVIDERS
 
-__all__ = ("MODEL_VARIABLE", "ModelChoice", "ModelResolver", "ModelSpec", "check_model", "resolve_model")
+__all__ = ("ModelChoice", "ModelResolver", "ModelSpec", "check_model", "model_of_environment", "resolve_model")
 
 ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""
@@ -33,7 +33,7 @@ ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
-MODEL_VARIABLE = "FLOWDEBATE_MODEL"
+_VARIABLE = "FLOWDEBATE_MODEL"
 _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 
@@ -105,15 +105,20 @@ def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> Non
         _named(choice, field, where)
 
 
+def model_of_environment() -> str | None:
+    """What FLOWDEBATE_MODEL names; None where it is not set, or blank."""
+    return os.environ.get(_VARIABLE, "").strip() or None
+
+
 def _default() -> str:
-    named = os.environ.get(MODEL_VARIABLE, "").strip()
+    named = model_of_environment()
     if named:
         return named
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
         return _OPENAI_DEFAULT
     if local_model_installed():
         return "local"
-    nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {MODEL_VARIABLE}, or pass model=…")
+    nothing = ModelUnavailable(f"no model is set up: {WAYS_OUT}; or set {_VARIABLE}, or pass model=…")
     nothing.providers_fault = False
     raise nothing
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import unified_diff
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
-from flowdebate.models.resolve import MODEL_VARIABLE, ModelResolver
+from flowdebate.models.resolve import ModelResolver, model_of_environment
 from flowdebate.models.text import clean_text, one_line
 from flowdebate.runs.codec import plain
 from flowdebate.runs.journal import Journal, waited
@@ -63,7 +62,7 @@ def keep(
     if found is None:
         return
     given = _plain(value, f"{block}.run()", "value")
-    model = os.environ.get(MODEL_VARIABLE) if model is None else model
+    model = model_of_environment() if model is None else model
     header = RunHeader(
         run_id=run.run_id,
         block=block,
