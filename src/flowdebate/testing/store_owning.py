@@ -63,7 +63,7 @@ class OwningTests(StoreStage):
             await store.release("r")
 
     @alone
-    async def test_only_the_ownerwrites(self, make: MakeStore) -> None:
+    async def test_only_the_owner_writes(self, make: MakeStore) -> None:
         """A run that was finished or released is written by nobody, until it is taken again."""
         async with opened(make) as store:
             await store.create(header("finished"))
