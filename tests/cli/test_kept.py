@@ -64,11 +64,13 @@ def timeless(value: Any) -> Any:
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
-def add_like(path: Path, run_id: str, *, header: dict[str, Any] | None = None, **run: Any) -> None:
-    """Keep a run that is like the newest one, but for some of it."""
+def add_like(
+    path: Path, run_id: str, *, like: StoredRun | None = None, header: dict[str, Any] | None = None, **run: Any
+) -> None:
+    """Keep a run that is like another, or the newest one, but for some of it."""
+    like = newest(path) if like is None else like
 
     async def add(store: SqliteStore) -> None:
-        (like, *_) = await store.runs(limit=1)
         other = replace(like, header=replace(like.header, run_id=run_id, **(header or {})), **run)
         await store.add(other, await store.steps(like.header.run_id))
 
@@ -256,10 +258,11 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
     """Which says what to do; the run stays as it is."""
     with Stage() as on:
         ended_early(on)
-        changed = {"fingerprint": {**newest(store).header.fingerprint, "outline": "debate\n  → old"}}
-        add_like(store, "changed-1", header=changed)
-        add_like(store, "dead-1", status="dead_letter", recoveries=30)
-        add_like(store, "dead-2")
+        like = newest(store)
+        changed = {"fingerprint": {**like.header.fingerprint, "outline": "debate\n  → old"}}
+        add_like(store, "changed-1", like=like, header=changed)
+        add_like(store, "dead-1", like=like, status="dead_letter", recoveries=30)
+        add_like(store, "dead-2", like=like)
         posts = len(on.bodies)
         cases = {
             ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes carries it on all the same."),
