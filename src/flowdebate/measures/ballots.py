@@ -1,0 +1,114 @@
+"""What a judge's ballots come to: the same in whatever order they are cast."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.schemas.judging import DecidedBy, JudgeBallot
+
+__all__ = ("PUBLISHED_CORRELATION", "Found", "decide", "effective_n", "is_settled")
+
+PUBLISHED_CORRELATION = 0.4375
+"""Nine judges were seen to act like two: 9 / (1 + 8 rho) = 2."""
+
+
+class Found(NamedTuple):
+    """What ballots say together."""
+
+    scores: dict[str, float]
+    """The share of each side, in the order of the sides; 1 in all."""
+    winner: str | None
+    """The side with the largest share; None where several have it."""
+    flipped: bool
+    """Whether one and the same model found for different winners in different views."""
+
+
+def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean") -> Found:
+    """The sum of `ballots`, those that could be used: the mean of their scores, or the share of votes for each side.
+
+    A vote for no side, or one whose scores tie, counts for all that tie in equal parts. Sums are exact, so that the
+    order of the ballots changes nothing. Without a ballot that could be used all sides have the same.
+
+    >>> from flowdebate.schemas.judging import JudgeBallot
+    >>> first = JudgeBallot(order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
+    >>> second = JudgeBallot(order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
+    >>> decide([first, second], sides=["yes", "no"])
+    Found(scores={'yes': 0.625, 'no': 0.375}, winner='yes', flipped=True)
+    """
+    if not sides:
+        raise ConfigurationError("decide()", "sides", sides, "at least one side")
+    used = [ballot for ballot in ballots if ballot.problem is None]
+    totals = _totals(used, sides, by)
+    whole = sum(totals.values(), Fraction(0))
+    scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
+    return Found(scores, _leader(totals), _flipped(used, sides))
+
+
+def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
+    """Whether no `left` further ballots, whatever they say, could change who wins, or that somebody does.
+
+    >>> from flowdebate.schemas.judging import JudgeBallot
+    >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
+    >>> is_settled([yes, yes], left=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
+    (True, False)
+    """
+    if left <= 0:
+        return True
+    totals = _totals([ballot for ballot in ballots if ballot.problem is None], sides, by)
+    first, second, *_ = [*sorted(totals.values(), reverse=True), Fraction(0), Fraction(0)]
+    return len(sides) == 1 or first - second > left
+
+
+def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
+    """How many independent judges `n` judges are worth whose errors correlate so: n / (1 + (n - 1) correlation).
+
+    >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
+    (2.0, 9.0, 1.0)
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigurationError("effective_n()", "n", n, "an int >= 1")
+    if isinstance(correlation, bool) or not (math.isfinite(correlation) and 0 <= correlation <= 1):
+        raise ConfigurationError("effective_n()", "correlation", correlation, "a number from 0 to 1")
+    return n / (1 + (n - 1) * correlation)
+
+
+def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
+    firsts: dict[str | None, set[str | None]] = {}
+    for ballot in ballots:
+        firsts.setdefault(ballot.model, set()).add(_leader(_shares(ballot, sides)))
+    return any(len(winners) > 1 for winners in firsts.values())
+
+
+def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
+    """What each side has, at most 1 a ballot."""
+    totals = dict.fromkeys(sides, Fraction(0))
+    for ballot in ballots:
+        shares = _shares(ballot, sides)
+        if by == "vote":
+            most = max(shares.values())
+            first = [side for side, share in shares.items() if share == most]
+            shares = {side: Fraction(side in first, len(first)) for side in sides}
+        for side, share in shares.items():
+            totals[side] += share
+    return totals
+
+
+def _shares(ballot: JudgeBallot, sides: Sequence[str]) -> dict[str, Fraction]:
+    """The shares of `sides`, as exact numbers that add up to 1; of a ballot that has nothing for them, the same."""
+    shares = ballot.shares
+    exact = {side: Fraction(shares.get(side, 0.0)) for side in sides}
+    whole = sum(exact.values(), Fraction(0))
+    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in exact.items()}
+
+
+def _leader(totals: Mapping[str, Fraction]) -> str | None:
+    most = max(totals.values())
+    first = [side for side, total in totals.items() if total == most]
+    return first[0] if len(first) == 1 else None
