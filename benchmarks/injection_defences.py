@@ -6,13 +6,13 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import create_judge, generator
+from flowdebate.blocks.judge_answers import verdict_among
 from flowdebate.views.entries import HOW_TO_READ
 from flowdebate.views.judge import render_judge_system, render_judge_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.blocks.generator import Generator
     from flowdebate.models.base import ModelSettings
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
@@ -57,17 +57,15 @@ DEFENCES = (*WRITTEN, "flowdebate")
 
 def judge_with(defence: str, *, stances: Sequence[str], transcript: Transcript, settings: ModelSettings) -> Any:  # noqa: ANN401
     """A judge block; all show the arguments in the order in which they were made."""
-    own: Generator[Any] = create_judge(
-        name="injection",
-        transcript=transcript,
-        stances=stances,
-        shuffle_for_judge=False,
-        instructions=BRIEF,
-        settings=settings,
-    )
     if defence == "flowdebate":
-        return own
-    assert own.output is not None  # noqa: S101 - a judge has a schema
+        return create_judge(
+            name="injection",
+            transcript=transcript,
+            stances=stances,
+            shuffle_for_judge=False,
+            instructions=BRIEF,
+            settings=settings,
+        )
     write, told = WRITTEN[defence]
     office, _, rest = render_judge_system(stances=stances).partition(HOW_TO_READ)
     task = rest.partition("\n\n")[2]
@@ -85,7 +83,7 @@ def judge_with(defence: str, *, stances: Sequence[str], transcript: Transcript, 
         prompt=f"{office}{told}\n\n{task}" if told else f"{office}{task}",
         user=turn,
         instructions=BRIEF,
-        output_schema=own.output.model,
+        output_schema=verdict_among(stances),
         settings=settings,
         resources={"transcript": transcript},
     )

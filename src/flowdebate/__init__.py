@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.handler import handler
-from flowdebate.blocks.judge import create_judge
+from flowdebate.blocks.judge import create_judge, create_judge_panel
+from flowdebate.blocks.judge_options import JudgeOptions
 from flowdebate.blocks.losses import StandIn
 from flowdebate.blocks.moderator import create_moderator
 from flowdebate.blocks.outline import outline
@@ -82,6 +83,7 @@ __all__ = (
     "FlowDebateWarning",
     "HandoffOutput",
     "HumanRequest",
+    "JudgeOptions",
     "Keeping",
     "Limits",
     "OpenAIModel",
@@ -101,6 +103,7 @@ __all__ = (
     "create_debater",
     "create_init_transcript",
     "create_judge",
+    "create_judge_panel",
     "create_moderator",
     "create_record_argument",
     "create_synthesizer",

@@ -48,7 +48,33 @@ def test_the_wire_form_has_camel_case_keys() -> None:
             "rounds": 1,
             "question": "Should rents be capped?",
             "transcript": [{"round": 1, "agentName": "anna", "stance": "for", "text": "A1"}],
-            "verdict": {"verdict": "Cap them.", "winner": "for", "reasoning": "It was not answered."},
+            "verdict": {
+                "verdict": "Cap them.",
+                "winner": "for",
+                "reasoning": "It was not answered.",
+                "judging": {
+                    "schedule": "single",
+                    "decidedBy": "mean",
+                    "ballots": [
+                        {
+                            "view": 0,
+                            "order": ["for", "against"],
+                            "labels": None,
+                            "model": None,
+                            "scores": None,
+                            "winner": "for",
+                            "verdict": "",
+                            "reasoning": "",
+                            "problem": None,
+                        }
+                    ],
+                    "planned": 1,
+                    "scores": {"for": 1.0, "against": 0.0},
+                    "flipped": False,
+                    "onFlip": None,
+                    "effectiveN": 1.0,
+                },
+            },
             "moderatorDecisions": [
                 {
                     "nextSpeakers": ["anna"],

@@ -1,33 +1,39 @@
-"""The default judge: a model that reads the whole transcript once, anonymized and shuffled, and finds."""
+"""The default judge: a model that reads the whole transcript, anonymized and in fair views, and finds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Unpack
-
-from pydantic import Field, create_model
+from functools import cache
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.debater import filled
 from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.judge_answers import scores_among, shares_of, verdict_among
+from flowdebate.blocks.judge_options import JudgeOptions, labels_for
+from flowdebate.blocks.judging import VIEW, Judge, Seat, Shown
 from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.events import JudgeViewMade
-from flowdebate.schemas import DebateVerdict, WireModel
+from flowdebate.measures.ballots import PUBLISHED_CORRELATION, leader_of
+from flowdebate.schemas import DebateVerdict
+from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.entries import render_entries
-from flowdebate.views.judge import JUDGE, JudgeTemplate, order_for_judge, render_judge_system, render_judge_turn
+from flowdebate.views.judge import JUDGE, JudgeTemplate, render_judge_office, render_judge_system, render_judge_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
     from flowdebate.blocks.debater import BlockOptions
-    from flowdebate.models.base import ModelResponse
+    from flowdebate.blocks.human import Ask
+    from flowdebate.models.base import Model, ModelResponse
     from flowdebate.resources.transcript import Transcript
     from flowdebate.runs.context import Context
+    from flowdebate.schemas.judging import DecidedBy, OnFlip
+    from flowdebate.views.schedules import ScheduleLike
 
-__all__ = ("create_judge", "verdict_among")
+__all__ = ("create_judge", "create_judge_panel", "judge_of")
 
 
-def create_judge(
+def create_judge(  # noqa: PLR0913 - what a judge may be told
     *,
     name: str,
     transcript: Transcript,
@@ -36,53 +42,201 @@ def create_judge(
     shuffle_for_judge: bool = True,
     random: Random | None = None,
     template: JudgeTemplate = JUDGE,
+    schedule: ScheduleLike = "single",
+    decided_by: DecidedBy = "mean",
+    on_flip: OnFlip = "average",
+    labels: bool | Sequence[str] = False,
+    curtail: bool = False,
+    ask: Ask | None = None,
     **options: Unpack[BlockOptions],
-) -> Generator[DebateVerdict]:
+) -> Judge:
     """The block `{name}-judge`: finds for one of `stances`, or for a synthesis of several (`winner` None).
 
-    It is shown stances instead of names, and the arguments of each round in an order drawn from `random` (None: from
-    the run's seed, so that the same seed gives the same view); the order is in the event `JudgeViewMade`. It cannot
-    name a winner that is not among `stances`: `SchemaViolation`.
+    It is shown stances instead of names. With the `schedule` "single" it is shown one view, in which the arguments of
+    each round stand in an order drawn from `random` (None: from the run's seed, so that the same seed gives the same
+    view), and names a winner. With another schedule it is asked once for each view, all at once, and gives each side a
+    score; `decided_by`, `on_flip`, `labels`, `curtail` and `ask` are as `JudgeOptions` says. `verdict.judging` has the
+    ballots, and each view is told as a `JudgeViewMade`. It cannot name a winner that is not among `stances`:
+    `SchemaViolation`; of several ballots, one that cannot be used is left out, unless none can.
     """
-    positions = list(dict.fromkeys(stances))
-    if not positions:
-        raise ConfigurationError(f"judge {name!r}", "stances", stances, "at least one stance")
+    how = JudgeOptions(
+        schedule=schedule, decided_by=decided_by, on_flip=on_flip, labels=labels, curtail=curtail, ask=ask
+    )
+    return judge_of(
+        how,
+        name=name,
+        transcript=transcript,
+        stances=stances,
+        anonymize_transcript=anonymize_transcript,
+        shuffle_for_judge=shuffle_for_judge,
+        random=random,
+        template=template,
+        options=options,
+    )
 
-    def system(_: object) -> str:
-        return render_judge_system(stances=positions, template=template)
 
-    def view(value: object, ctx: Context) -> str:
-        entries = list(entries_of(ctx))
-        order = order_for_judge(entries, shuffle=shuffle_for_judge, random=random or ctx.random)
-        ctx.emit(JudgeViewMade(block=ctx.block, order=tuple(order), anonymized=anonymize_transcript))
+def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
+    *,
+    name: str,
+    models: Sequence[Model | str],
+    transcript: Transcript,
+    stances: Sequence[str],
+    anonymize_transcript: bool = True,
+    shuffle_for_judge: bool = True,
+    random: Random | None = None,
+    template: JudgeTemplate = JUDGE,
+    schedule: ScheduleLike = "single",
+    decided_by: DecidedBy = "mean",
+    on_flip: OnFlip = "average",
+    labels: bool | Sequence[str] = False,
+    curtail: bool = False,
+    quorum: int | None = None,
+    correlation: float = PUBLISHED_CORRELATION,
+    ask: Ask | None = None,
+    **options: Unpack[BlockOptions],
+) -> Judge:
+    """The block `{name}-judge`, a panel: each of `models` judges every view of the schedule, and all ballots count.
+
+    The same views for all models, and one shuffled view for all with "single". `quorum` is how many models must
+    answer (None: all); a model that its provider loses is left out as long as enough remain. `correlation` is how
+    strongly the models' errors go together: the verdict says how many independent judges they are worth
+    (`effective_n`). Else as `create_judge`.
+    """
+    if not models:
+        raise ConfigurationError(f"judge {name!r}", "models", models, "at least one model")
+    how = JudgeOptions(
+        schedule=schedule,
+        models=models,
+        decided_by=decided_by,
+        on_flip=on_flip,
+        labels=labels,
+        curtail=curtail,
+        quorum=quorum,
+        correlation=correlation,
+        ask=ask,
+    )
+    return judge_of(
+        how,
+        name=name,
+        transcript=transcript,
+        stances=stances,
+        anonymize_transcript=anonymize_transcript,
+        shuffle_for_judge=shuffle_for_judge,
+        random=random,
+        template=template,
+        options=options,
+    )
+
+
+def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
+    how: JudgeOptions,
+    *,
+    name: str,
+    transcript: Transcript,
+    stances: Sequence[str],
+    anonymize_transcript: bool,
+    shuffle_for_judge: bool,
+    options: BlockOptions,
+    random: Random | None = None,
+    template: JudgeTemplate = JUDGE,
+) -> Judge:
+    """The judge, or the panel, that `how` describes."""
+    where = f"judge {name!r}"
+    sides = tuple(dict.fromkeys(stances))
+    if not sides:
+        raise ConfigurationError(where, "stances", stances, "at least one stance")
+    how.plan.calls(len(sides))
+    block_name = f"{name}-judge"
+    taken = filled(options, "intent/synthesize", Visibility(), where=block_name)
+    visibility: Visibility = taken["visibility"]
+    if how.scored:  # the verdict is what is remembered, not each ballot
+        taken["visibility"] = Visibility(client=visibility.client, history=False)
+    slots = _Slots(sides, template=template, names=not anonymize_transcript, scored=how.scored)
+
+    def seat(model: Model | str | None) -> Seat:
+        @cache
+        def asked(names: tuple[str, ...]) -> Generator[Any]:
+            made: Generator[Any] = generator(
+                name=block_name,
+                prompt=slots.system,
+                user=slots.turn,
+                output_schema=scores_among(names) if how.scored else verdict_among(sides),
+                transform=slots.ballot if how.scored else slots.verdict,
+                resources={"transcript": transcript},
+                **(taken if model is None else {**taken, "model": model}),
+            )
+            return made
+
+        return Seat(model=model, asked=asked)
+
+    return Judge(
+        block_name,
+        how=how,
+        seats=[seat(model) for model in how.models or (None,)],
+        sides=sides,
+        labels=labels_for(sides, how.labels, where=where),
+        anonymized=anonymize_transcript,
+        shuffle=shuffle_for_judge,
+        random=random,
+        visibility=visibility,
+    )
+
+
+class _Slots:
+    """What fills in a judge's prompt, and reads its answer, for the view that is in its context."""
+
+    def __init__(self, sides: Sequence[str], *, template: JudgeTemplate, names: bool, scored: bool) -> None:
+        self._sides = sides
+        self._template = template
+        self._names = names
+        self._scored = scored
+
+    def system(self, _: object, ctx: Context) -> str:
+        if not self._scored:
+            return render_judge_system(stances=self._sides, template=self._template)
+        return render_judge_office(view=_shown(ctx).view, template=self._template)
+
+    def turn(self, value: object, ctx: Context) -> str:
+        shown, entries = _shown(ctx), entries_of(ctx)
+        ordered = [entries[index] for index in shown.places]
+        if shown.view.labels is not None:
+            ordered = [entry.model_copy(update={"stance": shown.view.named(entry.stance)}) for entry in ordered]
         return render_judge_turn(
             question=question_of(value, ctx),
-            transcript=render_entries([entries[index] for index in order], names=not anonymize_transcript),
-            template=template,
+            transcript=render_entries(ordered, names=self._names),
+            template=self._template,
         )
 
-    def found(answer: Any, _: ModelResponse, __: Context) -> DebateVerdict:  # noqa: ANN401 - the model made below
-        return DebateVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning)
+    def ballot(self, answer: Any, response: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - see judge_answers
+        """What the answer says of its view."""
+        shown = _shown(ctx)
+        scores = winner = None
+        if self._scored:
+            scores = shares_of(answer.scores, {shown.view.named(side): side for side in shown.view.order})
+            winner = leader_of(scores)
+        else:
+            winner = answer.winner
+        return JudgeBallot(
+            view=shown.number,
+            order=list(shown.view.order),
+            labels=None if shown.view.labels is None else dict(shown.view.labels),
+            model=response.model if shown.model is None else shown.model,
+            scores=scores,
+            winner=winner,
+            **({"verdict": answer.verdict, "reasoning": answer.reasoning} if self._scored else {}),
+        )
 
-    block_name = f"{name}-judge"
-    return generator(
-        name=block_name,
-        prompt=system,
-        user=view,
-        output_schema=verdict_among(positions),
-        transform=found,
-        resources={"transcript": transcript},
-        **filled(options, "intent/synthesize", Visibility(), where=block_name),
-    )
+    def verdict(self, answer: Any, response: ModelResponse, ctx: Context) -> DebateVerdict:  # noqa: ANN401 - see judge_answers
+        """The verdict of a judge that was asked once."""
+        ballot = self.ballot(answer, response, ctx)
+        return DebateVerdict(
+            verdict=answer.verdict,
+            winner=answer.winner,
+            reasoning=answer.reasoning,
+            judging=Judging(ballots=[ballot], scores=ballot.shares),
+        )
 
 
-def verdict_among(stances: Sequence[str]) -> type[WireModel]:
-    """The judge's answer: it reasons before it names the winner, since models commit to what they wrote first."""
-    winner: Any = Literal[tuple(dict.fromkeys(stances))]
-    return create_model(
-        "DebateVerdict",
-        __base__=WireModel,
-        reasoning=(str, Field(description="Which arguments were decisive, and why")),
-        winner=(winner | None, Field(description="The stance that won; null for a synthesis of several")),
-        verdict=(str, Field(description="The conclusion, in one or two sentences")),
-    )
+def _shown(ctx: Context) -> Shown:
+    shown: Shown = ctx.scope.handles[VIEW]
+    return shown

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.schemas import Instead, Seat
 
-__all__ = ("LOST", "GuardedSeat", "OnFailure", "StandIn", "in_time", "is_loss", "lose")
+__all__ = ("LOST", "GuardedSeat", "OnFailure", "StandIn", "give_up", "in_time", "is_loss", "lose", "lost_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +92,35 @@ async def in_time(
     A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
     kept: when it is carried on, the call is not made again, and fails as it did.
     """
-    journal = ctx.run.journal
-    if journal is None:
-        return await _within(call, ctx, block=block, timeout=timeout)
-    key = f"{ctx.path}#lost:{place_of(block)}"
-    lost = journal.lost(key)
+    lost = lost_before(ctx, block=block)
     if lost is not None:
         call.close()
-        ctx.run.failed(ctx.path)
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
         if losses(error):
-            await journal.lose(key, error)
+            await give_up(ctx, error, block=block)
         raise
+
+
+def lost_before(ctx: Context, *, block: str) -> Exception | None:
+    """The failure for which the answer of `block` was given up when the run was at this place before."""
+    journal = ctx.run.journal
+    lost = None if journal is None else journal.lost(_lost_key(ctx, block))
+    if lost is not None:
+        ctx.run.failed(ctx.path)
+    return lost
+
+
+async def give_up(ctx: Context, error: Exception, *, block: str) -> None:
+    """Record, where the run is kept, that it goes on without the answer of `block`."""
+    if ctx.run.journal is not None:
+        await ctx.run.journal.lose(_lost_key(ctx, block), error)
+
+
+def _lost_key(ctx: Context, block: str) -> str:
+    return f"{ctx.path}#lost:{place_of(block)}"
 
 
 async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time

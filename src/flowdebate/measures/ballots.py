@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from flowdebate.schemas.judging import DecidedBy, JudgeBallot
 
-__all__ = ("PUBLISHED_CORRELATION", "Found", "decide", "effective_n", "is_settled")
+__all__ = ("PUBLISHED_CORRELATION", "Found", "decide", "effective_n", "is_settled", "leader_of")
 
 PUBLISHED_CORRELATION = 0.4375
 """Nine judges were seen to act like two: 9 / (1 + 8 rho) = 2."""
@@ -48,7 +48,7 @@ def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedB
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
-    return Found(scores, _leader(totals), _flipped(used, sides))
+    return Found(scores, leader_of(totals), _flipped(used, sides))
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
@@ -82,7 +82,7 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
     firsts: dict[str | None, set[str | None]] = {}
     for ballot in ballots:
-        firsts.setdefault(ballot.model, set()).add(_leader(_shares(ballot, sides)))
+        firsts.setdefault(ballot.model, set()).add(leader_of(_shares(ballot, sides)))
     return any(len(winners) > 1 for winners in firsts.values())
 
 
@@ -108,7 +108,8 @@ def _shares(ballot: JudgeBallot, sides: Sequence[str]) -> dict[str, Fraction]:
     return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in exact.items()}
 
 
-def _leader(totals: Mapping[str, Fraction]) -> str | None:
+def leader_of(totals: Mapping[str, float | Fraction]) -> str | None:
+    """The side that has the most of `totals`; None where several have it."""
     most = max(totals.values())
     first = [side for side, total in totals.items() if total == most]
     return first[0] if len(first) == 1 else None

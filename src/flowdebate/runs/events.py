@@ -156,6 +156,10 @@ class JudgeViewMade:
     block: str
     order: tuple[int, ...]
     anonymized: bool
+    view: int = 0
+    """Which view of the judge's schedule it is."""
+    model: str | None = None
+    """The model of a panel that is shown it; None for the judge's own."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from flowdebate.schemas.judging import Judging
 from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
 from flowdebate.schemas.wire import WireModel, as_list
 
@@ -25,6 +26,11 @@ __all__ = (
     "DebateVerdict",
     "StopReason",
 )
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"]
 """Why a debate ended: its cap, its moderator, or `terminate_when`."""
@@ -91,6 +97,8 @@ class DebateVerdict(WireModel):
     """The stance that won; None for a synthesis of several."""
     reasoning: str
     """Why."""
+    judging: Judging | None = Field(default=None, exclude_if=_is_none)
+    """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found."""
 
 
 class DebateState(PatternState):

@@ -34,7 +34,9 @@ class JudgeBallot(WireModel):
     winner: str | None = None
     """The side that it found for; None for none of them."""
     verdict: str = ""
+    """Its conclusion; empty for the only ballot of a judge that was asked once: the verdict has it."""
     reasoning: str = ""
+    """Why; empty where `verdict` is."""
     problem: str | None = None
     """Why its answer could not be used; None where it could."""
 

@@ -21,7 +21,7 @@ from flowdebate.views.quote import BAR, quoted, tag_name, tag_text, unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("EMPTY", "HOW_TO_READ", "HOW_TO_READ_NAMED", "parse_entries", "render_entries")
+__all__ = ("EMPTY", "HOW_TO_READ", "HOW_TO_READ_LABELLED", "HOW_TO_READ_NAMED", "parse_entries", "render_entries")
 
 EMPTY = "(empty)"
 """What no entries look like."""
@@ -33,6 +33,8 @@ _READ = (
 )
 HOW_TO_READ = _READ.replace("{tag}", "the position that it defends")
 """What a system message says about a transcript without names."""
+HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it defends")
+"""What a system message says about a transcript in which positions have labels."""
 HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
 """What a system message says about a transcript with names."""
 

@@ -135,7 +135,7 @@ def sampled(n: int) -> Schedule:
     return Schedule(kind="sampled", size=n)
 
 
-def as_schedule(value: Any, *, where: str) -> Schedule:  # noqa: ANN401 - what an application or a person gave
+def as_schedule(value: Any, *, where: str, field: str = "schedule") -> Schedule:  # noqa: ANN401 - what an application or a person gave
     """`value` as a schedule: one, or the name of one; ConfigurationError with what there is.
 
     >>> as_schedule("sampled(5)", where="debate").size
@@ -148,4 +148,4 @@ def as_schedule(value: Any, *, where: str) -> Schedule:  # noqa: ANN401 - what a
             return sampled(int(drawn[1]))
         if value in get_args(ScheduleKind) and value != "sampled":
             return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them
-    raise ConfigurationError(where, "schedule", value, '"single", "swap", "cyclic", "full" or "sampled(n)"')
+    raise ConfigurationError(where, field, value, '"single", "swap", "cyclic", "full" or "sampled(n)"')

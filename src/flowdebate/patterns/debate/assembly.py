@@ -10,7 +10,9 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human_seats import seated
-from flowdebate.blocks.judge import create_judge, verdict_among
+from flowdebate.blocks.judge import judge_of
+from flowdebate.blocks.judge_answers import verdict_among
+from flowdebate.blocks.judge_options import JudgeOptions
 from flowdebate.blocks.losses import GuardedSeat, is_loss
 from flowdebate.blocks.moderator import Moderator, decision_among, stash_moderator_decision
 from flowdebate.blocks.moderator import in_declared_order as unmoderated
@@ -47,7 +49,8 @@ class Assembly:
 
     loop: Loop
     roster: tuple[Debater, ...]
-    judge: BlockLike | None
+    judge: Any
+    """None, JudgeOptions, a block or a function."""
     synthesizer: BlockLike | Literal[False] | None
     moderator: BlockLike | None
     output_schema: OutputSchema | None
@@ -128,17 +131,17 @@ class Assembly:
         return self.loop.turn(debater, default=default, record=record, stance=debater.stance)
 
     def _judge(self) -> Block[Any, Any]:
-        if self.judge is not None:
+        if self.judge is not None and not isinstance(self.judge, JudgeOptions):
             judge = as_block(self.judge, name=f"{self.loop.name}-judge", where=self.loop.where, field="judge")
             return seated(judge, lambda: verdict_among([debater.stance for debater in self.roster]))
-        return create_judge(
+        return judge_of(
+            self.judge or JudgeOptions(),
             name=self.loop.name,
             transcript=self.loop.transcript,
             stances=[debater.stance for debater in self.roster],
-            visibility=self.judge_visibility,
             anonymize_transcript=self.anonymize_transcript,
             shuffle_for_judge=self.shuffle_for_judge,
-            **self.defaults,
+            options={"visibility": self.judge_visibility, **self.defaults},  # type: ignore[typeddict-item] # by name
         )
 
     def _synthesizer(self) -> Block[Any, Any]:

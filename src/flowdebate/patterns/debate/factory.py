@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.judge_options import as_judge_options
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.debate.assembly import Assembly, terms
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.judge_options import JudgeOptions
     from flowdebate.blocks.losses import OnFailure
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.views.schedules import ScheduleLike
 
 __all__ = ("debate",)
 
@@ -34,7 +37,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
     max_rounds: int = 2,
-    judge: BlockLike | None = None,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
     synthesizer: BlockLike | Literal[False] | None = None,
     moderator: BlockLike | None = None,
     terminate_when: Function | None = None,
@@ -66,7 +69,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
     - `judge`, `moderator`, a debater's `block`: None is the default (for the moderator: no moderator), else a block
       or a function of `(input, ctx)` or `(input)`. `synthesizer` also takes False: the output is then the
-      `DebateRawOutput` itself.
+      `DebateRawOutput` itself. `judge` also takes the schedule of views that the default judge is asked about
+      ("swap", "cyclic", …), or `JudgeOptions` for all that it can be told, a panel's models among it.
     - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
     - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
       only.
@@ -96,7 +100,14 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_name(name, where="debate", field="name")
     where = f"debate {name!r}"
     roster = checked_roster(debaters, where=where)
-    checks.check_seats(where, judge=judge, moderator=moderator, synthesizer=synthesizer, output_schema=output_schema)
+    asked = as_judge_options(judge, where=where)
+    checks.check_seats(
+        where,
+        judge=judge if asked is None else None,
+        moderator=moderator,
+        synthesizer=synthesizer,
+        output_schema=output_schema,
+    )
     checks.check_moderator_roster(moderator, roster, where=where)
     loop = checked_loop(
         name=name,
@@ -115,7 +126,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     assembly = Assembly(
         loop=loop,
         roster=roster,
-        judge=judge,
+        judge=judge if asked is None else asked,
         synthesizer=synthesizer,
         moderator=moderator,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
@@ -137,6 +148,6 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     pipeline = assembly.pipeline()
     checks.warn_of_rounds(where, max_rounds, who="debaters")
-    if judge is None and not anonymize_transcript:
+    if (judge is None or asked is not None) and not anonymize_transcript:
         checks.warn_of_named_judge(where, roster, model=model)
     return pipeline
