@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate.cli.judging import ballots_of, nobody_of
 from flowdebate.cli.live import OneByOne
 from flowdebate.runs.events import JudgeViewMade, ModeratorDecided, RoundStarted, VerdictReached
 
@@ -46,6 +47,7 @@ class DebateView(OneByOne):
         super().__init__(page, synthesizer=synthesizer)
         self._sides = sides
         self._moderated = moderated
+        self._weighing = False
 
     def show(self, event: object) -> None:
         super().show(event)
@@ -54,7 +56,8 @@ class DebateView(OneByOne):
                 self.page.notice("The moderator opens the round …")
             case ModeratorDecided():
                 _decision(event.decision, self.page)
-            case JudgeViewMade():
+            case JudgeViewMade() if not self._weighing:  # once for all views and models
+                self._weighing = True
                 self.page.notice("The judge weighs the arguments …")
             case VerdictReached():
                 _verdict(event.verdict, self._sides, self.page)
@@ -72,7 +75,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side]) -> str:
     'a (cap rents)'
     """
     if verdict.winner is None:
-        return "none, the answer combines several positions"
+        return nobody_of(verdict)
     names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
     return f"{names} ({verdict.winner})" if names else verdict.winner
 
@@ -90,4 +93,7 @@ def _decision(decision: DebateModeratorDecision, page: Page) -> None:
 
 def _verdict(verdict: DebateVerdict, sides: Sequence[Side], page: Page) -> None:
     winner = ("Winner", winner_of(verdict, sides), "bold green")
-    page.card("Verdict", [winner, ("Verdict", verdict.verdict, ""), ("Reasoning", verdict.reasoning, "")])
+    rows = [winner, ("Verdict", verdict.verdict, ""), ("Reasoning", verdict.reasoning, "")]
+    if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
+        rows.append(("Ballots", ballots, "dim"))
+    page.card("Verdict", rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate.cli.judging import ballots_of
 from flowdebate.cli.pages.debate import winner_of
 from flowdebate.cli.report import escaped, losses, output, quoted, speaker
 
@@ -48,3 +49,5 @@ def _decision(decision: DebateModeratorDecision) -> Iterator[str]:
 def _verdict(verdict: DebateVerdict, sides: Sequence[Side]) -> Iterator[str]:
     yield from ("## Verdict", "", f"**Winner**: {escaped(winner_of(verdict, sides))}", "", quoted(verdict.verdict), "")
     yield from ("**Reasoning**", "", quoted(verdict.reasoning), "")
+    if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
+        yield from (f"**Ballots**: {escaped(ballots)}", "")

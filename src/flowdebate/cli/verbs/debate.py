@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from flowdebate.cli import judging as judge  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.command import carry_out
+from flowdebate.cli.judging import JUDGE_KEYS, judge_options
 from flowdebate.cli.keys import Given, Key, count, flag, text
 from flowdebate.cli.plan import COMMON_KEYS, OUTPUT_KEYS, Models, Plan, common, output_schema
 from flowdebate.cli.sides import default_sides
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.human import Human
+    from flowdebate.blocks.human import Ask, Human
+    from flowdebate.blocks.judge_options import JudgeOptions
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.document import DebateDocument
     from flowdebate.cli.keys import PlanFile
@@ -42,6 +45,7 @@ KEYS: Mapping[str, Key] = {
         option="--human",
     ),
     "park": flag("--park"),
+    **JUDGE_KEYS,
     **OUTPUT_KEYS,
     **COMMON_KEYS,
 }
@@ -75,6 +79,12 @@ def run(  # noqa: PLR0913 - the options of the command
         bool | None,
         typer.Option("--park/--no-park", help="Humans answer later: flowdebate answer. Without a terminal they do."),
     ] = None,
+    schedule: judge.ScheduleName = None,
+    panel: judge.PanelModels = None,
+    decided_by: judge.DecidedByName = None,
+    on_flip: judge.OnFlipName = None,
+    labels: judge.LabelsFlag = None,
+    curtail: judge.CurtailFlag = None,
     model: opt.ModelSpec = None,
     judge_model: opt.JudgeModel = None,
     base_url: opt.BaseUrl = None,
@@ -115,6 +125,8 @@ class DebatePlan(Plan):
     """Seats, by name."""
     park: bool = False
     """Whether humans answer later."""
+    judging: JudgeOptions | None = None
+    """How the judge is asked; None for once."""
 
     def pattern(self) -> Sequencer[Any, Any]:
         from flowdebate.blocks.moderator import create_moderator
@@ -138,7 +150,7 @@ class DebatePlan(Plan):
             debaters=[self._seated(debater) for debater in self.speakers],
             max_rounds=self.rounds,
             moderator=moderator,
-            judge=self._human("judge") if "judge" in self.humans else None,
+            judge=self._human("judge") if "judge" in self.humans else self.judging,
             synthesizer=None if self.synthesize else False,
             transcript=transcript,
             output_schema=self.schema,
@@ -154,10 +166,8 @@ class DebatePlan(Plan):
     def _human(self, seat: str) -> Human:
         """Who types where there is a terminal, and answers later where there is none."""
         from flowdebate.blocks.human import human
-        from flowdebate.blocks.human_terminal import terminal
 
-        later = self.park or not sys.stdin.isatty()
-        return human(name=f"{self.NAME}-{seat}", ask=None if later else terminal)
+        return human(name=f"{self.NAME}-{seat}", ask=_ask(park=self.park))
 
     def document(self, raw: Any, output: object, /, **facts: Any) -> DebateDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import DebateDocument, speakers_of
@@ -190,6 +200,13 @@ class DebatePlan(Plan):
         return DebateView(page, sides=sides, synthesizer=synthesizer, moderated=self.moderator)
 
 
+def _ask(*, park: bool) -> Ask | None:
+    """How a person is asked: in the terminal; None where it answers later."""
+    from flowdebate.blocks.human_terminal import terminal
+
+    return None if park or not sys.stdin.isatty() else terminal
+
+
 def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePlan:
     """The plan of what was given on the command line (None: not given), over what `file` says.
 
@@ -208,8 +225,13 @@ def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePla
     if not humans.issubset(seats):
         where, field = given.place("humans")
         raise ConfigurationError(where, field, sorted(humans.difference(seats)), f"among {', '.join(seats)}")
+    judging = judge_options(given, made, ask=_ask(park=bool(given["park"])))
+    if judging is not None and "judge" in humans:
+        where, field = given.place("humans")
+        raise ConfigurationError(where, field, "judge", "left out where options of a judging model are given")
     return DebatePlan(
         **shared,
+        judging=judging,
         speakers=speakers,
         humans=humans,
         park=bool(given["park"]),
