@@ -141,10 +141,12 @@ async def taken_up(  # noqa: PLR0913 - what a run may be carried on with
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """How `run` ended, as JSON data."""
+    raw = run.artifacts.get("raw")
+    told = _told_of(raw)
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
     return {
-        "output": _told_of(output),
-        "raw": _told_of(run.artifacts.get("raw")),
+        "output": told if output is raw else _told_of(output),
+        "raw": told,
         "usage": usage,
         "seconds": round(run.seconds, 3),
         "error": error,

@@ -26,7 +26,22 @@ __all__ = ("SqliteStore",)
 
 T = TypeVar("T")
 
-_RUN = "SELECT header, status, updated_at, steps, recoveries, owner, outcome FROM runs"
+_FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
+_LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
+# What is true of a run while it goes on is read from its steps, so that a step writes nothing else.
+_RUN = (
+    f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - no value in any of them
+    f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
+)
+_LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
+_RELEASE = (
+    f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
+    " WHERE run_id = ? AND owner = ?"
+)
+_FINISH = (
+    f"UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ?, steps = {_FINISHED}"  # noqa: S608
+    " WHERE run_id = ? AND owner = ?"
+)
 _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 
 
@@ -44,6 +59,10 @@ class SqliteStore(Store):
         self._path = Path(path).expanduser()
         self._patience = patience
         self._owner: Owner | None = None
+        self._latest = 0
+        """The number of the step that was finished last: nanoseconds since the epoch; more where a clock went back."""
+        self._recovered: set[str] = set()
+        """Runs that were carried on after their process had died, and got no further yet."""
         self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path))
 
     @property
@@ -85,13 +104,17 @@ class SqliteStore(Store):
                 "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?",
                 (self._own().id, recoveries, time.time(), run_id),
             )
+            latest = connection.execute(_LATEST_OF, (run_id,)).fetchone()[0]
+            self._latest = max(self._latest, latest)
+            if recoveries:
+                self._recovered.add(run_id)
             return replace(before, recoveries=recoveries, owned=True)
 
         return await self._do(work, quickly=True)
 
     async def release(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute("UPDATE runs SET owner = NULL WHERE run_id = ? AND owner = ?", (run_id, self._own().id))
+            connection.execute(_RELEASE, (run_id, self._own().id))
 
         await self._do(work, quickly=True)
 
@@ -99,10 +122,7 @@ class SqliteStore(Store):
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
 
         def work(connection: sqlite3.Connection) -> None:
-            done = connection.execute(
-                "UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ? WHERE run_id = ? AND owner = ?",
-                (status, text, time.time(), run_id, self._own().id),
-            )
+            done = connection.execute(_FINISH, (status, text, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
 
         await self._do(work, quickly=True)
@@ -209,24 +229,28 @@ class SqliteStore(Store):
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            moved = connection.execute(
-                "UPDATE runs SET steps = steps + 1, recoveries = 0, updated_at = ?"
-                " WHERE run_id = ? AND owner = ?"
-                " AND NOT EXISTS (SELECT 1 FROM steps WHERE run_id = ? AND key = ? AND body IS NOT NULL)"
-                " RETURNING steps",
-                (time.time(), run_id, self._own().id, run_id, key),
-            ).fetchone()
-            if moved is None:
-                self._not_owned(connection, run_id)
-                return
-            connection.execute(
-                "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body) VALUES (?, ?, ?, 1, ?, ?, ?)"
+            self._latest = max(self._latest + 1, time.time_ns())
+            done = connection.execute(
+                "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body)"
+                f" SELECT :run, :key, :kind, 1, :seq, :at, :body WHERE {_OWNED}"
                 " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at,"
-                " body = excluded.body",
-                (run_id, key, kind, moved[0], at, body),
+                " body = excluded.body WHERE body IS NULL",
+                {
+                    "run": run_id,
+                    "key": key,
+                    "kind": kind,
+                    "seq": self._latest,
+                    "at": at,
+                    "body": body,
+                    "owner": self._own().id,
+                },
             )
+            self._check_owned(connection, done, run_id)
+            if run_id in self._recovered:
+                connection.execute("UPDATE runs SET recoveries = 0 WHERE run_id = ?", (run_id,))
 
         await self._do(work)
+        self._recovered.discard(run_id)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -247,7 +271,8 @@ class SqliteStore(Store):
             ).fetchall()
             if not found:
                 self._run(connection, run_id)
-            return sorted(map(_step, found), key=lambda row: (row.seq is None, row.seq or 0, row.key))
+            rows = sorted(map(_step, found), key=lambda row: (row.seq is None, row.seq or 0, row.key))
+            return [replace(row, seq=place) if row.seq else row for place, row in enumerate(rows, start=1)]
 
         return await self._do(work)
 

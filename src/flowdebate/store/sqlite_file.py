@@ -54,6 +54,8 @@ CREATE TABLE documents (
     UNIQUE (collection, key)
 ) STRICT;
 """
+_LOG_PAGES = 4000
+"""How long the write-ahead log gets before its pages are put into the file: 16 MB."""
 _PAUSE = 0.01
 """Seconds between two attempts."""
 _HEAD = ("application_id", "user_version")
@@ -120,6 +122,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
             name, f"was written by a newer version of flowdebate (its schema is {version}, known: {_VERSION})"
         )
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     _with_wal(connection, patience)
     if tables:
         return
