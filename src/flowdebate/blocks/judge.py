@@ -13,7 +13,7 @@ from flowdebate.blocks.judging import VIEW, Judge, Seat, Shown
 from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures.ballots import PUBLISHED_CORRELATION, leader_of
-from flowdebate.schemas import DebateVerdict
+from flowdebate.schemas import JudgedVerdict
 from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.entries import render_entries
 from flowdebate.views.judge import JUDGE, JudgeTemplate, render_judge_office, render_judge_system, render_judge_turn
@@ -226,10 +226,10 @@ class _Slots:
             **({"verdict": answer.verdict, "reasoning": answer.reasoning} if self._scored else {}),
         )
 
-    def verdict(self, answer: Any, response: ModelResponse, ctx: Context) -> DebateVerdict:  # noqa: ANN401 - see judge_answers
+    def verdict(self, answer: Any, response: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - see judge_answers
         """The verdict of a judge that was asked once."""
         ballot = self.ballot(answer, response, ctx)
-        return DebateVerdict(
+        return JudgedVerdict(
             verdict=answer.verdict,
             winner=answer.winner,
             reasoning=answer.reasoning,

@@ -17,7 +17,7 @@ from flowdebate.measures.ballots import decide, effective_n, is_settled, leader_
 from flowdebate.models.text import one_line
 from flowdebate.runs.context import Scope
 from flowdebate.runs.events import BlockAnswered, JudgeViewMade
-from flowdebate.schemas import DebateVerdict
+from flowdebate.schemas import JudgedVerdict
 from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.judge import in_view, order_for_judge
 from flowdebate.views.schedules import JudgeView
@@ -68,7 +68,7 @@ class Seat:
         return self.model if self.model is None or isinstance(self.model, str) else self.model.name
 
 
-class Judge(Block[Any, DebateVerdict]):
+class Judge(Block[Any, JudgedVerdict]):
     """A judge, or a panel of them; made by `create_judge` and `create_judge_panel`."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value; applications call create_judge()
@@ -98,10 +98,10 @@ class Judge(Block[Any, DebateVerdict]):
         self._visibility = visibility
         self._person = person
 
-    async def act(self, value: Any, ctx: Context, /) -> DebateVerdict:  # noqa: ANN401 - the debate's input
+    async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
         if not self.how.scored:
             seat, shown = self._seats[0], self._shuffled(ctx)
-            verdict: DebateVerdict = await seat.asked(self.sides).act(value, self._showing(shown, ctx, ctx.path))
+            verdict: JudgedVerdict = await seat.asked(self.sides).act(value, self._showing(shown, ctx, ctx.path))
             return verdict
         verdict = await self._decided(await self._ballots(value, ctx), value, ctx)
         if self._visibility.client:
@@ -184,7 +184,7 @@ class Judge(Block[Any, DebateVerdict]):
         if is_loss(error) and not isinstance(error, BadAnswer):
             lose(error, ctx, block=self.name, seat="judge", name=cast.ballot.model or self.name, instead="skipped")
 
-    async def _decided(self, ballots: list[JudgeBallot], value: object, ctx: Context) -> DebateVerdict:
+    async def _decided(self, ballots: list[JudgeBallot], value: object, ctx: Context) -> JudgedVerdict:
         """One verdict of all ballots."""
         used = [ballot for ballot in ballots if ballot.problem is None]
         found = decide(used, sides=self.sides, by=self.how.decided_by)
@@ -209,12 +209,12 @@ class Judge(Block[Any, DebateVerdict]):
 
     async def _asked_person(
         self, person: Block[Any, Any], judging: Judging, value: object, ctx: Context
-    ) -> DebateVerdict:
+    ) -> JudgedVerdict:
         """What a person finds who is shown the ballots."""
         handles = {**ctx.scope.handles, BALLOTS: judging.ballots}
         scope = Scope(handles, ctx.scope.opened, ctx.scope.sequencer)
         answer = await person(value, ctx.child(person.name, f"{ctx.path}/{person.place}", scope))
-        return DebateVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging)
+        return JudgedVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging)
 
     def _showing(self, shown: Shown, ctx: Context, path: str) -> Context:
         """The context in which a model is shown something; it is told."""

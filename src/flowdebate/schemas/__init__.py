@@ -11,6 +11,7 @@ from flowdebate.schemas.debate import (
     DebateState,
     DebateTranscriptState,
     DebateVerdict,
+    JudgedVerdict,
     StopReason,
 )
 from flowdebate.schemas.pattern import (
@@ -36,6 +37,7 @@ __all__ = (
     "DebateTranscriptState",
     "DebateVerdict",
     "Instead",
+    "JudgedVerdict",
     "PatternInput",
     "PatternState",
     "Seat",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from flowdebate.schemas.judging import Judging
 from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
@@ -24,6 +25,7 @@ __all__ = (
     "DebateState",
     "DebateTranscriptState",
     "DebateVerdict",
+    "JudgedVerdict",
     "StopReason",
 )
 
@@ -97,8 +99,13 @@ class DebateVerdict(WireModel):
     """The stance that won; None for a synthesis of several."""
     reasoning: str
     """Why."""
-    judging: Judging | None = Field(default=None, exclude_if=_is_none)
-    """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found."""
+    judging: SkipJsonSchema[Judging | None] = Field(default=None, exclude_if=_is_none)
+    """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found. No
+    model is asked for it, and what one says here does not count."""
+
+
+class JudgedVerdict(DebateVerdict):
+    """A verdict that the library's own judge made, so that its `judging` is true."""
 
 
 class DebateState(PatternState):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.schemas import DebateVerdict
+from flowdebate.schemas import JudgedVerdict
 from flowdebate.views.quote import quoted, tag_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _UNDECIDED = {
 }
 
 
-def verdict_of(judging: Judging, winner: str | None) -> DebateVerdict:
+def verdict_of(judging: Judging, winner: str | None) -> JudgedVerdict:
     """The verdict for `winner`, in the words of the ballot that is most clearly for it; its reasons if there is none.
 
     Where positions had labels, the reasons say which is which.
@@ -29,9 +29,9 @@ def verdict_of(judging: Judging, winner: str | None) -> DebateVerdict:
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if winner is None:
         why = _UNDECIDED[judging.on_flip if judging.on_flip in ("abstain", "tie") else None]
-        return DebateVerdict(verdict=why, winner=None, reasoning=_each(used), judging=judging)
+        return JudgedVerdict(verdict=why, winner=None, reasoning=_each(used), judging=judging)
     best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
-    return DebateVerdict(verdict=best.verdict, winner=winner, reasoning=_reasons(best), judging=judging)
+    return JudgedVerdict(verdict=best.verdict, winner=winner, reasoning=_reasons(best), judging=judging)
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:

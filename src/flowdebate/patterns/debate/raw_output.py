@@ -9,7 +9,7 @@ from flowdebate.blocks.losses import LOST, lose
 from flowdebate.blocks.state import as_model, debate_state, entries_of
 from flowdebate.patterns.rounds import finish
 from flowdebate.runs.events import VerdictReached
-from flowdebate.schemas import DebateRawOutput, DebateVerdict
+from flowdebate.schemas import DebateRawOutput, DebateVerdict, JudgedVerdict
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -57,6 +57,8 @@ def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
             raw = raw_output(ctx, "no_verdict")
         else:
             verdict = as_model(value, DebateVerdict, block=judge)
+            if verdict.judging is not None and not isinstance(value, JudgedVerdict):
+                verdict = verdict.model_copy(update={"judging": None})  # nobody but the library's judge can know
             ctx.emit(VerdictReached(block=judge, verdict=verdict))
             raw = raw_output(ctx, "degraded" if debate_state(ctx).losses else "complete", verdict)
         finish(ctx, raw)
