@@ -9,10 +9,12 @@ import typer
 from flowdebate.cli.command import ENDS, show_saved
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.verbs.answer import answer
+from flowdebate.cli.verbs.audit import ENDS_AUDIT, audit
 from flowdebate.cli.verbs.batch import ENDS_BATCH, batch
 from flowdebate.cli.verbs.consensus import consensus
 from flowdebate.cli.verbs.debate import run
 from flowdebate.cli.verbs.deliberate import deliberate
+from flowdebate.cli.verbs.evaluate import ENDS_EVALUATE, evaluate
 from flowdebate.cli.verbs.exchange import export, import_
 from flowdebate.cli.verbs.handoff import handoff
 from flowdebate.cli.verbs.panel import panel
@@ -51,9 +53,11 @@ def flowdebate(
 for verb in (run, deliberate, handoff, consensus, panel, resume, answer):
     app.command(epilog=ENDS)(verb)
 app.command(epilog=ENDS_BATCH)(batch)
+app.command(epilog=ENDS_EVALUATE)(evaluate)
 app.command()(runs)
 app.command()(show)
 app.command()(delete)
+app.command(epilog=ENDS_AUDIT)(audit)
 app.command()(export)
 app.command("import")(import_)
 

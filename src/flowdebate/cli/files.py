@@ -84,10 +84,11 @@ def check_target(path: Path) -> None:
         raise BadFile(str(path), f"cannot be written: {_reason(error)}") from None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Put `text` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Put `content` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
-        _write(Path(os.path.realpath(path)), text.encode("utf-8", "backslashreplace"))
+        _write(Path(os.path.realpath(path)), data)
     except OSError as error:
         raise WriteFailed(f"{path}: cannot be written: {_reason(error)}") from None
 

@@ -1,0 +1,73 @@
+"""Audit a judge: whether it is the argument that wins, or the place where it stands.
+
+Run it with `python examples/audit_a_judge.py`: it needs no model, since the judge is a function that takes whatever
+stands first in seven of ten cases. Give `main` a model of yours to audit that one instead: 60 debates in both orders
+are 120 calls. p-values and intervals need `pip install "flowdebate[audit]"`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate.measures.audit_words import findings
+from flowdebate.measures.judge_chance import full_audit
+from flowdebate.patterns.rejudge import ArguedDebate, create_rejudge
+from flowdebate.schemas import DebateContributionEntry
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model
+    from flowdebate.schemas.audit import JudgeAudit
+    from flowdebate.testing import ModelRequest
+    from flowdebate.testing.models import Reply
+
+SIDES = ("for", "against")
+BIAS = 0.7
+"""How often the first side wins, whatever it says."""
+
+pattern = create_rejudge(stances=SIDES, judge=JudgeOptions(schedule="swap"))
+"""The judge alone, shown each transcript in both orders."""
+
+
+def argued(number: int) -> ArguedDebate:
+    """A debate that was held: its transcript is all that a judge needs."""
+    said = {"for": f"It saved {number} million last year.", "against": f"It cost {number + 1} million to set up."}
+    return ArguedDebate(
+        question=f"Should programme {number} go on?",
+        transcript=[DebateContributionEntry(round=1, agent_name=side, stance=side, text=said[side]) for side in SIDES],
+    )
+
+
+def judge_of_places(seed: int = 1) -> FunctionModel:
+    """A judge that goes by the place: what stands first gets most of the points in seven of ten cases."""
+    source = Random(seed)  # noqa: S311 - the same judge every time
+
+    def answer(request: ModelRequest) -> Reply:
+        shown = str(request.messages[-1])
+        first, last = sorted(SIDES, key=lambda side: shown.index(f"[{side}]"))
+        winner = first if source.random() < BIAS else last
+        points = {side: 70 if side == winner else 30 for side in SIDES}
+        return {"reasoning": "It was put well.", "scores": points, "verdict": f"The case {winner} it is stronger."}
+
+    return FunctionModel(answer)
+
+
+async def main(model: Model | str | None = None) -> JudgeAudit:
+    """Judge 60 debates in both orders, and say what that shows of the judge."""
+    judged = await pattern.batch(
+        [argued(number) for number in range(60)],
+        model=judge_of_places() if model is None else model,
+        concurrency=1 if model is None else 8,
+        store=False,
+    ).all()
+    found = full_audit([item.unwrap().output.ballots for item in judged])
+    for said in findings(found):
+        print("-", said)
+    return found
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,76 @@
+"""Does the debate help? Questions with known answers, debated and asked directly; the plain words at the end.
+
+Run it with `python examples/did_it_help.py`: no model is needed. Those who answer here are simulated: each direct
+answer is right in 7 of 10 cases, and the judge of a debate in 9. So the debate is better than one call, and no better
+than a vote at the same price. Give `main` a real model, and `QUESTIONS` your own data, to find out about yours.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import debate
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.evaluate import evaluate_sync
+from flowdebate.patterns.with_baselines import with_baselines
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models import Model
+    from flowdebate.schemas.helped import HelpReport
+    from flowdebate.testing import ModelRequest
+
+SIDES = [{"name": "ann", "stance": "it is prime"}, {"name": "bob", "stance": "it is not prime"}]
+
+
+def is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+
+
+QUESTIONS = [
+    {"question": f"Is {number} a prime number?", "answer": SIDES[0 if is_prime(number) else 1]["stance"]}
+    for number in range(101, 301, 2)
+]
+
+
+def pattern() -> Sequencer[Any, Any]:
+    primes = debate(name="primes", debaters=SIDES, max_rounds=2, synthesizer=False)
+    return with_baselines(primes, SIDES)
+
+
+def simulated(judge: float, *, direct: float = 0.7) -> FunctionModel:
+    """A judge and direct answers that are right so often, each by a throw of its own."""
+    throws: dict[str, Random] = {}
+
+    def answer(request: ModelRequest) -> ModelResponse:
+        prompt = " ".join(str(message["content"]) for message in request.messages)
+        usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, cached_tokens=0, completion_tokens=60)
+        if request.output_schema is None:
+            return ModelResponse(text="Nobody has named a divisor that holds. " * 6, usage=usage)
+        number = int(re.findall(r"Is (\d+) a prime", prompt)[0])
+        by_judge = request.block == "primes-judge"
+        place = f"{request.block} {number}"
+        throw = throws.setdefault(place, Random(place)).random()  # noqa: S311 - repeatable on purpose
+        right = throw < (judge if by_judge else direct)
+        found = {"reasoning": "So it is.", "winner": SIDES[0 if is_prime(number) == right else 1]["stance"]}
+        return ModelResponse(data={**found, "verdict": "So it is."} if by_judge else found, usage=usage)
+
+    return FunctionModel(answer)
+
+
+def main(model: Model | str | None = None, *, judge: float = 0.9, questions: int = len(QUESTIONS)) -> HelpReport:
+    evaluation = evaluate_sync(
+        pattern(), QUESTIONS[:questions], truth="answer", model=model or simulated(judge), batch_id="primes"
+    )
+    for standing in evaluation.report.standings:
+        print(f"{standing.method:<17} right in {standing.right:g} of {standing.n}, {standing.calls:.1f} calls each")
+    print(evaluation.report.words)
+    return evaluation.report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Questions with known answers: what a data set's rows say of positions and truth, and the debate of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.cli.batch.plans import Plans
+from flowdebate.cli.batch.rows import Row
+from flowdebate.errors import BadFile, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.cli.plan import Plan
+    from flowdebate.schemas.baselines import BaselineName
+
+__all__ = ("Trial", "Trials", "choices_of", "matched")
+
+_CHOICES = "choices"
+_YES, _NO = ("yes", "true"), ("no", "false")
+_LETTERS = string.ascii_lowercase
+
+
+class _Asked(str):
+    """A question that knows which one it is: another one may have the same words."""
+
+    __slots__ = ("place",)
+    place: int
+
+    @classmethod
+    def of(cls, text: str, place: int) -> _Asked:
+        asked = cls(text)
+        asked.place = place
+        return asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Row):
+    """A question whose answer is known."""
+
+    sides: tuple[Mapping[str, Any], ...]
+    """The debaters, as a plan's file has them."""
+    truth: str
+    """The stance that is right."""
+
+
+def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
+    """The positions that a row brings along; none where it has no such column, and none was named."""
+    if not columns and _CHOICES not in row.others:
+        return []
+    cells = []
+    for column in columns or [_CHOICES]:
+        if column not in row.others:
+            raise BadFile(path, f"question {number}: there is no column `{column}`")
+        cells.append(row.others[column])
+    values = _listed(cells[0]) if len(cells) == 1 else [cell for cell in cells if cell not in (None, "")]
+    texts = [value.strip() if isinstance(value, str) else value for value in values]
+    good = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
+    if not good or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
+        field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
+        allowed = f"2 to {len(_LETTERS)} different texts"
+        raise BadFile(path, f"question {number}: {field} must hold {allowed}, got {shown(values)}")
+    return texts
+
+
+def matched(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
+    """The stance that `value` means, or None: its text, its debater's name, its letter, or its place from 0.
+
+    >>> [matched(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
+    ['coffee', 'coffee', 'coffee', 'coffee', None, None]
+    >>> [matched(value, ["it is so", "it is not"], ["pro", "con"]) for value in (True, "no", "PRO")]
+    ['it is so', 'it is not', 'it is so']
+    """
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    text = str(value).strip().casefold()
+    known = {str(index): stance for index, stance in enumerate(stances)}
+    known |= dict(zip(_LETTERS, stances, strict=False))
+    if list(names) == ["pro", "con"]:
+        known |= dict.fromkeys(_YES, stances[0]) | dict.fromkeys(_NO, stances[1])
+    known |= {name.casefold(): stance for name, stance in zip(names, stances, strict=True)}
+    known |= {stance.strip().casefold(): stance for stance in stances}
+    return known.get(text)
+
+
+class Trials(Plans):
+    """Makes the debate of each row, with its baselines; `rows` are those of the data set as they were read.
+
+    The positions are the row's choices, dealt to the seats by lot (else who speaks first would be right as often as the
+    data set says), or those of the debaters that were named. BadFile for a row without a truth among its positions.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        file: str | None,
+        rows: Sequence[Row],
+        *,
+        path: str,
+        truth: str,
+        choices: Sequence[str],
+        baselines: Sequence[BaselineName],
+    ) -> None:
+        super().__init__("debate", options, file, first=rows[0].question)
+        self._baselines = baselines
+        self.rows = [self._trial(row, index, path, truth, choices) for index, row in enumerate(rows)]
+        for trial in self.rows:
+            self.of(trial.question)  # refuses what cannot be, before anything is paid
+
+    def name(self, rows: Sequence[Row]) -> str:
+        """As of a batch, and of the baselines and positions as well."""
+        about = [super().name(rows), list(self._baselines), [list(map(dict, trial.sides)) for trial in self.rows]]
+        return f"evaluation-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
+
+    def of(self, question: str) -> Plan:
+        """The plan of one of `rows`, which shares its models with all others."""
+        trial = self.rows[question.place] if isinstance(question, _Asked) else self.rows[0]
+        made: Plan = self._module.make_plan({}, file=self._of_trial(trial))
+        models = {speaker.name: speaker.model for speaker in self.base.speakers}
+        speakers = tuple(replace(speaker, model=models.get(speaker.name)) for speaker in made.speakers)
+        return replace(made, models=self.base.models, speakers=speakers, policies=self.base.policies)
+
+    def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
+        """The debate of a row and its baselines, and how its plan is kept."""
+        from flowdebate.patterns.with_baselines import with_baselines
+
+        plan = self.of(row.question)
+        instructions = plan.instructions
+        pattern = with_baselines(plan.pattern(), plan.speakers, baselines=self._baselines, instructions=instructions)
+        trial = row if isinstance(row, Trial) else self.rows[0]
+        return pattern, {**self._kept, "options": self._of_trial(trial)}
+
+    def _of_trial(self, trial: Trial) -> dict[str, Any]:
+        return {**self._options(str(trial.question)), "debaters": [dict(side) for side in trial.sides]}
+
+    def _trial(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> Trial:
+        number = index + 1
+        given = self._kept["options"].get("debaters")
+        choices = choices_of(row, columns, path=path, number=number)
+        if choices:
+            sides = _dealt(choices, given, row.question, seed=self.base.seed, path=path, number=number)
+            stances, names = choices, []
+        else:
+            sides = given or self._default(row.question)
+            stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
+        if truth not in row.others:
+            raise BadFile(path, f"question {number}: there is no column `{truth}`, which holds what is right")
+        right = matched(row.others[truth], stances, names or [""] * len(stances))
+        if right is None:
+            told = f"one of {', '.join(map(shown, stances))}"
+            raise BadFile(path, f"question {number}: `{truth}` must be {told}, got {shown(row.others[truth])}")
+        return Trial(question=_Asked.of(row.question, index), others=row.others, sides=tuple(sides), truth=right)
+
+    def _default(self, question: str) -> list[dict[str, str]]:
+        from flowdebate.cli.sides import default_sides
+
+        return default_sides(question)
+
+
+def _dealt(
+    choices: Sequence[str],
+    given: Sequence[Mapping[str, Any]] | None,
+    question: str,
+    *,
+    seed: int | None,
+    path: str,
+    number: int,
+) -> list[dict[str, Any]]:
+    """A debater for each choice, by lot: those that were named, with the row's positions, or ones called by letters."""
+    seats = [{"name": letter} for letter in _LETTERS] if given is None else [dict(side) for side in given]
+    if given is not None and len(seats) != len(choices):
+        raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(seats)} debaters")
+    source = Random(json.dumps([seed, question, list(choices)]))  # noqa: S311 - repeatable on purpose
+    dealt = source.sample(list(choices), len(choices))
+    return [{**seat, "stance": stance} for seat, stance in zip(seats, dealt, strict=False)]
+
+
+def _listed(cell: object) -> list[Any]:
+    """The positions of one cell: a list, or one as JSON."""
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            return [cell]
+    return cell if isinstance(cell, list) else [cell]

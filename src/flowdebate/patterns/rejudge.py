@@ -1,0 +1,153 @@
+"""Judging again what was argued: the transcripts of debates that are over, without arguing anew."""
+
+from __future__ import annotations
+
+from itertools import chain
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.handler import handler
+from flowdebate.blocks.judge import judge_of
+from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.checks import check_count
+from flowdebate.resources.transcript import create_debate_transcript
+from flowdebate.runs.batch import Batch, seed_of_item
+from flowdebate.schemas import DebateContributionEntry, DebateInput, DebateRawOutput, DebateTranscriptState
+from flowdebate.schemas.audit import AuditItem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.blocks.debater import BlockOptions
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.batch_item import BatchResult
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.kept import Keeping
+    from flowdebate.runs.limits import Limits
+    from flowdebate.schemas import DebateVerdict
+    from flowdebate.store.select import StoreChoice
+
+__all__ = ("NAME", "ArguedDebate", "create_rejudge", "rejudge")
+
+NAME = "rejudge"
+"""What the block is called, and its runs."""
+
+
+class ArguedDebate(DebateInput):
+    """A question, and what was argued about it."""
+
+    transcript: list[DebateContributionEntry]
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The stances that were argued for, in the order in which they first spoke."""
+        return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
+
+
+def create_rejudge(
+    *,
+    stances: Sequence[str],
+    judge: JudgeOptions | None = None,
+    repeat: int = 1,
+    seed: int | None = None,
+    anonymize_transcript: bool = True,
+    options: BlockOptions | None = None,
+) -> Sequencer[ArguedDebate, AuditItem]:
+    """A block that has the default judge find for one of `stances`, and gives all its ballots.
+
+    `judge` is how it is asked (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
+    views, which are drawn from `seed`, or from the run's where it is shown them once. `options` are those of default
+    blocks. ConfigurationError for a judge that would leave ballots out, or would ask a person.
+    """
+    how = JudgeOptions(schedule="cyclic") if judge is None else judge
+    check_count(NAME, repeat=repeat)
+    if how.curtail or how.on_flip == "human":
+        field = "curtail" if how.curtail else "on_flip"
+        raise ConfigurationError(NAME, field, getattr(how, field), "left out: an audit is of all ballots of a model")
+    if repeat > 1 and seed is None:
+        raise ConfigurationError(NAME, "seed", seed, "an int where views are to be repeated")
+    transcript = create_debate_transcript()
+
+    @handler(name=f"{NAME}-transcript", resources={"transcript": transcript})
+    def take(value: ArguedDebate, ctx: Context) -> None:
+        ctx.resources.transcript.set(DebateTranscriptState(entries=value.transcript))
+
+    judges = {
+        f"judge-{number}": judge_of(
+            how,
+            name=NAME,
+            transcript=transcript,
+            stances=stances,
+            anonymize_transcript=anonymize_transcript,
+            shuffle_for_judge=True,
+            random=None if repeat == 1 else Random(seed),  # noqa: S311 - the same views again, on purpose
+            options={**(options or {})},
+        )
+        for number in range(1, repeat + 1)
+    }
+    return sequencer(name=NAME).tap(take).parallel(judges).map(_item)
+
+
+async def rejudge(  # noqa: PLR0913 - what a batch may be told
+    debates: Iterable[ArguedDebate | DebateRawOutput],
+    *,
+    judge: JudgeOptions | None = None,
+    repeat: int = 1,
+    options: BlockOptions | None = None,
+    model: ModelChoice = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+    concurrency: int = 8,
+    store: StoreChoice | Keeping = None,
+    batch_id: str | None = None,
+) -> BatchResult[AuditItem]:
+    """Judge each of `debates` again, so many at once: a batch, whose items' outputs are the ballots.
+
+    Each is a run of its own, kept, limited and carried on as those of `Block.batch`; `judge`, `repeat` and `options`
+    are as in `create_rejudge`, `limits` those of each run. ConfigurationError for a transcript of fewer than two
+    sides, and for no transcript, before anything is asked for.
+    """
+    rows = [(index, _argued(each, index)) for index, each in enumerate(debates)]
+    if not rows:
+        raise ConfigurationError("rejudge()", "debates", rows, "at least one")
+
+    def made(index: int, stances: Sequence[str]) -> Sequencer[ArguedDebate, AuditItem]:
+        own = seed_of_item(seed, index)
+        return create_rejudge(stances=stances, judge=judge, repeat=repeat, seed=own, options=options)
+
+    def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
+        return made(row[0], row[1].sides), None
+
+    batch: Batch[AuditItem] = Batch(
+        made(0, rows[0][1].sides),
+        rows,
+        question=lambda row: row[1],
+        concurrency=concurrency,
+        store=store,
+        model=model,
+        seed=seed,
+        limits=limits,
+        batch_id=batch_id,
+        on_error="collect",
+        progress=None,
+        until=None,
+        uncertain="retry",
+        allow_changes=False,
+        each=each,
+    )
+    return await batch.all()
+
+
+def _argued(debate: ArguedDebate | DebateRawOutput, index: int) -> ArguedDebate:
+    if isinstance(debate, DebateRawOutput):
+        debate = ArguedDebate(question=debate.question, transcript=debate.transcript)
+    if len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+        raise ConfigurationError("rejudge()", f"debates[{index}]", list(debate.sides), "arguments of two sides or more")
+    return debate
+
+
+def _item(verdicts: Mapping[str, DebateVerdict]) -> AuditItem:
+    judgings = [verdict.judging for verdict in verdicts.values() if verdict.judging is not None]
+    return AuditItem(ballots=list(chain.from_iterable(judging.ballots for judging in judgings)))

@@ -1,0 +1,328 @@
+"""What a debate is compared with: one call, the vote of first drafts, self-consistency at equal tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import DebateState, generator, sequencer
+from flowdebate.blocks.baselines import Baselines, baselines_asked, create_baselines
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.runs.events import BlockAnswered, ModelCalled
+from flowdebate.runs.limits import Limits, Price
+from flowdebate.schemas.baselines import BASELINES, BaselineAnswer
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+STANCES = ("for", "against")
+QUESTION = "Should rents be capped?"
+LAW = settings(max_examples=40, deadline=None)
+
+
+def usage(tokens: int) -> Usage:
+    """One call of so many tokens."""
+    return Usage(calls=1, prompt_tokens=tokens - 1, cached_tokens=0, completion_tokens=1)
+
+
+class Voters:
+    """A model that argues in texts of `argument` tokens, and answers directly what `vote` says, in `answer` tokens."""
+
+    def __init__(
+        self,
+        vote: Callable[[int, Sequence[str]], Any] = lambda number, shown: "for",
+        *,
+        argument: int | None = 50,
+        answer: int | None = 10,
+        name: str = "voters",
+    ) -> None:
+        self.vote = vote
+        self.argument = argument
+        self.answer = answer
+        self.asked: list[ModelRequest] = []
+        self.model = FunctionModel(self._answer, name=name)
+
+    def _answer(self, request: ModelRequest) -> ModelResponse:
+        took = self.argument if request.output is None else self.answer
+        spent = Usage.unknown() if took is None else usage(took)
+        if request.output is None:
+            return ModelResponse(text="Rents eat wages.", usage=spent)
+        self.asked.append(request)
+        found = self.vote(len(self.asked), shown(request))
+        if isinstance(found, BaseException):
+            raise found
+        return ModelResponse(data={"reasoning": "It follows.", "winner": found}, usage=spent)
+
+
+def shown(request: ModelRequest) -> list[str]:
+    """The positions in the order in which a request lists them."""
+    return re.findall(r"^- (.*)$", str(request.messages[0]["content"]), re.MULTILINE)
+
+
+def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[BaselineAnswer]]:
+    """What takes the place of a debate: so many turns, then the baselines."""
+    pipeline = sequencer(name="town", state=lambda: DebateState(question=QUESTION))
+    for number in range(turns):
+        pipeline = pipeline.tap(generator(name=f"turn-{number}"))
+    return pipeline.then(baselines)
+
+
+def asked_for(*names: Any, stances: Sequence[str] = STANCES, **options: Any) -> Baselines:
+    """The baselines of these names."""
+    return create_baselines(name="town", stances=stances, baselines=list(names), **options)
+
+
+async def test_each_baseline_says_what_it_found_and_what_it_took() -> None:
+    """One call is one call, drafts are as many as seats, samples are as many as the debate's tokens pay for."""
+    voters = Voters(argument=50, answer=10)
+    found = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
+    assert [answer.name for answer in found] == list(BASELINES)
+    assert [answer.winner for answer in found] == ["for"] * 3
+    assert [answer.calls for answer in found] == [1, 2, 20]
+    assert [answer.tokens for answer in found] == [10, 20, 200]
+    assert [answer.votes for answer in found] == [{"for": calls, "against": 0} for calls in (1, 2, 20)]
+    assert all(answer.problem is None and answer.cost is None for answer in found)
+
+
+@LAW
+@given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
+def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
+    argument: int, answer: int, turns: int, cap: int
+) -> None:
+    """The law: at least one; else as many as fit, and not one fewer; never more than the cap."""
+    voters = Voters(argument=argument, answer=answer)
+    block = asked_for("self_consistency", max_samples=cap)
+    (found,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
+    assert found.calls == max(min(argument * turns // answer, cap), 1)
+
+
+async def test_other_baselines_do_not_count_as_the_debate() -> None:
+    """Equal tokens are those of the debate: the drafts before it leave the samples as many as they were."""
+    calls = []
+    for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
+        result = await town(asked_for(*names)).run(QUESTION, model=Voters().model)
+        calls.append(result.output[-1].calls)
+    assert calls == [20, 20]
+
+
+@pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
+async def test_where_tokens_are_not_told_samples_are_as_many_as_the_debate_made_calls(
+    argument: int | None, answer: int | None
+) -> None:
+    """Unknown is not zero, and no reason to go on for ever."""
+    voters = Voters(argument=argument, answer=answer)
+    (found,) = (await town(asked_for("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
+    assert (found.calls, found.tokens) == (5, None if answer is None else 50)
+
+
+async def test_without_a_debate_there_is_one_sample() -> None:
+    """A block that is used by itself has nothing to be equal to; its input is the question."""
+    voters = Voters()
+    (found,) = (await asked_for("self_consistency").run(QUESTION, model=voters.model)).output
+    assert found.calls == 1
+    assert QUESTION in str(voters.asked[0].messages)
+
+
+async def test_nobody_sees_anything_of_the_debate_or_of_another() -> None:
+    """Every request holds the question and the positions, and differs from others in their order alone."""
+    voters = Voters()
+    await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
+    prompts = Counter(str(request.messages) for request in voters.asked)
+    assert len(prompts) == 2
+    assert not any("Rents eat wages" in prompt or "turn" in prompt for prompt in prompts)
+    orders = {tuple(shown(request)) for request in voters.asked}
+    assert orders == {("for", "against"), ("against", "for")}
+    for request in voters.asked:
+        assert request.output_schema is not None
+        assert request.output_schema["properties"]["winner"]["enum"] == shown(request)
+
+
+async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side() -> None:
+    """Orders are drawn anew for each call, so that a pull to the first slot is no vote for a position."""
+    first = Voters(lambda _, positions: positions[0], argument=500)
+    (found,) = (await town(asked_for("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
+    assert found.calls == 64
+    assert 20 <= found.votes["for"] <= 44
+
+
+@LAW
+@given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
+def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
+    """The law of drafts: a plurality wins; whoever shares the lead is named as a leader, and nobody as the winner."""
+    voters = Voters(lambda number, _: votes[number - 1])
+    block = asked_for("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
+    (found,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
+    counted = Counter(votes)
+    leaders = [name for name in "abc" if counted[name] == max(counted.values())]
+    assert found.votes == {name: counted[name] for name in "abc"}
+    assert found.leaders == leaders
+    assert found.winner == (leaders[0] if len(leaders) == 1 else None)
+    assert found.problem is None
+
+
+async def test_each_seat_drafts_with_its_own_model() -> None:
+    """A debater's model makes its draft; None is the default, which makes all other answers too."""
+    own, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
+    block = asked_for("single", "drafts", stances=STANCES, models=[own.model, None])
+    result = await town(block).run(QUESTION, model=default.model)
+    assert [answer.winner for answer in result.output] == ["for", None]
+    assert (len(own.asked), len(default.asked)) == (1, 2)
+
+
+async def test_drafts_are_asked_for_at_once() -> None:
+    """Nobody waits for another's answer: each is given once all have been asked for."""
+    gate, asked = asyncio.Event(), 0
+
+    async def answer(request: ModelRequest) -> dict[str, str]:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            gate.set()
+        await gate.wait()
+        return {"reasoning": "So it is.", "winner": "for"}
+
+    block = asked_for("drafts", models=[None] * 3)
+    (found,) = (await block.run(QUESTION, model=FunctionModel(answer))).output
+    assert found.votes == {"for": 3, "against": 0}
+
+
+async def test_what_a_provider_loses_is_left_out_and_said() -> None:
+    """One draft of three fails: the other two are counted, and the answer says what is missing."""
+    voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
+    (found,) = (await town(asked_for("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
+    assert (found.winner, found.votes, found.lost) == ("for", {"for": 2, "against": 0}, 1)
+    assert found.problem is not None
+    assert "down" in found.problem
+
+
+async def test_a_provider_that_is_down_is_asked_for_no_more_samples_than_a_wave() -> None:
+    """A lost baseline has no winner and takes nothing with it; the run is complete."""
+    voters = Voters(lambda *_: ProviderFailed("down"))
+    result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
+    assert result.status == "complete"
+    assert [(answer.winner, answer.lost, answer.leaders) for answer in result.output] == [
+        (None, 1, []),
+        (None, 2, []),
+        (None, 1, []),
+    ]
+
+
+async def test_an_answer_that_is_no_position_is_lost() -> None:
+    """What a model makes up is no vote."""
+    (found,) = (await town(asked_for("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
+    assert found.winner is None
+    assert "SchemaViolation" in str(found.problem)
+
+
+@pytest.mark.parametrize("error", [AuthenticationFailed("no key"), RealModelForbidden(), ZeroDivisionError("oops")])
+async def test_what_is_no_providers_fault_is_raised(error: Exception) -> None:
+    """A wrong key and a mistake in the application are told, and not taken for a weak baseline."""
+    with pytest.raises(type(error)):
+        await town(asked_for("single")).run(QUESTION, model=Voters(lambda *_: error).model)
+
+
+async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> None:
+    """What a limit leaves no room for is lost like what a provider loses."""
+    result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
+        QUESTION, model=Voters().model, limits=Limits(calls=4)
+    )
+    assert result.status == "complete"
+    single, drafts, samples = result.output
+    assert (single.winner, drafts.votes["for"], drafts.lost) == ("for", 1, 1)
+    assert (samples.winner, samples.calls) == (None, 0)
+    assert "LimitReached" in str(samples.problem)
+
+
+async def test_costs_are_those_of_the_runs_prices() -> None:
+    """With prices each baseline has its cost, and all costs add up to the run's."""
+    prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
+    block = create_baselines(name="town", stances=STANCES)
+    result = await town(block).run(QUESTION, model=Voters().model, limits=Limits(prices=prices))
+    assert [answer.cost for answer in result.output] == [1.0, 2.0, 20.0]
+    assert result.cost == 4 + 23
+
+
+async def test_the_same_seed_asks_in_the_same_orders() -> None:
+    """Orders are drawn by the run's seed and the place of the call."""
+    asked = []
+    for seed in (7, 7, 8):
+        voters = Voters(argument=500)
+        await town(asked_for("self_consistency")).run(QUESTION, model=voters.model, seed=seed)
+        asked.append([shown(request) for request in voters.asked])
+    assert asked[0] == asked[1] != asked[2]
+
+
+@pytest.mark.parametrize("cut", [5, 7, 9, 14])
+async def test_a_run_that_is_carried_on_repeats_no_call_and_finds_the_same(cut: int) -> None:
+    """Cut at any call, a kept run asks again for nothing that was answered, lost answers included."""
+
+    def vote(number: int, _: Sequence[str]) -> Any:
+        return ProviderFailed("down") if number == 3 else STANCES[number % 2]
+
+    block = create_baselines(name="town", stances=STANCES)
+    whole = await town(block).run(QUESTION, model=Voters(vote).model, seed=1)
+    store, voters = MemoryStore(), Voters(vote)
+    with pytest.raises(asyncio.CancelledError):
+        await town(block).run(QUESTION, model=Cut(voters, after=cut).model, seed=1, store=store, run_id="town-1")
+    result = await town(block).resume("town-1", store=store, model=voters.model)
+    assert [answer.model_dump() for answer in result.output] == [answer.model_dump() for answer in whole.output]
+    assert len(voters.asked) == 23
+    assert result.usage == whole.usage
+
+
+class Cut:
+    """A model that is cancelled after so many answers."""
+
+    def __init__(self, voters: Voters, *, after: int) -> None:
+        self.model = FunctionModel(self._answer, name=voters.model.name)
+        self._voters = voters
+        self._left = after
+
+    async def _answer(self, request: ModelRequest) -> ModelResponse:
+        if not self._left:
+            raise asyncio.CancelledError
+        self._left -= 1
+        return await self._voters.model.request(request)
+
+
+async def test_baselines_are_seen_in_the_audit_alone() -> None:
+    """Each call is told; no answer is an item of the stream, and nothing reaches the session's history."""
+    result = await town(asked_for("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
+    paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
+    assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
+    assert [event.block for event in result.events if isinstance(event, BlockAnswered)] == ["turn-0"]
+    assert len(result.session.history) == 1
+
+
+def test_what_is_asked_for_is_put_in_order_and_checked() -> None:
+    """True is all, False none; what is no baseline, or is there twice, is refused with the option's name."""
+    given_: Any
+    for given_, names in ((True, BASELINES), (False, ()), (["drafts", "single"], ("single", "drafts"))):
+        assert baselines_asked(given_, where="debate 'x'") == names
+    wrong: Any
+    for wrong in ("single", ["double"], ["single", "single"], 1, None):
+        with pytest.raises(ConfigurationError, match="baselines"):
+            baselines_asked(wrong, where="debate 'x'")
+    for options in ({"max_samples": 0}, {"stances": ()}):
+        with pytest.raises(ConfigurationError, match=next(iter(options))):
+            asked_for("single", **options)
+
+
+def test_the_pipeline_shows_which_baselines_there_are() -> None:
+    """They are part of what a kept run may not change."""
+    assert asked_for("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -1,0 +1,223 @@
+"""`flowdebate audit`: what is audited, what is printed, drawn and refused, and judging again what was argued."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.measures.audit_words import LIMITS
+
+from .stage import Stage
+from .test_kept import add_like, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+SIDES = ("--debater", "pro=yes", "--debater", "con=no")
+SCORES = {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict": "Yes."}
+
+
+def command(*arguments: str, stdin: str | None = None) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
+
+
+def audit(*arguments: str) -> dict[str, Any]:
+    """What `audit --json` prints."""
+    result = command("audit", *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def line(*ballots: tuple[str, str | None], **more: object) -> str:
+    """A line of a data set: ballots as (order, winner)."""
+    cast = [{"order": list(order), "winner": winner, **more} for order, winner in ballots]
+    return json.dumps({"ballots": cast}) + "\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """60 items in both orders, of a judge that takes the first slot in 50 of them."""
+    path = tmp_path / "ballots.jsonl"
+    biased, fair = line(("ab", "a"), ("ba", "b"), model="m$x$"), line(("ab", "a"), ("ba", "a"), model="m$x$")
+    path.write_text(biased * 50 + fair * 10)
+    return path
+
+
+def held(on: Stage, *more: str) -> str:
+    """The id of a debate that is kept."""
+    result = command(*on.options(*SIDES, "--rounds", "1", "--json", *more))
+    assert result.exit_code == 0
+    return str(json.loads(result.stdout)["runId"])
+
+
+def test_a_data_set_is_a_table_and_findings(data: Path) -> None:
+    """Each figure with its interval and what it was counted over, then what it comes to in words."""
+    result = command("audit", "--data", str(data))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
+    rows = [row.split("  ") for row in result.stdout.splitlines()[3:9]]
+    assert [[cell.strip() for cell in row if cell][1:3] for row in rows] == [
+        ["slot 1 of 2", "92%"],
+        ["slot 2 of 2", "8%"],
+        ["position consistency (PC)", "0.17"],
+        ["preference fairness (PF)", "-0.83"],
+        ["flip probability", "0.83"],
+        ["unparsed answers", "0%"],
+    ]
+    assert "- favours the first slot: 110 of 120 (92%, 95% CI " in result.stdout
+    assert result.stdout.endswith(f"- {LIMITS}\n")
+
+
+def test_json_is_the_same_every_time(data: Path) -> None:
+    """One document, the same for the same seed, from stdin too."""
+    found = audit("--data", str(data), "--seed", "3")
+    assert found["audit"]["seed"] == 3
+    assert found["audit"]["positionConsistency"]["n"] == 60
+    assert found["findings"][-1] == LIMITS
+    again = command("audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
+    assert json.loads(again.stdout) == found
+
+
+def test_a_plot_is_what_its_name_says(data: Path, tmp_path: Path) -> None:
+    """SVG or PNG; each figure is in it, and no name of a model is taken for a formula."""
+    for name, begins in (("a.svg", b"<?xml"), ("b.PNG", b"\x89PNG")):
+        assert command("audit", "--data", str(data), "--plot", str(tmp_path / name)).exit_code == 0
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    drawn = (tmp_path / "a.svg").read_text()
+    ET.fromstring(drawn)  # noqa: S314 - our own
+    assert "slot 1 of 2" in drawn
+    assert "preference fairness (PF)" in drawn
+    two = line(("ab", "a"), model="m$x$") + line(("ba", None), model="\x1b[31mn", problem="no JSON")
+    path = tmp_path / "two.jsonl"
+    path.write_text(two)
+    result = command("audit", "--data", str(path), "--plot", str(tmp_path / "two.svg"))
+    assert "m$x$: slot 1 of 2" in (tmp_path / "two.svg").read_text()
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "holds no item"),
+        ("{", "line 1: is not JSON"),
+        (line(("ab", "a")) + "\n[]", "line 3: must hold an object with `ballots`, got []"),
+        ('{"ballots": NaN}', "line 1: is not JSON: NaN is no JSON value"),
+        ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order`: "),
+        ("[" * 100_000, "line 1: is nested too deeply"),
+    ],
+    ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
+)
+def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+    """With the line, and the field."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    result = command("audit", "--data", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{path}: {problem}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--data", "x", "abcd"), "`RUN` must be left out where --data is given"),
+        (("--data", "x", "--block", "debate"), "`--block` must be left out where --data is given"),
+        (("abcd", "--limit", "3"), "`--limit` must be left out where the runs are named"),
+        (("--status", "done"), "`--status` must be one of "),
+        (("--limit", "0"), "`--limit` must be an int >= 1, got 0"),
+        (("--seed", "-1"), "`--seed` must be an int >= 0, got -1"),
+        (("--data", " "), "`--data` must be the path of a file"),
+        (("--plot", "x.pdf"), "`--plot` must be a file whose name ends in .svg or .png, got 'x.pdf'"),
+        (("--plot", "no/folder/x.png"), "cannot be written: there is no folder"),
+        (("--schedule", "cyclic"), "`--schedule` must be left out without --rejudge"),
+        (("--model", "local"), "`--model` must be left out without --rejudge"),
+        (("--rejudge", "--data", "x"), "`--rejudge` must be left out where --data is given"),
+        (("--rejudge", "--schedule", "all"), "`--schedule` must be "),
+        (("--rejudge", "--repeat", "0"), "`--repeat` must be an int >= 1, got 0"),
+        (("--rejudge", "--model", " "), "`--model` must be the name of a model"),
+        (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "`--model` must be the model's name as the server"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], problem: str) -> None:
+    """Before anything is read or paid."""
+    result = command("audit", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+
+
+def test_runs_that_are_kept_are_audited(store: Path) -> None:
+    """Those with ballots; how many have none is said, and why."""
+    with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
+        first, second = held(on), held(on)
+    last = newest(store)
+    assert last.outcome is not None
+    raw = last.outcome["raw"]
+    verdict = {key: value for key, value in raw["verdict"].items() if key != "judging"}
+    broken = {**verdict, "judging": {"ballots": 7}}
+    add_like(store, "old", outcome={**last.outcome, "raw": {**raw, "verdict": verdict}})
+    add_like(store, "bad", like=last, outcome={**last.outcome, "raw": {**raw, "verdict": broken}})
+    add_like(store, "other", like=last, outcome={**last.outcome, "raw": None})
+    add_like(store, "open", like=last, outcome=None, status="running")
+    found = audit()
+    assert (found["audit"]["items"], found["audit"]["ballots"], found["audit"]["undecided"]) == (2, 2, 2)
+    assert found["leftOut"] == {
+        "has not ended": 1,
+        "has a verdict without ballots: a human's, a custom judge's, or an earlier version's": 1,
+        "has no ballots that can be read": 1,
+        "has no verdict of a judge": 1,
+    }
+    assert "Left out: 1 run: has not ended\n" in command("audit").stdout
+    assert audit(first, second[:8], first)["audit"]["items"] == 2
+    assert audit("--limit", "5")["audit"]["items"] == 1
+    assert audit("--search", "rents", "--block", "debate", "--status", "complete")["leftOut"].keys() != set()
+    assert command("audit", "--search", "nothing like it").exit_code == 3
+    assert command("audit", "nothing").exit_code == 2
+
+
+def test_what_was_argued_is_judged_again_and_paid_once() -> None:
+    """Every view of the schedule, by each model; the same command again asks nobody, and all ballots are one item."""
+    with Stage(answers={"scores": SCORES}) as on:
+        run_id = held(on)
+        asked = len(on.bodies)
+        again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--repeat", "2")
+        found = audit(run_id, *again)
+        assert len(on.bodies) == asked + 4
+        assert audit(run_id, *again) == found
+        assert len(on.bodies) == asked + 4
+        on.answers = {"scores": {**SCORES, "scores": {"A": 80, "B": 20}}}
+        panel = audit(run_id, *again[:5], "--model", "other", "--labels", "--schedule", "single")
+        assert len(on.bodies) == asked + 6
+    assert (found["audit"]["items"], found["audit"]["ballots"]) == (1, 4)
+    assert found["audit"]["positionConsistency"]["value"] == 1
+    assert found["audit"]["repetitionStability"]["n"] == 2
+    assert set(panel["audit"]["models"]) == {"other", "staged"}
+    assert [place["wins"] for place in panel["audit"]["labels"][0]["places"]] == [2, 0]
+    whole = audit()
+    assert (whole["audit"]["items"], whole["audit"]["ballots"]) == (1, 1 + 4 + 2)
+
+
+def test_what_cannot_be_judged_again_is_told(store: Path) -> None:
+    """A run without a transcript is left out, one whose judge fails is told; the others are audited."""
+    with Stage(answers={"scores": SCORES}) as on:
+        run_id = held(on)
+        outcome = newest(store).outcome
+        add_like(store, "other", outcome={**(outcome or {}), "raw": None})
+        again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")
+        left = json.loads(command("audit", *again).stdout)
+    keyless = {"OPENAI_API_KEY": None, "OPENAI_BASE_URL": None}
+    failed = CliRunner().invoke(app, ["audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless)
+    assert left["leftOut"] == {"has no transcript of a debate of two sides": 1}
+    assert left["audit"]["ballots"] == 2
+    assert failed.exit_code == 1
+    assert f"Run {run_id} could not be judged again: AuthenticationFailed: " in failed.stderr
+    assert failed.stdout == "Audit of 0 ballots on 0 items\n"
+    assert command("audit", "other", *again).exit_code == 3

@@ -1,0 +1,236 @@
+"""`flowdebate evaluate`: debates over questions with known answers, and whether they helped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from flowdebate.cli.batch.rows import Row
+from flowdebate.cli.trials import choices_of, matched
+from flowdebate.cli.verbs.evaluate import evaluate
+from flowdebate.errors import BadFile
+
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(evaluate)
+"""The command by itself."""
+
+FACTS: list[dict[str, Any]] = [
+    {"question": "Which is true?", "choices": ["Water is wet", "Water is dry"], "answer": "Water is wet"},
+    {"question": "Which is true?", "choices": ["Fire is cold", "Fire is hot"], "answer": 1},
+    {"question": "Which is true?", "choices": ["Ice is cold", "Ice is hot"], "answer": "a"},
+    {"question": "Which is true?", "choices": ["Snow is black", "Snow is white"], "answer": "Snow is white"},
+]
+RIGHT = (
+    "Water is wet",
+    "Fire is hot",
+    "Ice is cold",
+    "Snow is white",
+    "Cars should be banned",
+    "Tea should not be free",
+)
+
+
+class School(Stage):
+    """A stage whose judge finds for what is right, and whose direct answers are the first position that is listed."""
+
+    async def _answer(self, exchange: Any) -> None:
+        schema = json.dumps(exchange.body.get("response_format", {}))
+        if "winner" in schema:
+            listed = re.findall(r"^- (.*)$", exchange.body["messages"][0]["content"], re.MULTILINE)
+            answer = {"reasoning": "So it is.", "winner": next((each for each in listed if each in RIGHT), listed[0])}
+            if "verdict" in schema:
+                answer["verdict"] = "So it is."
+            else:
+                answer["winner"] = listed[0]
+            self.verdict = answer
+        await super()._answer(exchange)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is run in, with a data set in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "facts.jsonl").write_text("\n".join(json.dumps(fact) for fact in FACTS))
+    return tmp_path
+
+
+def run(stage: Stage | None, *more: str) -> Result:
+    """An evaluation in this process."""
+    url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
+    options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--rounds", "1", "--seed", "1")
+    return CliRunner().invoke(app, [*more, *options], catch_exceptions=False)
+
+
+def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
+    """Each row has positions of its own, though the questions are the same; again, it is all read from the store."""
+    with School() as school:
+        first = run(school, "facts.jsonl", "--out", "r.jsonl", "--json")
+        asked = len(school.bodies)
+        again = run(school, "facts.jsonl", "--json")
+        assert len(school.bodies) == asked
+    assert first.exit_code == 0
+    found, replayed = json.loads(first.stdout), json.loads(again.stdout)
+    assert found == replayed
+    report = found["report"]
+    assert (report["n"], found["leftOut"], found["lostAnswers"]) == (4, {}, 0)
+    assert [each["method"] for each in report["standings"]] == ["debate", "single", "drafts", "self_consistency"]
+    assert report["standings"][0]["right"] == 4
+    assert report["standings"][0]["calls"] == 3
+    written = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    for line in written:
+        stances = {side["stance"] for side in line["document"]["debaters"]}
+        assert stances == set(FACTS[line["index"]]["choices"])
+
+
+def test_the_page_has_the_tables_and_the_plain_words(folder: Path) -> None:
+    """Whoever reads it sees how each fared, how sure that is, and what it cost."""
+    with School() as school:
+        result = run(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
+    assert result.exit_code == 0
+    assert "Questions: 3\n" in result.stdout
+    assert re.search(r"^the debate +3 of 3 +100\.0% +43\.9% to 100\.0% +0 +3\.0 +\d+", result.stdout, re.MULTILINE)
+    assert "Too few to say: the debate was right in 3 of 3, one call in " in result.stdout
+    assert "self-consistency" not in result.stdout
+
+
+def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
+    """A CSV with questions of yes or no needs no column but the truth."""
+    (folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
+    with School() as school:
+        result = run(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
+    assert result.exit_code == 0
+    debate, single = json.loads(result.stdout)["report"]["standings"]
+    assert (debate["right"], debate["n"], single["n"]) == (2, 2, 2)
+
+
+def test_named_debaters_take_the_rows_positions_by_lot(folder: Path) -> None:
+    """A file's debaters keep names and roles; who speaks for the truth is drawn for each question."""
+    rows = [{"question": f"Q{number}?", "good": "it is", "bad": "it is not", "answer": "it is"} for number in range(12)]
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with School() as school:
+        options = ("--choices", "good", "--choices", "bad", "--baseline", "single", "--out", "r.jsonl")
+        result = run(school, "q.jsonl", "--debater", "ann=x", "--debater", "bob=y", *options)
+    assert result.exit_code == 0
+    written = [json.loads(line)["document"]["debaters"] for line in (folder / "r.jsonl").read_text().splitlines()]
+    truthful = Counter(side["name"] for sides in written for side in sides if side["stance"] == "it is")
+    assert set(truthful) == {"ann", "bob"}
+    assert sum(truthful.values()) == 12
+
+
+def test_what_failed_is_left_out_and_tried_again(folder: Path) -> None:
+    """A debate whose provider fails is no wrong answer; the same command goes on with it."""
+    with School(broken=range(3)) as school:
+        first = run(school, "facts.jsonl", "--attempts", "1", "--concurrency", "1", "--json")
+    with School() as school:
+        again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch", json.loads(first.stdout)["batch"])
+    assert first.exit_code == 1
+    assert json.loads(first.stdout)["report"]["n"] == 1
+    assert sum(json.loads(first.stdout)["leftOut"].values()) == 3
+    assert "To go on: the same command" in first.stderr
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["report"]["n"] == 4
+
+
+def test_what_was_not_begun_or_lost_stands_below_the_report(folder: Path) -> None:
+    """A total that is used up leaves questions out, a provider an answer: the page has both, and how to go on."""
+    with School(broken={3}) as school:
+        options = ("--max-total-calls", "6", "--attempts", "1", "--concurrency", "1", "--baseline", "single")
+        result = run(school, "facts.jsonl", *options)
+    assert result.exit_code == 3
+    assert "Left out: 2 (not begun)\nAnswers of baselines that were lost: 1\n" in result.stdout
+    assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
+    assert re.search(r"^one call +\d of 1 ", result.stdout, re.MULTILINE)
+    assert "To go on: the same command, or any with --batch evaluation-" in result.stderr
+
+
+def test_nothing_to_compare_is_said(folder: Path) -> None:
+    """Where no debate came to a verdict there is no report, and no crash."""
+    with School() as school:
+        result = run(school, "facts.jsonl", "--max-calls", "1", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["report"] is None
+    assert "There is nothing to compare" in result.stderr
+
+
+MISUSE = {
+    "a truth that is none": (
+        [{**FACTS[0], "answer": "Water is blue"}],
+        (),
+        "question 1: `answer` must be one of 'Water is wet', 'Water is dry', got 'Water is blue'",
+    ),
+    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`, which holds what is right"),
+    "no such column": (FACTS, ("--choices", "options"), "question 1: there is no column `options`"),
+    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), "`choices` must hold 2 to 26 different texts, got ['a']"),
+    "the same choice twice": (
+        [{**FACTS[0], "choices": ["a", "a"]}],
+        (),
+        "`choices` must hold 2 to 26 different texts, got ['a', 'a']",
+    ),
+    "too many debaters": (
+        FACTS,
+        ("--debater", "a=x", "--debater", "b=y", "--debater", "c=z"),
+        "question 1: has 2 choices for 3 debaters",
+    ),
+    "no such baseline": (FACTS, ("--baseline", "double"), "`--baseline` must be one of 'single', 'drafts'"),
+    "no such gain": (FACTS, ("--worth", "2"), "`--worth` must be a number between 0 and 1"),
+    "no room on stdout": (FACTS, ("--out", "-"), "the report is written on stdout"),
+}
+
+
+@pytest.mark.parametrize(("rows", "options", "message"), MISUSE.values(), ids=MISUSE.keys())
+def test_misuse_is_told_before_anything_is_paid(
+    folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
+) -> None:
+    """One message with the question and the column, or the option; exit code 2."""
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    result = run(None, "q.jsonl", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@settings(max_examples=60, deadline=None)
+@given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
+def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str]) -> None:
+    """The law: whatever letters and numbers positions are made of, the text of one means that one."""
+    folded = [stance.strip().casefold() for stance in stances]
+    names = ["a", "b", "c", "d", "e"][: len(stances)]
+    for stance in stances:
+        if folded.count(stance.strip().casefold()) == 1:
+            assert matched(stance, stances, names) == stance
+
+
+@pytest.mark.parametrize(
+    ("others", "columns", "choices"),
+    [
+        ({"choices": '["tea", "coffee"]'}, [], ["tea", "coffee"]),
+        ({"one": " tea ", "two": "coffee", "three": ""}, ["one", "two", "three"], ["tea", "coffee"]),
+        ({"answer": "tea"}, [], []),
+    ],
+)
+def test_choices_are_a_list_in_a_cell_or_a_column_each(
+    others: dict[str, Any], columns: list[str], choices: list[str]
+) -> None:
+    """CSV has lists as JSON; blank cells are no choice; without a column there are none."""
+    row = Row(question="?", others=others)
+    assert choices_of(row, columns, path="q.csv", number=1) == choices
+
+
+def test_text_that_is_no_list_is_refused() -> None:
+    """What can only be one position is told with the column."""
+    with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
+        choices_of(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)

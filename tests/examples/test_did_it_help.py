@@ -1,0 +1,25 @@
+"""The example that says whether a debate helped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.testing import forbid_real_models
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_vote_at_the_same_price_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
+    """The debate beats one call, and its report says all the same that it did not help; a real gain is told too."""
+    example = load("did_it_help")
+    with forbid_real_models():
+        report = example.main()
+        better = example.main(example.simulated(0.98, direct=0.4), questions=60)
+    single, _, samples = report.comparisons
+    assert (single.finding, samples.finding, report.finding) == ("helped", "no_gain", "no_gain")
+    assert better.finding == "helped"
+    printed = capsys.readouterr().out
+    assert "debate            right in 93 of 100, 5.0 calls each\n" in printed
+    assert "The debate did not help: it was right in 93 of 100, self-consistency in 97;" in printed

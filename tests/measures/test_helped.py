@@ -1,0 +1,393 @@
+"""Whether debates helped: the statistics hold, and the words say plainly what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import comb
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures.help_words import change_words
+from flowdebate.measures.helped import help_item, helped
+from flowdebate.measures.paired import holm, items_needed, newcombe, sign_test, wilson
+from flowdebate.schemas import DebateRawOutput, DebateVerdict
+from flowdebate.schemas.baselines import BaselineAnswer
+from flowdebate.schemas.helped import Found, HelpItem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.schemas.baselines import BaselineName
+    from flowdebate.schemas.helped import Finding, HelpReport
+
+LAW = settings(max_examples=60, deadline=None)
+CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
+
+
+def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> Found:
+    """An answer that is right, wrong, or a tie of both."""
+    answer = {1.0: ["right"], 0.0: ["wrong"], 0.5: ["right", "wrong"]}[credit]
+    return Found(answer=answer, calls=calls, tokens=tokens)
+
+
+def item(debate: float, **baselines: float) -> HelpItem:
+    """What was found of a question whose right answer is "right"."""
+    others: Any = {name: found(credit) for name, credit in baselines.items()}
+    return HelpItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=others)
+
+
+def items(both: int, better: int, worse: int, neither: int, baseline: BaselineName = "single") -> list[HelpItem]:
+    """Questions that both were right in, the debate alone, the baseline alone, nobody."""
+    cells = ((1.0, 1.0, both), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
+    return [item(debate, **{baseline: other}) for debate, other, times in cells for _ in range(times)]
+
+
+# Statistics
+
+
+@LAW
+@given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
+def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confidence: float) -> None:
+    """For whole numbers of items both say the same."""
+    right = data.draw(st.integers(0, n))
+    theirs = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
+    assert wilson(right / n, n, confidence=confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
+@LAW
+@given(pairs=CREDITS)
+def test_a_difference_lies_in_its_interval_and_turned_round_it_is_negated(pairs: list[tuple[float, float]]) -> None:
+    """The law of paired intervals: within -1 and 1, with a width, and no side is favoured."""
+    ones, others = zip(*pairs, strict=True)
+    low, high = newcombe(ones, others)
+    difference = (sum(ones) - sum(others)) / len(pairs)
+    assert -1 - 1e-9 <= low <= difference <= high <= 1 + 1e-9
+    assert high - low > 0
+    assert newcombe(others, ones) == pytest.approx((-high, -low), abs=1e-12)
+
+
+def test_the_interval_covers_the_difference_as_often_as_it_says() -> None:
+    """Simulated: of 1,500 samples of 40 pairs that depend on each other, about 95 in 100 intervals hold the truth."""
+    random, covered = Random(5), 0
+    for _ in range(1_500):
+        cells = random.choices([(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)], [0.5, 0.2, 0.1, 0.2], k=40)
+        low, high = newcombe(*zip(*cells, strict=True))
+        covered += low <= 0.1 <= high
+    assert 0.93 < covered / 1_500 < 0.975
+
+
+@LAW
+@given(better=st.integers(0, 30), worse=st.integers(0, 30))
+def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
+    """It is the chance that a fair coin falls as unevenly, counted in full."""
+    n = better + worse
+    tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
+    assert sign_test(better, worse) == pytest.approx(float(tail))
+
+
+@LAW
+@given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
+    """Adjusted values are never smaller, keep their order, and stay below alpha just where the procedure rejects."""
+    adjusted = holm(ps)
+    assert all(p <= q <= min(p * len(ps), 1.0) for p, q in zip(ps, adjusted, strict=True))
+    rejected = 0
+    for step, p in enumerate(sorted(ps)):
+        if p * (len(ps) - step) >= 0.05:
+            break
+        rejected = step + 1
+    assert sum(q < 0.05 for q in adjusted) == rejected
+
+
+def test_so_many_items_show_the_gain_as_often_as_is_said() -> None:
+    """Simulated: with the number that is named, a gain of 15 points is shown in about four of five evaluations."""
+    n, random, shown = items_needed(0.15, differing=0.35), Random(3), 0
+    for _ in range(400):
+        drawn = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
+        shown += sign_test(drawn.count(1), drawn.count(-1)) < 0.05
+    assert 0.72 < shown / 400 < 0.86
+
+
+# What is found
+
+
+@dataclass(frozen=True)
+class Case:
+    """Counts of one comparison, and what is said of them."""
+
+    id: str
+    cells: tuple[int, int, int, int]
+    finding: Finding
+    words: str
+
+
+CASES = [
+    Case(
+        "as good at many times the cost",
+        (50, 11, 13, 26),
+        "no_gain",
+        "The debate did not help: it was right in 61 of 100, one call in 63; "
+        "it cost 9.4 times the tokens and 5.0 times the calls.",
+    ),
+    Case(
+        "a little better is not shown",
+        (50, 13, 11, 26),
+        "too_few",
+        "Too few to say: the debate was right in 63 of 100, one call in 61; it cost 9.4 times the tokens and 5.0 times "
+        "the calls. To show a gain of 10 points takes about 190 questions.",
+    ),
+    Case(
+        "much better",
+        (50, 25, 3, 22),
+        "helped",
+        "The debate helped: it was right in 75 of 100, one call in 53; "
+        "it cost 9.4 times the tokens and 5.0 times the calls.",
+    ),
+    Case(
+        "worse",
+        (50, 3, 25, 22),
+        "harmed",
+        "The debate did not help, it was worse: it was right in 53 of 100, one call in 75; "
+        "it cost 9.4 times the tokens and 5.0 times the calls.",
+    ),
+    Case(
+        "all right, but five",
+        (5, 0, 0, 0),
+        "too_few",
+        "Too few to say: the debate was right in 5 of 5, one call in 5; it cost 9.4 times the tokens and 5.0 times the "
+        "calls. To show a gain of 10 points takes about 110 questions.",
+    ),
+    Case(
+        "all the same",
+        (50, 0, 0, 50),
+        "no_gain",
+        "The debate did not help: it was right in 50 of 100, one call in 50; "
+        "it cost 9.4 times the tokens and 5.0 times the calls.",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_says_plainly_what_was_found(case: Case) -> None:
+    """The words a reader sees, for each kind of result."""
+    report = helped(items(*case.cells))
+    assert (report.finding, report.words) == (case.finding, case.words)
+    assert report.comparisons[0].finding == case.finding
+
+
+def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
+    """Everything that the sentence is made of can be read, too."""
+    (compared,) = helped(items(50, 25, 3, 22)).comparisons
+    assert compared.words == (
+        "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
+        "+31.2; p = 2.7e-05); it cost 9.4 times the tokens and 5.0 times the calls."
+    )
+    assert (compared.better, compared.worse) == (25, 3)
+    assert compared.difference == pytest.approx(0.22)
+    assert compared.tokens_ratio == pytest.approx(9.4)
+
+
+def test_a_gain_that_many_questions_leave_open_is_said_to_be_open() -> None:
+    """Where there are enough to show a gain that is worth it, more are not asked for."""
+    report = helped(items(100, 27, 15, 58))
+    assert report.comparisons[0].n >= report.comparisons[0].needed
+    assert report.comparisons[0].words.endswith("A gain of 10 points is neither shown nor ruled out.")
+    assert "takes about" not in report.words
+
+
+def both(cells: Mapping[tuple[float, float, float], int]) -> list[HelpItem]:
+    """Questions by the credits of the debate, one call, and the drafts."""
+    return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
+
+
+def test_as_good_a_vote_is_enough_for_it_not_to_have_helped() -> None:
+    """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
+    report = helped(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
+    assert [each.finding for each in report.comparisons] == ["helped", "no_gain"]
+    assert report.finding == "no_gain"
+    assert report.words.startswith("The debate did not help: it was right in 72 of 100, the vote of first drafts in 73")
+
+
+def test_where_one_comparison_is_open_the_other_is_told() -> None:
+    """Better than one call, and it cannot be told whether better than the vote."""
+    report = helped(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
+    assert [each.finding for each in report.comparisons] == ["helped", "too_few"]
+    assert report.finding == "too_few"
+    assert report.words.startswith("Too few to say: the debate was right in 69 of 100, the vote of first drafts in 65")
+    assert "It did better than one call." in report.words
+
+
+def test_several_baselines_make_it_harder_to_have_helped() -> None:
+    """What one comparison would show by itself is not shown by the best of two."""
+    alone = items(50, 12, 3, 35)
+    assert helped(alone).finding == "helped"
+    with_drafts = [each.model_copy(update={"baselines": {**each.baselines, "drafts": each.debate}}) for each in alone]
+    report = helped(with_drafts)
+    single, drafts = report.comparisons
+    assert single.p == helped(alone).comparisons[0].p < 0.05 < single.p_holm == pytest.approx(2 * single.p)
+    assert "helped" not in {single.finding, drafts.finding}
+
+
+def test_debates_that_do_not_help_are_rarely_found_to() -> None:
+    """Simulated: three baselines as good as the debate, 300 evaluations; against any of them "helped" in at most 5%."""
+    random, wrong = Random(11), 0
+    for _ in range(300):
+        drawn = [
+            item(
+                float(random.random() < 0.6),
+                **{n: float(random.random() < 0.6) for n in ("single", "drafts", "self_consistency")},
+            )
+            for _ in range(30)
+        ]
+        wrong += any(each.finding == "helped" for each in helped(drawn).comparisons)
+    assert wrong / 300 <= 0.05
+
+
+@LAW
+@given(
+    drawn=st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 3), min_size=1, max_size=25),
+    seed=st.integers(0, 9),
+)
+def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[float, ...]], seed: int) -> None:
+    """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the standings."""
+    made = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
+    report = helped(made)
+    shuffled = list(made)
+    Random(seed).shuffle(shuffled)
+    assert rounded(helped(shuffled)) == rounded(report)
+    assert [each.method for each in report.standings] == ["debate", "single", "drafts"]
+    for standing, credit in zip(report.standings, zip(*drawn, strict=True), strict=True):
+        assert standing.right == pytest.approx(sum(credit))
+        assert standing.low <= standing.accuracy <= standing.high
+        assert standing.undecided == credit.count(0.5)
+    for compared in report.comparisons:
+        assert compared.better + compared.worse <= compared.n == len(drawn)
+        assert compared.p <= compared.p_holm <= 1
+        assert (compared.finding == "helped") == (compared.p_holm < 0.05 and compared.better > compared.worse)
+
+
+def rounded(report: HelpReport) -> str:
+    """A report without the last digits of sums."""
+    return (
+        report.model_dump_json(round_trip=True)
+        if not report.n
+        else repr(
+            [(s.method, round(s.accuracy, 9), round(s.low, 9)) for s in report.standings]
+            + [(c.baseline, c.better, c.worse, round(c.high, 9), c.words) for c in report.comparisons]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (0, 1, 0, 0.5, 0), strict=True))
+)
+def test_a_tie_counts_as_its_chance_and_no_answer_as_wrong(answer: Sequence[str], credit: float) -> None:
+    """The same rule for the debate and for the baselines."""
+    assert Found(answer=list(answer)).credit("a") == credit
+
+
+def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:
+    """A comparison is made on what both have answered; what was left out is said."""
+    made = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
+    unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
+    report = helped([*made, unknown])
+    assert (report.n, report.without_truth) == (6, 1)
+    assert [(each.method, each.n) for each in report.standings] == [("debate", 6), ("single", 4), ("drafts", 1)]
+
+
+def test_costs_that_are_not_known_are_not_made_up() -> None:
+    """Without tokens the calls are told; without calls, that nothing is known."""
+    for update, words in (
+        ({"tokens": None}, "it cost 5.0 times the calls."),
+        ({"tokens": None, "calls": 0}, "what it cost is not known."),
+    ):
+        made = [
+            each.model_copy(update={"baselines": {"single": each.baselines["single"].model_copy(update=update)}})
+            for each in items(50, 0, 0, 50)
+        ]
+        report = helped(made)
+        assert report.words.endswith(words)
+        assert report.standings[1].tokens is None
+
+
+@pytest.mark.parametrize("made", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
+def test_nothing_to_compare_is_refused(made: list[HelpItem]) -> None:
+    """No items, no baselines, no truth: there is no report, and the message says what there must be."""
+    with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
+        helped(made)
+
+
+@pytest.mark.parametrize(("field", "value"), list(product(("confidence", "worth"), (0, 1, True, "0.5"))))
+def test_shares_must_be_shares(field: str, value: object) -> None:
+    """The message names the option."""
+    options: Any = {field: value}
+    with pytest.raises(ConfigurationError, match=field):
+        helped(items(1, 0, 0, 0), **options)
+
+
+# From a debate
+
+
+def answer(name: BaselineName, votes: Mapping[str, int], *, tokens: int | None = 100) -> BaselineAnswer:
+    """What a baseline found, one call a vote."""
+    known = {} if tokens is None else {"prompt_tokens": tokens - 10, "completion_tokens": 10}
+    return BaselineAnswer(name=name, winner=None, votes=dict(votes), calls=sum(votes.values()) or 1, **known)
+
+
+def raw(winner: str | None) -> DebateRawOutput:
+    """What a debate came to."""
+    verdict = DebateVerdict(verdict="So it is.", winner=winner, reasoning="It was not answered.")
+    return DebateRawOutput(rounds=1, question="Cap rents?", transcript=[], verdict=verdict)
+
+
+def test_what_a_debate_took_is_what_its_baselines_did_not() -> None:
+    """Calls and tokens of the run, less those of the baselines; a baseline without a vote is lost, not wrong."""
+    answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
+    lost = answer("self_consistency", {"yes": 0, "no": 0})
+    made = help_item(raw("yes"), baselines=[*answers, lost], calls=9, tokens=1_340, truth="yes")
+    assert made.debate == Found(answer=["yes"], calls=5, tokens=940)
+    assert made.baselines["drafts"] == Found(answer=["yes", "no"], calls=2, tokens=200)
+    assert list(made.baselines) == ["single", "drafts"]
+    assert help_item(raw(None), baselines=answers, calls=9, tokens=None).debate == Found(answer=[], calls=6)
+    unknown = answer("single", {"yes": 1}, tokens=None)
+    assert help_item(raw("yes"), baselines=[unknown], calls=9, tokens=1_000).debate.tokens is None
+
+
+CHANGES: list[tuple[dict[str, list[str]], str]] = [
+    (
+        {"single": ["no"], "drafts": ["no"]},
+        "The debate changed the answer to 'yes': one call says 'no'; the vote of first drafts says 'no'.",
+    ),
+    (
+        {"single": ["yes"], "drafts": ["yes"]},
+        "The debate did not change the answer: one call and the vote of first drafts say 'yes' as well.",
+    ),
+    (
+        {"single": ["no"], "drafts": ["yes"]},
+        "The debate says 'yes': one call says 'no'; the vote of first drafts says 'yes'.",
+    ),
+    (
+        {"drafts": ["yes", "no"]},
+        "The debate changed the answer to 'yes': the vote of first drafts says 'yes' and 'no'.",
+    ),
+    ({}, "There is nothing to compare with: all baselines were lost. The debate says 'yes'."),
+]
+
+
+@pytest.mark.parametrize(("others", "words"), CHANGES)
+def test_without_a_truth_it_says_whether_the_answer_changed_and_at_what_cost(
+    others: dict[str, list[str]], words: str
+) -> None:
+    """All that one run can tell."""
+    baselines: Any = {name: Found(answer=said, calls=1, tokens=100) for name, said in others.items()}
+    made = HelpItem(debate=Found(answer=["yes"], calls=5, tokens=940), baselines=baselines)
+    cost = ": 9.4 times one call." if "single" in others else "."
+    assert change_words(made) == f"{words} It took 5 calls and 940 tokens{cost}"

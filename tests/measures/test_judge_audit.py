@@ -1,0 +1,251 @@
+"""The figures of an audit of judges, by hand and by law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures.audit_words import LIMITS, findings
+from flowdebate.measures.judge_audit import audit
+from flowdebate.measures.judge_chance import full_audit
+from flowdebate.schemas.judging import JudgeBallot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.schemas.audit import JudgeAudit, JudgeFigures
+
+SIDES = ("yes", "no", "both")
+
+
+def ballot(order: str, winner: str | None, **more: object) -> JudgeBallot:
+    """A ballot on sides of one letter each."""
+    return JudgeBallot.model_validate({"order": list(order), "winner": winner, **more})
+
+
+@st.composite
+def ballots(draw: st.DrawFn) -> JudgeBallot:
+    """A ballot that makes sense, or that could not be used."""
+    order = draw(st.permutations(SIDES[: draw(st.integers(2, 3))]))
+    labels = None
+    if draw(st.booleans()):
+        labels = dict(zip(order, draw(st.permutations("ABC"[: len(order)])), strict=True))
+    return JudgeBallot(
+        order=list(order),
+        labels=labels,
+        winner=draw(st.none() | st.sampled_from(order)),
+        model=draw(st.sampled_from([None, "one", "two"])),
+        problem=draw(st.sampled_from([None, None, None, "no JSON"])),
+    )
+
+
+items = st.lists(st.lists(ballots(), max_size=6), max_size=6)
+anything = st.builds(
+    JudgeBallot,
+    order=st.lists(st.sampled_from(["", "yes", "no", "\ud800"]), max_size=4),
+    labels=st.none() | st.dictionaries(st.sampled_from(["yes", "no"]), st.sampled_from(["A", "B"])),
+    scores=st.none() | st.dictionaries(st.sampled_from(["yes", "no", "who?"]), st.floats(0, 1)),
+    winner=st.none() | st.sampled_from(["yes", "no", "who?", ""]),
+    model=st.none() | st.text(max_size=3),
+    problem=st.none() | st.just("no JSON"),
+)
+
+
+def all_figures(found: JudgeAudit) -> list[JudgeFigures]:
+    """Those of all ballots, and those of each model."""
+    return [found, *found.models.values()]
+
+
+def test_a_judge_that_takes_what_comes_first_is_at_one_end_of_every_figure() -> None:
+    """No item has the same verdict in both orders, all of them went to the first slot: PC 0, PF -1."""
+    found = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
+    assert found.position_consistency is not None
+    assert found.preference_fairness is not None
+    assert found.flip_probability is not None
+    assert (found.position_consistency.value, found.position_consistency.n) == (0.0, 3)
+    assert (found.preference_fairness.value, found.flip_probability.value) == (-1.0, 1.0)
+    (slots,) = found.slots
+    assert [(place.place, place.wins, place.rate) for place in slots.places] == [("1", 6, 1.0), ("2", 0, 0.0)]
+    assert (slots.n, slots.items, slots.leaning, slots.first) == (6, 3, 3, 3)
+
+
+def test_a_judge_that_knows_what_it_wants_is_consistent_and_leans_nowhere() -> None:
+    """A win for each slot, by design: nothing in it speaks for a preference."""
+    found = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
+    assert found.position_consistency is not None
+    assert found.preference_fairness is not None
+    assert (found.position_consistency.value, found.preference_fairness.value) == (1.0, 0.0)
+    assert (found.slots[0].places[0].rate, found.slots[0].leaning) == (0.5, 0)
+
+
+def test_preference_fairness_is_that_of_its_paper() -> None:
+    """(recency² - primacy²) / inconsistent, by the most that it can be; a tie in one order only is inconsistent."""
+    primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
+    recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
+    same = [[ballot("ab", None), ballot("ba", None)], [ballot("ab", "a"), ballot("ba", "a")]]
+    found = audit([*primacy, *recency, *same])
+    raw = 4 * (4 / 6) - 2 * (2 / 6)
+    assert found.preference_fairness is not None
+    assert found.position_consistency is not None
+    assert found.preference_fairness.value == pytest.approx(raw / 8)
+    assert found.position_consistency.value == pytest.approx(2 / 8)
+    assert found.undecided == 1 + 2 + 2
+
+
+def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
+    """Of one model on one view; other views and other models are no repetition."""
+    again = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
+    found = audit([[*again, ballot("ba", "b"), ballot("ab", "b", model="other")]])
+    assert found.repetition_stability is not None
+    assert (found.repetition_stability.value, found.repetition_stability.n) == pytest.approx((2 / 3, 1))
+    assert found.position_consistency is not None
+    assert found.position_consistency.value == 0.0  # most often a in one order, b in the other
+
+
+def test_scores_say_who_has_won() -> None:
+    """The side with the largest share, none for a tie, as verdicts are made of ballots."""
+    found = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
+    assert (found.slots[0].places[1].wins, found.undecided) == (1, 1)
+
+
+def test_labels_are_counted_like_slots() -> None:
+    """By the label that the winner had in the view."""
+    found = audit(
+        [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
+    )
+    (labels,) = found.labels
+    assert [(place.place, place.wins) for place in labels.places] == [("X", 0), ("Y", 2)]
+    assert labels.apart
+
+
+def test_what_makes_no_sense_is_counted_and_left_out() -> None:
+    """Too few sides, one twice, a winner that is none of them; an answer without a use is another matter."""
+    bad = [
+        ballot("", None),
+        ballot("a", "a"),
+        ballot("aa", "a"),
+        ballot("ab", "c"),
+        ballot("ab", None, scores={"c": 1.0}),
+        ballot("ab", "a", labels={"a": "X"}),
+        ballot("ab", "a", labels={"a": "X", "b": "X"}),
+    ]
+    found = audit([[*bad, ballot("ab", None, problem="no JSON"), ballot("ab", "b")]])
+    assert (found.ballots, found.unusable, found.unparsed, found.undecided) == (9, 7, 1, 0)
+    assert (found.slots[0].n, found.unparsed_share) == pytest.approx((1, 1 / 9))
+
+
+def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
+    """Each by its name; models that always agree are worth one."""
+    cast = [
+        [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
+        for winner in ("a", "b", "a", "b", "b") * 3
+    ]
+    found = audit(cast)
+    assert list(found.models) == ["one", "three", "two"]
+    assert {figures.ballots for figures in found.models.values()} == {15}
+    assert found.rho is not None
+    assert found.rho_of == "scores"
+    assert (found.rho.value, found.effective_n) == pytest.approx((1.0, 1.0))
+    assert audit(cast[:9]).rho is None
+    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 15 items" in findings(found)
+    assert audit(cast, truth=["a"] * 15).rho == found.rho
+    always = [[each.model_copy(update={"winner": "a"}) for each in one] for one in cast]
+    assert audit(always, truth=["a"] * 15).rho is None  # nobody is ever wrong, so that no errors go together
+
+
+def test_models_are_compared_by_their_errors_where_the_truth_is_known() -> None:
+    """Two that are right and wrong at different times are worth more than two that agree."""
+    right = "ababab" * 4
+    one = [ballot("ab", "a", model="one") for _ in right]
+    other = [ballot("ab", "b", model="two") for _ in right]
+    found = audit([[a, b] for a, b in zip(one, other, strict=True)], truth=list(right))
+    assert found.rho is not None
+    assert found.rho_of == "errors"
+    assert (found.rho.value, found.effective_n) == pytest.approx((-1.0, 2.0))
+    with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must be 24 of them"):
+        audit([[a] for a in one], truth=["a"])
+
+
+def test_nothing_is_an_audit_of_nothing() -> None:
+    """No item, and items without ballots, have no figures; it is said."""
+    nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
+    for empty in nothing:
+        found = audit(empty)
+        assert (found.items, found.ballots, found.slots, found.position_consistency) == (0, 0, [], None)
+        assert full_audit(empty).seed == 0
+        assert findings(found) == ["no verdict for a side in 0 ballots: nothing can be said of slots", LIMITS]
+
+
+@settings(max_examples=25)
+@given(items, st.data())
+def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
+    """To the last bit."""
+    other = [data.draw(st.permutations(each)) for each in data.draw(st.permutations(cast))]
+    assert audit(other) == audit(cast)
+
+
+@settings(max_examples=25)
+@given(items)
+def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) -> None:
+    """Another name for each side, in every item."""
+    names = {"yes": "zeta", "no": "alpha", "both": "mu"}
+    found, renamed = audit(cast), audit([[_renamed(each, names) for each in one] for one in cast])
+    assert renamed.model_copy(update={"rho": None, "effective_n": None}) == found.model_copy(
+        update={"rho": None, "effective_n": None}
+    )
+
+
+@settings(max_examples=25)
+@given(items)
+def test_a_mirror_turns_preference_fairness_round(cast: list[list[JudgeBallot]]) -> None:
+    """All orders the other way round: PF with the other sign, slots the other way round, all else the same."""
+    mirrored = [[each.model_copy(update={"order": each.order[::-1]}) for each in one] for one in cast]
+    for one, other in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
+        assert one.position_consistency == other.position_consistency
+        assert one.flip_probability == other.flip_probability
+        assert one.repetition_stability == other.repetition_stability
+        assert (one.preference_fairness is None) == (other.preference_fairness is None)
+        if one.preference_fairness is not None and other.preference_fairness is not None:
+            assert one.preference_fairness.value == -other.preference_fairness.value
+        for slots, turned in zip(one.slots, other.slots, strict=True):
+            assert [place.wins for place in slots.places] == [place.wins for place in turned.places][::-1]
+
+
+@settings(max_examples=25)
+@given(items)
+def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
+    """Rates add up to 1, shares are from 0 to 1, PF is no further from 0 than PC is from 1; counts add up."""
+    for found in all_figures(audit(cast)):
+        for places in (*found.slots, *found.labels):
+            assert sum(place.rate for place in places.places) == pytest.approx(1)
+            assert sum(place.wins for place in places.places) == places.n
+            assert 0 <= places.first <= places.leaning <= places.items <= places.n
+        decided = found.ballots - found.unparsed - found.unusable - found.undecided
+        assert sum(places.n for places in found.slots) == decided
+        for share in (found.position_consistency, found.flip_probability, found.repetition_stability):
+            assert share is None or 0 <= share.value <= 1
+        if found.position_consistency is not None and found.preference_fairness is not None:
+            assert abs(found.preference_fairness.value) <= 1 - found.position_consistency.value + 1e-9
+
+
+@settings(max_examples=25)
+@given(st.lists(st.lists(anything, max_size=4), max_size=4))
+def test_no_ballot_makes_it_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
+    """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""
+    found = audit(cast)
+    assert found.ballots == sum(map(len, cast))
+    assert findings(found)[-1] == LIMITS
+
+
+def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
+    return cast.model_copy(
+        update={
+            "order": [names[side] for side in cast.order],
+            "winner": None if cast.winner is None else names[cast.winner],
+            "labels": None if cast.labels is None else {names[side]: label for side, label in cast.labels.items()},
+        }
+    )

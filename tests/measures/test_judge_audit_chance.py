@@ -1,0 +1,229 @@
+"""What chance can do to an audit of judges: its power, its false alarms, and what it says of too few verdicts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures.audit_words import findings
+from flowdebate.measures.judge_audit import audit
+from flowdebate.measures.judge_chance import full_audit
+from flowdebate.measures.judge_power import NEEDED, power, smallest_n, smallest_rate, sought
+from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.views.schedules import as_schedule
+from tests.measures.test_judge_audit import all_figures, ballot, items
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.schemas.audit import JudgeAudit
+
+AUDITS = 1_000
+FIRST, LAST = ballot("ab", "a"), ballot("ab", "b")
+MIRRORED = ballot("ba", "b"), ballot("ba", "a")
+
+
+def singles(n: int, rate: float, source: Random) -> list[list[JudgeBallot]]:
+    """Verdicts, one an item in an order drawn by chance, of a judge that takes the first slot at this rate."""
+    return [[source.choice((FIRST, MIRRORED[0]) if source.random() < rate else (LAST, MIRRORED[1]))] for _ in range(n)]
+
+
+def judged(
+    n: int, schedule: str, sides: Sequence[str], source: Random, *, bias: float = 0.0
+) -> list[list[JudgeBallot]]:
+    """Items by a schedule: a side is better by up to 2 than others, the first slot by `bias`, and there is noise."""
+    cast = []
+    for _ in range(n):
+        quality = {side: source.gauss(0, 1) for side in sides}
+        views = as_schedule(schedule, where="test").views(sides, random=source)
+        cast.append([_cast(view.order, quality, source, bias) for view in views])
+    return cast
+
+
+def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias: float) -> JudgeBallot:
+    seen = {side: quality[side] + source.gauss(0, 0.7) + bias * (side == order[0]) for side in order}
+    return JudgeBallot.model_construct(order=list(order), winner=max(order, key=lambda side: seen[side]))
+
+
+def alarms(audits: Sequence[JudgeAudit]) -> int:
+    """How many of them have found a preference for a slot."""
+    return sum(any(said.startswith("favours") for said in findings(found)) for found in audits)
+
+
+def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent() -> None:
+    """The power that is promised, with false alarms on a fair judge in no more than one of twenty."""
+    source = Random(1)
+    found = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
+    false = alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
+    assert found >= 0.8 * AUDITS
+    assert false <= 0.05 * AUDITS
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
+)
+def test_verdicts_of_one_item_are_no_evidence_by_themselves(schedule: str, sides: str) -> None:
+    """Whatever the schedule, a fair judge is not found to favour a slot more often than one time in twenty."""
+    source = Random(2)
+    resamples = 0 if sides == "ab" else 99
+    audits = [full_audit(judged(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
+    assert alarms(audits) <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
+
+
+def test_a_preference_is_found_in_schedules_too() -> None:
+    """With three sides, in a Latin square."""
+    source = Random(3)
+    audits = [full_audit(judged(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
+    assert alarms(audits) >= 8
+
+
+def test_a_preference_for_what_is_said_is_seen_by_no_audit_of_orders() -> None:
+    """The negative control: a judge that always takes the longer side looks perfect, and is said not to be cleared."""
+    longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
+    found = full_audit(longer)
+    assert found.position_consistency is not None
+    assert found.preference_fairness is not None
+    assert (found.position_consistency.value, found.preference_fairness.value) == (1.0, 0.0)
+    said = findings(found)
+    assert said[0].startswith("no slot bias found: the first slot won 60 of 120 (50%")
+    assert "a preference for length, for style, or for who is named in the text" in said[-1]
+
+
+def test_what_is_too_small_is_said_to_be() -> None:
+    """Below the number that it takes, whatever was seen; from that number on not."""
+    source = Random(4)
+    for n in (1, 12, 53):
+        said = findings(full_audit(singles(n, 0.5, source), resamples=0))
+        assert said[0].startswith(f"too small: {n} verdict")
+        assert said[0].endswith("; 54 are needed to find a rate of 70%")
+        assert not any(each.startswith("no slot bias") for each in said)
+    assert not any("too small" in each for each in findings(full_audit(singles(54, 0.5, source), resamples=0)))
+
+
+def test_a_preference_is_told_with_its_numbers() -> None:
+    """How often, of how many, between what, and how likely by chance."""
+    cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
+    assert findings(full_audit(cast))[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 57% to 81%, p = 0.0038)")
+    fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
+    assert findings(full_audit(fair))[0] == (
+        "no slot bias found: the first slot won 28 of 54 (52%, 95% CI 39% to 65%, p = 0.89); "
+        "with n = 54 one of 70% would have been found in 80% of cases"
+    )
+    assert findings(audit(fair))[0] == "the first slot won 28 of 54 (52%); whether by chance was not tested"
+
+
+def test_what_never_moved_cannot_be_told_apart() -> None:
+    """Sides that keep their slots, and labels that keep theirs."""
+    labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
+    assert findings(full_audit([[FIRST]] * 60))[0].startswith("cannot tell: all 60 items were shown in one order")
+    said = findings(full_audit([[each] for each in labelled * 30]))
+    assert said[0].startswith("favours the first slot: 60 of 60")
+    assert said[1].startswith("cannot tell: in all 60 items each label had one slot")
+
+
+def test_intervals_have_a_width_where_nothing_varies() -> None:
+    """60 of 60 is no certainty: Clopper and Pearson's lower end; what varies is resampled by item."""
+    found = full_audit([[FIRST], [MIRRORED[0]]] * 30)
+    first, last = found.slots[0].places
+    end = 0.025 ** (1 / 60)
+    assert (first.low, first.high, last.low, last.high) == pytest.approx((end, 1.0, 0.0, 1 - end))
+    consistent = full_audit([[FIRST, MIRRORED[1]]] * 30)
+    assert consistent.position_consistency is not None
+    assert consistent.position_consistency.low == pytest.approx(0.025 ** (1 / 30))
+    assert consistent.preference_fairness is not None
+    assert consistent.preference_fairness.low is not None
+    assert -0.5 < consistent.preference_fairness.low < 0
+
+
+@settings(max_examples=8, deadline=None)
+@given(items, st.data())
+def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
+    """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""
+    found = full_audit(cast, seed=5, resamples=50)
+    assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == found
+    for tested, plain in zip(all_figures(found), all_figures(audit(cast)), strict=True):
+        assert (tested.items, tested.ballots, tested.undecided) == (plain.items, plain.ballots, plain.undecided)
+        for places in (*tested.slots, *tested.labels):
+            assert places.p is not None
+            assert 0 < places.p <= 1
+            for place in places.places:
+                assert place.low is not None
+                assert place.high is not None
+                assert -1e-9 <= place.low <= place.high <= 1 + 1e-9
+
+
+def test_the_numbers_that_are_needed_are_those_of_the_test() -> None:
+    """The smallest from which on the power stays; the table that needs no library is what is computed."""
+    assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
+    for rate in (0.6, 0.7, 0.8, 0.95):
+        n = smallest_n(rate)
+        assert power(n - 1, rate) < 0.8
+        assert all(power(n + more, rate) >= 0.8 for more in range(30))
+    assert {sides: smallest_n(sought(sides), sides=sides) for sides in NEEDED} == NEEDED
+    assert smallest_n(1.0) == 6
+    assert all(power(n - 1, sought(sides), sides=sides) < 0.8 for sides, n in NEEDED.items())
+    assert (smallest_rate(54), smallest_rate(210), smallest_rate(5)) == (0.7, 0.6, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: smallest_n(0.5), r"smallest_n\(\): `rate` must be a number from 0.51 to 1, got 0.5"),
+        (lambda: smallest_n(0.7, sides=1), "`sides` must be an int >= 2, got 1"),
+        (lambda: smallest_n(0.7, power=1.0), "`power` must be a number between 0 and 1, got 1.0"),
+        (lambda: power(0, 0.7), r"power\(\): `n` must be an int >= 1, got 0"),
+        (lambda: smallest_rate(0), r"smallest_rate\(\): `n` must be an int >= 1, got 0"),
+        (lambda: full_audit([], seed=-1), r"full_audit\(\): `seed` must be an int >= 0, got -1"),
+        (lambda: full_audit([], resamples=True), "`resamples` must be an int >= 0, got True"),
+    ],
+    ids=["even", "one side", "certain", "no item", "no items", "seed", "resamples"],
+)
+def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
+    """With what would be allowed."""
+    assert callable(call)
+    with pytest.raises(ConfigurationError, match=message):
+        call()
+
+
+def test_an_audit_of_a_run_needs_no_library() -> None:
+    """The figures and their words import neither numpy nor scipy; what needs them says how to get them."""
+    script = """
+import sys
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numpy", "scipy"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Gone())
+import importlib.util
+importlib.util.find_spec = lambda name, real=importlib.util.find_spec: None if name == "scipy" else real(name)
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures.audit_words import findings
+from flowdebate.measures.judge_audit import audit
+from flowdebate.schemas.judging import JudgeBallot
+cast = [[JudgeBallot(order=["a", "b"], winner="a")]] * 3
+assert findings(audit(cast))
+assert not {"numpy", "scipy"} & set(sys.modules)
+from flowdebate.measures.judge_chance import full_audit
+try:
+    full_audit(cast)
+except ConfigurationError as error:
+    print(error)
+from typer.testing import CliRunner
+from flowdebate.cli.app import app
+line = '{"ballots": [{"order": ["a", "b"], "winner": "a"}]}'
+told = CliRunner().invoke(app, ["audit", "--data", "-"], input=line)
+print(told.exit_code, told.stderr, told.stdout)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
+    assert done.stderr == ""
+    assert "full_audit(): `library` must be scipy, installed, got 'no scipy'" in done.stdout
+    assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in done.stdout
+    assert "- too small: 1 verdict (the first slot won 1 of 1, 100%)" in done.stdout

@@ -1,0 +1,167 @@
+"""A debate with baselines, alone and over a data set: what it came to, and whether it helped."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import debate
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.patterns.evaluate import evaluate, evaluate_sync
+from flowdebate.patterns.with_baselines import with_baselines
+from flowdebate.runs.limits import Limits
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+
+from .debates import QUESTION, SIDES, by_seat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+ROWS = [{"question": f"Is {number} even?", "truth": "for" if number % 2 == 0 else "against"} for number in range(6)]
+
+
+def rent(**options: Any) -> Sequencer[Any, Any]:
+    """A short debate with its baselines."""
+    made = debate(name="rent", debaters=SIDES, max_rounds=1, **{"synthesizer": False, **options})
+    return with_baselines(made, SIDES, baselines=["single", "drafts"])
+
+
+def answering(
+    judge: Callable[[str], Any], direct: Callable[[str], Any], asked: list[str] | None = None
+) -> FunctionModel:
+    """A model whose judge, and whose direct answers, are functions of the prompt."""
+
+    def answer(request: ModelRequest) -> Any:
+        if asked is not None:
+            asked.append(request.block)
+        prompt = str(request.messages)
+        if request.block == "rent-judge":
+            return {"reasoning": "So.", "winner": judge(prompt), "verdict": "So it is."}
+        if request.block == "rent-baselines":
+            found = direct(prompt)
+            return found if isinstance(found, Exception) else {"reasoning": "So.", "winner": found}
+        return "An argument."
+
+    return FunctionModel(answer)
+
+
+def knows(prompt: str) -> str:
+    """Who knows what is even."""
+    number = re.search(r"Is (\d+) even", prompt)
+    assert number is not None
+    return "for" if int(number[1]) % 2 == 0 else "against"
+
+
+async def test_the_debate_stays_what_it_is_and_has_its_baselines_beside_it() -> None:
+    """The verdict, the output and the transcript are the debate's; the raw output has what it is compared with."""
+    result = await rent().run(QUESTION, model=answering(lambda _: "for", lambda _: "against"), seed=1)
+    assert result.output is result.raw
+    assert result.raw.verdict.winner == "for"
+    assert [(found.name, found.winner, found.calls) for found in result.raw.baselines] == [
+        ("single", "against", 1),
+        ("drafts", "against", 2),
+    ]
+    assert len(result.transcript.entries) == 2
+    assert result.raw.to_wire()["baselines"][0]["name"] == "single"
+
+
+async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines() -> None:
+    """What is handed on is what the debate gives."""
+    model = by_seat(last="Cap them.")
+
+    def answer(request: ModelRequest) -> Any:
+        return {"reasoning": "So.", "winner": "for"} if request.block == "rent-baselines" else model.request(request)
+
+    result = await rent(synthesizer=None).run(QUESTION, model=FunctionModel(answer))
+    assert result.output == "Cap them."
+    assert result.raw.baselines[0].winner == "for"
+
+
+async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
+    """There would be nothing to compare."""
+    asked: list[str] = []
+    model = answering(lambda _: "nobody", lambda _: "for", asked)
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block == "rent-judge":
+            raise ProviderFailed("down")
+        return model.request(request)
+
+    result = await rent(on_failure="skip").run(QUESTION, model=FunctionModel(answer))
+    assert result.status == "no_verdict"
+    assert "rent-baselines" not in asked
+
+
+async def test_no_limit_takes_the_verdict() -> None:
+    """What ends the baselines leaves what the debate found."""
+    model = answering(lambda _: "for", lambda _: "against")
+    for calls in (3, 4, 5, 6):
+        result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
+        assert result.raw.verdict.winner == "for"
+        assert sum(found.lost for found in result.raw.baselines) == 6 - calls
+
+
+async def test_an_evaluation_says_whether_it_helped() -> None:
+    """Judges that know against calls that do not, on rows with truths: all is counted row by row."""
+    found = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
+    assert [standing.right for standing in found.report.standings] == [6, 3, 3]
+    assert found.report.words.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
+    assert [item.truth for item in found.compared] == [row["truth"] for row in ROWS]
+    assert [item.row for item in found.result] == ROWS
+    assert found.compared[0].debate.calls == 3
+
+
+async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
+    """With a store and a name nothing is paid twice; what failed is tried again, and was not compared before."""
+    store, asked = MemoryStore(), list[str]()
+
+    def fails(prompt: str) -> Any:
+        if "Is 3 even" in prompt:
+            raise ProviderFailed("down")
+        return knows(prompt)
+
+    options: dict[str, Any] = {"truth": lambda row: row["truth"], "store": store, "batch_id": "even"}
+    first = await evaluate(rent(), ROWS, model=answering(fails, knows, asked), **options)
+    assert (first.report.n, len(first.result.failed)) == (5, 1)
+    paid = len(asked)
+    again = await evaluate(rent(), ROWS, model=answering(knows, knows, asked), **options)
+    assert (again.report.n, len(asked) - paid) == (6, 4)
+
+
+def test_positions_may_be_each_rows_own() -> None:
+    """A function of the row makes its debate."""
+    rows = [{"question": f"Is {number} even?", "sides": (f"{number} is", f"{number} is not")} for number in range(3)]
+
+    def of(row: dict[str, Any]) -> Sequencer[Any, Any]:
+        sides = [{"name": name, "stance": stance} for name, stance in zip("ab", row["sides"], strict=True)]
+        made = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+        return with_baselines(made, sides, baselines=["single"])
+
+    def first(prompt: str) -> str:
+        number = re.search(r"Is (\d+) even", prompt)
+        assert number is not None
+        return f"{number[1]} is"
+
+    found = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=answering(first, first))
+    assert [standing.right for standing in found.report.standings] == [0, 0]
+
+
+async def test_what_cannot_be_evaluated_is_refused() -> None:
+    """No rows, a truth that is no position, a debate without baselines: each is told with what there must be."""
+    model = answering(knows, knows)
+    bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    for pattern, rows, truth, message in (
+        (rent(), [], "truth", "rows"),
+        (rent(), ROWS, "question", "truth of row 0"),
+        (bare, ROWS, "truth", "with_baselines"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            await evaluate(pattern, rows, truth=truth, model=model, concurrency=1)

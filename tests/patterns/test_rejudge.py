@@ -1,0 +1,115 @@
+"""Judging again what was argued."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.rejudge import ArguedDebate, create_rejudge, rejudge
+from flowdebate.schemas import DebateContributionEntry, DebateRawOutput
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.testing import ModelRequest
+    from flowdebate.testing.models import Reply
+
+pytestmark = pytest.mark.anyio
+
+
+def said(*stances: str) -> list[DebateContributionEntry]:
+    """An argument for each of `stances`."""
+    return [DebateContributionEntry(round=1, agent_name=side, stance=side, text=f"For {side}.") for side in stances]
+
+
+def argued(*stances: str) -> ArguedDebate:
+    """A debate of so many sides."""
+    return ArguedDebate(question="Q?", transcript=said(*stances))
+
+
+class Judge:
+    """Finds for what it is shown last, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.model = FunctionModel(self.answer)
+
+    def answer(self, request: ModelRequest) -> Reply:
+        shown = str(request.messages[-1])
+        self.asked.append(shown)
+        schema: dict[str, Any] = request.output_schema or {}
+        if "winner" in schema["properties"]:
+            return {"reasoning": "R.", "winner": None, "verdict": "V."}
+        sides = list(schema["$defs"]["Scores"]["properties"])
+        last = max(sides, key=lambda side: shown.rindex(f"[{side}]"))
+        return {"reasoning": "R.", "scores": {side: 90 if side == last else 10 for side in sides}, "verdict": "V."}
+
+
+async def test_each_side_stands_in_each_slot_and_nobody_argues() -> None:
+    """A Latin square by default: as many calls as there are sides, each about the whole transcript."""
+    judge = Judge()
+    raw = DebateRawOutput(rounds=1, question="Q?", transcript=said("a", "b", "c"), verdict=None)
+    found = await rejudge([raw, argued("yes", "no")], model=judge.model, store=False)
+    first, second = (item.unwrap().output.ballots for item in found)
+    assert [len(first), len(second), len(judge.asked)] == [3, 2, 5]
+    assert {ballot.order[slot] for ballot in first for slot in range(3)} == {"a", "b", "c"}
+    assert all({each.order[slot] for each in first} == {"a", "b", "c"} for slot in range(3))
+    assert all(ballot.winner == ballot.order[-1] for ballot in [*first, *second])
+    assert all("For a." in shown and "For c." in shown for shown in judge.asked if "[a]" in shown)
+
+
+async def test_repeated_views_are_the_same_views() -> None:
+    """What is judged several times is what was judged, and another item has orders of its own."""
+    judge = Judge()
+    found = await rejudge([argued("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
+    orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in found]
+    assert all(each[:3] == each[3:] for each in orders)
+    assert len({each[0] for each in orders}) > 1
+
+
+async def test_a_judge_that_is_asked_once_names_a_winner() -> None:
+    """The debate's own judge, with the schedule "single"."""
+    found = await rejudge([argued("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
+    (ballot,) = found[0].unwrap().output.ballots
+    assert (ballot.scores, ballot.winner) == (None, None)
+
+
+async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
+    """Under the same name in the same store."""
+    judge = Judge()
+    runs = [
+        await rejudge([argued("a", "b")], model=judge.model, store=tmp_path / "runs.db", batch_id="again")
+        for _ in range(2)
+    ]
+    assert len(judge.asked) == 2
+    assert runs[0][0].unwrap().output == runs[1][0].unwrap().output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` must be left out"),
+        ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` must be left out"),
+        ({"repeat": 0}, "`repeat` must be an int >= 1"),
+        ({"repeat": 2}, "`seed` must be an int where views are to be repeated"),
+    ],
+    ids=["curtailed", "a person", "never", "no seed"],
+)
+async def test_a_judge_that_leaves_ballots_out_is_refused(options: dict[str, Any], message: str) -> None:
+    """An audit is of all of them."""
+    with pytest.raises(ConfigurationError, match=message):
+        create_rejudge(stances=["a", "b"], **options)
+
+
+async def test_what_cannot_be_judged_is_refused_before_anything_is_paid() -> None:
+    """No debate, and one of one side."""
+    judge = Judge()
+    with pytest.raises(ConfigurationError, match="`debates` must be at least one"):
+        await rejudge([], model=judge.model)
+    with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must be arguments of two sides or more"):
+        await rejudge([argued("a", "b"), argued("a")], model=judge.model)
+    assert judge.asked == []
