@@ -1,0 +1,131 @@
+"""Names that arguments hold, found and replaced by aliases: who argues is not told by what is argued.
+
+See docs/anonymity.md for what counts as a name and what does not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
+
+    from flowdebate.views.finding import Finder
+    from flowdebate.views.leaks import Leak
+
+__all__ = ("Aliases", "make_aliases")
+
+_NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
+_MODEL_NOUNS = ("Model", "System", "Machine")
+_MAKER_NOUNS = ("Maker", "Company", "Vendor")
+_LETTERS = ("bdfgklmnprstvz", "aeiou")
+_KEPT = 128
+"""Texts whose hidden form is kept."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Aliases:
+    """An alias for each name of a debate, and what finds the names in texts. See `make_aliases`."""
+
+    names: Mapping[str, str]
+    """The alias of each debater's name, and of each model."""
+    _finder: Finder = field(repr=False)
+    _hidden: Callable[[str], str] = field(repr=False)
+
+    def of(self, name: str) -> str:
+        """The alias of a debater's name or of a model; LookupError for others."""
+        alias = self.names.get(name)
+        if alias is None:
+            message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
+            raise LookupError(message)
+        return alias
+
+    def find(self, text: str) -> list[Leak]:
+        """The names that `text` holds, in the order in which they stand there."""
+        return self._finder.find(text)
+
+    def hide(self, text: str) -> str:
+        """`text` with an alias for each name that it holds; without one, the same text.
+
+        In time that grows with the length of the text, and once for each of a transcript's last texts, since every
+        turn shows them again. `hide(hide(text)) == hide(text)`, and `find` finds nothing in it.
+        """
+        return self._hidden(text)
+
+
+def make_aliases(
+    names: Iterable[str],
+    *,
+    models: Iterable[str] = (),
+    question: str = "",
+    stances: Iterable[str] = (),
+    taken: Iterable[str] = (),
+    random: Random,
+) -> Aliases:
+    """Aliases for `names` and `models`, drawn from `random`; in which order they are given changes nothing.
+
+    No word of an alias is one of a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
+    the question or in a stance counts as one only where it names somebody.
+
+    >>> from random import Random
+    >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
+    >>> aliases.hide("As Alice, I ask: would any skeptic?") == f"As {aliases.of('Alice')}, I ask: would any skeptic?"
+    True
+    """
+    # Here, since it takes 20 ms to get ready to look for names.
+    from flowdebate.views.finding import Finder
+    from flowdebate.views.known_names import known_names
+    from flowdebate.views.spellings import plain_words
+
+    people, machines = sorted(set(names)), sorted(set(models))
+    positions = list(stances)
+    known_texts = [*people, *machines, question, *positions, *taken]
+    avoid = {word for text in known_texts for word in plain_words(text)}
+    drawn = _numbers(len(people) + len(machines) + 2, avoid, random)
+    noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
+    of_people = {name: f"{noun} {drawn.pop()}" for name in people}
+    of_models = {model: f"{model_noun} {drawn.pop()}" for model in machines}
+    known = known_names(of_people, of_models, question=question, stances=positions)
+    spellings = sorted({one.pattern for one in known.values()}, key=len, reverse=True)
+    finder = Finder(
+        known=known,
+        pattern=re.compile("|".join(spellings)) if spellings else None,
+        anyone=(f"{model_noun} {drawn.pop()}", f"{maker_noun} {drawn.pop()}"),
+    )
+    hidden = lru_cache(maxsize=_KEPT)(partial(_hidden, finder))
+    return Aliases(names={**of_models, **of_people}, _finder=finder, _hidden=hidden)
+
+
+def _hidden(finder: Finder, text: str) -> str:
+    while leaks := finder.find(text):  # a second look is nearly always the last: an alias is no name
+        pieces, done = [], 0
+        for leak in leaks:
+            pieces += [text[done : leak.start], leak.alias]
+            done = leak.end
+        text = "".join(pieces) + text[done:]
+    return text
+
+
+def _numbers(count: int, avoid: set[str], random: Random) -> list[int]:
+    """So many different numbers of two digits, or of more where there are too few."""
+    low = 10
+    while True:
+        free = [number for number in range(low, low * 10) if str(number) not in avoid]
+        if len(free) >= count:
+            return random.sample(free, count)
+        low *= 10
+
+
+def _noun(nouns: Sequence[str], avoid: set[str], random: Random) -> str:
+    """The first of `nouns` that nothing else is called, or a word made up."""
+    for noun in nouns:
+        if noun.lower() not in avoid:
+            return noun
+    while True:
+        made = "".join(random.choice(letters) for letters in _LETTERS * 3)
+        if made not in avoid:
+            return made.capitalize()

@@ -1,0 +1,123 @@
+"""What can be found in a debate's arguments: its names and models in all their spellings, with rule and alias."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from flowdebate.views.folding import fold
+from flowdebate.views.self_naming import FAMILIES, VENDORS
+from flowdebate.views.spellings import key_of, maker_of, model_spellings, name_spellings, pattern_of, plain_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.schemas.anonymity import LeakKind
+    from flowdebate.views.name_words import Rule
+
+__all__ = ("Known", "Makers", "known_makers", "known_names")
+
+_ABOUT_MODELS = frozenset({"ai", "llm", "llms", "chatbot", "chatbots", "gpt", "chatgpt"})
+_BY_RARITY = "etaoinsrhldcumfpgwybvkxjqz"
+_SHORTEST_HINT = 4
+_VERSION = (
+    r"(?:[\s-]?v?\d{1,3}(?:\.\d{1,3})?[a-z]{0,2})?"
+    r"(?:[\s-](?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|ultra|large|small|medium|chat|instruct|\d{1,3}(?:\.\d{1,3})?b?)){0,3}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What one spelling stands for."""
+
+    kind: LeakKind
+    meant: str
+    alias: str
+    rule: Rule | None
+    """None for a phrase of ordinary words."""
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """The well-known families of models and their makers, whoever debates."""
+
+    hint: re.Pattern[str]
+    """A part of each, from its rarest letter on: quick to search for, and in few texts."""
+    pattern: re.Pattern[str]
+    """A maker is its first group."""
+
+
+def known_names(
+    aliases: Mapping[str, str], models: Mapping[str, str], *, question: str, stances: Sequence[str]
+) -> dict[str, Known]:
+    """What is known of the roster, by `key_of` its spellings; `aliases` and `models` have each name's alias.
+
+    A name that is a stance is none that could be hidden: each tag shows it.
+    """
+    topic = [fold(text).lower() for text in (question, *stances)]
+    shown = {key_of(stance) for stance in stances}
+    found: dict[str, Known] = {}
+    counted = Counter(word for name in aliases for word in set(plain_words(name)))
+    shared = {word for text in topic for word in plain_words(text)} | {word for word in counted if counted[word] > 1}
+    for name, alias in aliases.items():
+        for spelling, rule in name_spellings(name, shared):
+            _add(found, "name", name, alias, spelling, _in_topic(spelling, rule, topic), shown)
+    about_models = _is_about_models(topic)
+    for model, alias in models.items():
+        for written, told in model_spellings(model):
+            _add(found, "model", model, alias, written, "self" if about_models else told, shown)
+        maker = maker_of(model.rsplit("/", 1)[-1])
+        if maker is not None:
+            _add(found, "family", model, alias, maker[0], "self" if about_models else "careful", shown)
+    return found
+
+
+def _add(
+    found: dict[str, Known], kind: LeakKind, meant: str, alias: str, spelling: str, rule: Rule | None, shown: set[str]
+) -> None:  # fmt: skip
+    key, pattern = key_of(spelling), pattern_of(spelling)
+    if pattern and key not in shown:
+        found.setdefault(key, Known(kind=kind, meant=meant, alias=alias, rule=rule, pattern=pattern))
+
+
+def _in_topic(spelling: str, rule: Rule | None, topic: Sequence[str]) -> Rule | None:
+    """`rule`, but for a name that occurs in what is debated."""
+    pattern = pattern_of(spelling)
+    if rule in {"anywhere", "word"} and pattern and any(re.search(pattern, text) for text in topic):
+        return "careful"
+    return rule
+
+
+def _is_about_models(topic: Sequence[str]) -> bool:
+    if any(re.search(r"language models?\b|artificial intelligence", text) for text in topic):
+        return True
+    words = {word for text in topic for word in plain_words(text)}
+    if words & _ABOUT_MODELS:
+        return True
+    return any(known_makers().pattern.search(text) for text in topic)
+
+
+@lru_cache(maxsize=1)
+def known_makers() -> Makers:
+    """The families and their makers, compiled once in a process."""
+    vendors = sorted({pattern_of(written): written for group in VENDORS.values() for written in group}, key=len)[::-1]
+    families = sorted((pattern_of(family) for family in FAMILIES), key=len)[::-1]
+    versioned = [family.removesuffix(_tail(family)) + _VERSION + _tail(family) for family in families]
+    hints = {_hint(word.lower()) for word in (*FAMILIES, *(written for group in VENDORS.values() for written in group))}
+    return Makers(re.compile("|".join(sorted(hints))), re.compile(f"({'|'.join(vendors)})|{'|'.join(versioned)}"))
+
+
+def _hint(word: str) -> str:
+    """What `word` ends with, from its rarest letter on; of several words the first, where it is long enough."""
+    first, _, second = word.partition(" ")
+    if second and len(first) <= _SHORTEST_HINT:
+        return rf"{first}[\s_\-*~`>|/:']{{1,12}}{second}"
+    return first[max(range(max(1, len(first) - _SHORTEST_HINT + 1)), key=lambda place: _BY_RARITY.find(first[place])) :]
+
+
+def _tail(pattern: str) -> str:
+    return pattern[pattern.rindex("(?!") :]
