@@ -84,7 +84,7 @@ def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> Non
         assert all(prompt.count(f"An argument of rent-debater-{side.name}.") == 2 for side in THREE)
         return dict.fromkeys(order, 1.0)
 
-    result = _held(_judging(score), judge=options, debaters=THREE)
+    result = _held(_judging(score), judge=options, debaters=THREE, hide_names=False)
     made = events(result, JudgeViewMade)
     assert [view.view for view in made] == list(range(calls))
     assert len(seen) == calls == len(result.raw.verdict.judging.ballots)

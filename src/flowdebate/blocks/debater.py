@@ -12,6 +12,7 @@ from flowdebate.views.debater import DEBATER, DebaterTemplate, render_debater_sy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flowdebate.blocks.anonymity import Anonymity
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
@@ -40,7 +41,7 @@ class BlockOptions(TypedDict, total=False):
     """Temperature, room for the answer, deadline."""
 
 
-def create_debater(
+def create_debater(  # noqa: PLR0913 - what a debater may be told
     *,
     name: str,
     agent_name: str,
@@ -49,34 +50,43 @@ def create_debater(
     role: str | None = None,
     max_rounds: int = 2,
     stances: Sequence[str] | None = None,
+    anonymity: Anonymity | None = None,
+    sources: Mapping[str, str] | None = None,
     template: DebaterTemplate = DEBATER,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-debater-{agent_name}`: argues for `stance`, answers the other side, never concedes.
 
     `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
-    make a system message that is the same for all turns of all debaters. An answer that ran out of room is cut at
-    its last full sentence.
+    make a system message that is the same for all turns of all debaters; `sources`, texts by name, are part of it.
+    `anonymity` says whose names stand as aliases in what it is shown (None: nobody's). An answer that ran out of room
+    is cut at its last full sentence.
     """
     positions = [stance] if stances is None else list(stances)
 
     def system(value: object, ctx: Context) -> str:
         return render_debater_system(
-            question=question_of(value, ctx), stances=positions, max_rounds=max_rounds, template=template
+            question=question_of(value, ctx),
+            stances=positions,
+            max_rounds=max_rounds,
+            sources=sources,
+            template=template,
         )
 
     def turn(_: object, ctx: Context) -> str:
         state = debate_state(ctx)
         decision = state.decision
+        briefing = decision.briefing if decision else None
+        new_angle = decision.new_angle if decision else None
         return render_debater_turn(
-            entries=entries_of(ctx),
+            entries=entries_of(ctx) if anonymity is None else anonymity.entries(ctx),
             stance=stance,
             role=role,
             round=max(state.round, 1),
             max_rounds=max_rounds,
             stances=positions,
-            briefing=decision.briefing if decision else None,
-            new_angle=decision.new_angle if decision else None,
+            briefing=briefing if anonymity is None else anonymity.hide(briefing, ctx),
+            new_angle=new_angle if anonymity is None else anonymity.hide(new_angle, ctx),
             template=template,
         )
 

@@ -10,6 +10,7 @@ from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.judge_answers import scores_among, shares_of, verdict_among
 from flowdebate.blocks.judge_options import JudgeOptions, labels_for
 from flowdebate.blocks.judging import VIEW, Judge, Seat, Shown
+from flowdebate.blocks.quoting import quotes_line
 from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures.ballots import PUBLISHED_CORRELATION, leader_of
@@ -17,11 +18,13 @@ from flowdebate.schemas import JudgedVerdict
 from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.entries import render_entries
 from flowdebate.views.judge import JUDGE, JudgeTemplate, render_judge_office, render_judge_system, render_judge_turn
+from flowdebate.views.quotes import HOW_TO_READ_QUOTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
+    from flowdebate.blocks.anonymity import Anonymity
     from flowdebate.blocks.debater import BlockOptions
     from flowdebate.blocks.human import Ask
     from flowdebate.models.base import Model, ModelResponse
@@ -41,6 +44,8 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
     random: Random | None = None,
+    anonymity: Anonymity | None = None,
+    sources: Mapping[str, str] | None = None,
     template: JudgeTemplate = JUDGE,
     schedule: ScheduleLike = "single",
     decided_by: DecidedBy = "mean",
@@ -58,6 +63,8 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
     score; `decided_by`, `on_flip`, `labels`, `curtail` and `ask` are as `JudgeOptions` says. `verdict.judging` has the
     ballots, and each view is told as a `JudgeViewMade`. It cannot name a winner that is not among `stances`:
     `SchemaViolation`; of several ballots, one that cannot be used is left out, unless none can.
+    `anonymity` says whose names stand as aliases in what it is shown; with `sources`, texts by name, it is told which
+    quotes of an argument stand in them.
     """
     how = JudgeOptions(
         schedule=schedule, decided_by=decided_by, on_flip=on_flip, labels=labels, curtail=curtail, ask=ask
@@ -70,6 +77,8 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
         anonymize_transcript=anonymize_transcript,
         shuffle_for_judge=shuffle_for_judge,
         random=random,
+        anonymity=anonymity,
+        sources=sources,
         template=template,
         options=options,
     )
@@ -84,6 +93,8 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
     random: Random | None = None,
+    anonymity: Anonymity | None = None,
+    sources: Mapping[str, str] | None = None,
     template: JudgeTemplate = JUDGE,
     schedule: ScheduleLike = "single",
     decided_by: DecidedBy = "mean",
@@ -123,6 +134,8 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
         anonymize_transcript=anonymize_transcript,
         shuffle_for_judge=shuffle_for_judge,
         random=random,
+        anonymity=anonymity,
+        sources=sources,
         template=template,
         options=options,
     )
@@ -138,6 +151,8 @@ def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
     shuffle_for_judge: bool,
     options: BlockOptions,
     random: Random | None = None,
+    anonymity: Anonymity | None = None,
+    sources: Mapping[str, str] | None = None,
     template: JudgeTemplate = JUDGE,
 ) -> Judge:
     """The judge, or the panel, that `how` describes."""
@@ -151,7 +166,14 @@ def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
     visibility: Visibility = taken["visibility"]
     if how.scored:  # the verdict is what is remembered, not each ballot
         taken["visibility"] = Visibility(client=visibility.client, history=False)
-    slots = _Slots(sides, template=template, names=not anonymize_transcript, scored=how.scored)
+    slots = _Slots(
+        sides,
+        template=template,
+        names=not anonymize_transcript,
+        scored=how.scored,
+        anonymity=anonymity if anonymize_transcript else None,
+        sources=sources,
+    )
 
     def seat(model: Model | str | None) -> Seat:
         @cache
@@ -185,25 +207,39 @@ def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
 class _Slots:
     """What fills in a judge's prompt, and reads its answer, for the view that is in its context."""
 
-    def __init__(self, sides: Sequence[str], *, template: JudgeTemplate, names: bool, scored: bool) -> None:
+    def __init__(
+        self,
+        sides: Sequence[str],
+        *,
+        template: JudgeTemplate,
+        names: bool,
+        scored: bool,
+        anonymity: Anonymity | None,
+        sources: Mapping[str, str] | None,
+    ) -> None:
         self._sides = sides
         self._template = template
         self._names = names
         self._scored = scored
+        self._anonymity = anonymity
+        self._below = None if not sources else quotes_line(sources)
 
     def system(self, _: object, ctx: Context) -> str:
         if not self._scored:
-            return render_judge_system(stances=self._sides, template=self._template)
-        return render_judge_office(view=_shown(ctx).view, template=self._template)
+            office = render_judge_system(stances=self._sides, template=self._template)
+        else:
+            office = render_judge_office(view=_shown(ctx).view, template=self._template)
+        return office if self._below is None else f"{office}\n\n{HOW_TO_READ_QUOTES}"
 
     def turn(self, value: object, ctx: Context) -> str:
-        shown, entries = _shown(ctx), entries_of(ctx)
+        shown = _shown(ctx)
+        entries = entries_of(ctx) if self._anonymity is None else self._anonymity.entries(ctx)
         ordered = [entries[index] for index in shown.places]
         if shown.view.labels is not None:
             ordered = [entry.model_copy(update={"stance": shown.view.named(entry.stance)}) for entry in ordered]
         return render_judge_turn(
             question=question_of(value, ctx),
-            transcript=render_entries(ordered, names=self._names),
+            transcript=render_entries(ordered, names=self._names, below=self._below),
             template=self._template,
         )
 

@@ -12,7 +12,7 @@ from flowdebate.measures.ballots import PUBLISHED_CORRELATION, effective_n
 from flowdebate.models.checks import check_count
 from flowdebate.models.resolve import check_model
 from flowdebate.schemas.judging import DecidedBy, OnFlip
-from flowdebate.views.schedules import Schedule, ScheduleLike, as_schedule
+from flowdebate.views.schedules import NAMES, Schedule, ScheduleLike, as_schedule
 
 if TYPE_CHECKING:
     from flowdebate.blocks.human import Ask
@@ -99,11 +99,10 @@ def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
     """What `debate(judge=…)` was given as options: they themselves, or a schedule or its name; None for all else."""
     if isinstance(value, JudgeOptions):
         return value
-    return (
-        JudgeOptions(schedule=as_schedule(value, where=where, field="judge"))
-        if isinstance(value, (str, Schedule))
-        else None
-    )
+    if not isinstance(value, (str, Schedule)):
+        return None
+    allowed = f"None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
+    return JudgeOptions(schedule=as_schedule(value, where=where, field="judge", allowed=allowed))
 
 
 def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind

@@ -9,7 +9,7 @@ from flowdebate.cli.find import WORDS, state_of
 from flowdebate.errors import RunNotFound
 from flowdebate.measures.helped import help_item
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.with_baselines import ComparedOutput
+from flowdebate.schemas import DebateRawOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,9 +49,10 @@ async def read_evaluated(store: Store, name: str, trials: Sequence[Trial]) -> Ev
             why = WORDS[state_of(stored)]
             left_out[why] = left_out.get(why, 0) + 1
             continue
-        found = ComparedOutput.model_validate(raw)
+        found = DebateRawOutput.model_validate(raw)
         usage = Usage(**stored.outcome["usage"])  # type: ignore[index]  # it has a raw output
-        lost += sum(answer.lost for answer in found.baselines)
+        baselines = found.baselines or []
+        lost += sum(answer.lost for answer in baselines)
         calls, tokens = usage.calls, usage.total_tokens
-        items.append(help_item(found, baselines=found.baselines, calls=calls, tokens=tokens, truth=trial.truth))
+        items.append(help_item(found, baselines=baselines, calls=calls, tokens=tokens, truth=trial.truth))
     return Evaluated(items=items, left_out=left_out, lost=lost)

@@ -30,6 +30,7 @@ __all__ = (
     "check_seats",
     "check_synthesizer",
     "check_transcript",
+    "warn_of_kin",
     "warn_of_named_judge",
     "warn_of_rounds",
 )
@@ -116,6 +117,25 @@ def warn_of_rounds(where: str, max_rounds: int, *, who: str) -> None:
         warnings.warn(
             f"{where}: max_rounds={max_rounds}: {who} tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
             f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
+            FlowDebateWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_kin(
+    where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: Model | str | None
+) -> None:
+    """Warn of judges that were chosen, and are of the family of a debater."""
+    from flowdebate.runs.audit import kin_among
+
+    argued = [debater.model or model for debater in roster if debater.block is None]
+    names = [[known if isinstance(known, str) else known.name for known in some if known] for some in (judges, argued)]
+    kin = kin_among(*names)
+    if kin:
+        told = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
+        warnings.warn(
+            f"{where}: a judge is of the family of a debater ({told}): it may favour what reads like its own; choose "
+            "judges of other families",
             FlowDebateWarning,
             stacklevel=3,
         )

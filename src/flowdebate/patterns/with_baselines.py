@@ -8,7 +8,6 @@ from flowdebate.blocks.baselines import create_baselines
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.schemas import DebateRawOutput
-from flowdebate.schemas.baselines import BaselineAnswer  # noqa: TC001 - pydantic reads the annotation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,16 +16,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.debater import BlockOptions
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.baselines import BaselineName
+    from flowdebate.schemas.baselines import BaselineAnswer, BaselineName
 
-__all__ = ("ComparedOutput", "with_baselines")
-
-
-class ComparedOutput(DebateRawOutput):
-    """What a debate came to, and what it is compared with."""
-
-    baselines: list[BaselineAnswer]
-    """In their order, from the cheapest on."""
+__all__ = ("with_baselines",)
 
 
 def with_baselines(
@@ -39,7 +31,7 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
 
-    The run's raw output is then a `ComparedOutput`; the output is what the debate gives. The verdict stands whatever
+    They are in the raw output, `raw.baselines`; the output is what the debate gives. The verdict stands whatever
     becomes of the baselines. `options` are those of the default blocks: give the debate's own.
 
     >>> from flowdebate import debate
@@ -82,8 +74,7 @@ def _question(_: object, ctx: Context) -> str:
 
 def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
     """Make the raw output one with baselines."""
-    compared = ComparedOutput.model_construct(**{**dict(_raw(ctx)), "baselines": answers})
-    ctx.run.finished(ctx.path, compared)
+    ctx.run.finished(ctx.path, _raw(ctx).model_copy(update={"baselines": answers}))
 
 
 def _output(output: object, ctx: Context) -> object:

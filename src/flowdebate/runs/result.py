@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
     from flowdebate.models.usage import Usage
+    from flowdebate.runs.audit import RunAudit
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.parking import HumanRequest
     from flowdebate.runs.run import Run
@@ -70,6 +71,13 @@ class RunView:
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
         """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
         return self._run.artifacts.get("raw")
+
+    @property
+    def audit(self) -> RunAudit:
+        """What the run shows of its judge: figures of its ballots, names that arguments held, whose kin it is."""
+        from flowdebate.runs.audit import audit_of
+
+        return audit_of(self.raw, self.events)
 
     @property
     def awaiting(self) -> tuple[HumanRequest, ...]:

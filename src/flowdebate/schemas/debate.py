@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from flowdebate.schemas.anonymity import LeakReport
+from flowdebate.schemas.arguments import VerifiedQuote
+from flowdebate.schemas.baselines import BaselineAnswer
 from flowdebate.schemas.judging import Judging
 from flowdebate.schemas.pattern import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
 from flowdebate.schemas.wire import WireModel, as_list
@@ -142,6 +145,12 @@ class DebateRawOutput(WireModel):
     """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run, from which the judge's shuffle was drawn."""
+    leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
+    """The names that stood in arguments, and were hidden; None (and not written) where none was found."""
+    quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=_is_none)
+    """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
+    baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
+    """What it takes no debate for; None (and not written) where it was not asked for."""
 
     @property
     def found(self) -> DebateVerdict:

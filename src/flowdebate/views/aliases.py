@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from flowdebate.views.finding import Finder
+    from flowdebate.views.known_names import AliasOf
     from flowdebate.views.leaks import Leak
 
 __all__ = ("Aliases", "make_aliases")
@@ -33,7 +34,7 @@ class Aliases:
 
     names: Mapping[str, str]
     """The alias of each debater's name, and of each model."""
-    _finder: Finder = field(repr=False)
+    _find: Callable[[str], list[Leak]] = field(repr=False)
     _hidden: Callable[[str], str] = field(repr=False)
 
     def of(self, name: str) -> str:
@@ -46,7 +47,7 @@ class Aliases:
 
     def find(self, text: str) -> list[Leak]:
         """The names that `text` holds, in the order in which they stand there."""
-        return self._finder.find(text)
+        return self._find(text)
 
     def hide(self, text: str) -> str:
         """`text` with an alias for each name that it holds; without one, the same text.
@@ -76,32 +77,45 @@ def make_aliases(
     >>> aliases.hide("As Alice, I ask: would any skeptic?") == f"As {aliases.of('Alice')}, I ask: would any skeptic?"
     True
     """
-    # Here, since it takes 20 ms to get ready to look for names.
-    from flowdebate.views.finding import Finder
-    from flowdebate.views.known_names import known_names
-    from flowdebate.views.spellings import plain_words
-
-    people, machines = sorted(set(names)), sorted(set(models))
-    positions = list(stances)
-    known_texts = [*people, *machines, question, *positions, *taken]
-    avoid = {word for text in known_texts for word in plain_words(text)}
+    people, machines, positions = tuple(sorted(set(names))), tuple(sorted(set(models))), tuple(stances)
+    finder, avoid = _finder(people, machines, question, positions)
+    if taken:
+        avoid = avoid.union(*map(_words, taken))
     drawn = _numbers(len(people) + len(machines) + 2, avoid, random)
     noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
     of_people = {name: f"{noun} {drawn.pop()}" for name in people}
     of_models = {model: f"{model_noun} {drawn.pop()}" for model in machines}
-    known = known_names(of_people, of_models, question=question, stances=positions)
+    aliases: dict[AliasOf, str] = {("name", name): alias for name, alias in of_people.items()}
+    aliases |= {("model", model): alias for model, alias in of_models.items()}
+    aliases |= {("family", ""): f"{model_noun} {drawn.pop()}", ("maker", ""): f"{maker_noun} {drawn.pop()}"}
+    find = partial(finder.find, aliases=aliases)
+    hide = lru_cache(maxsize=_KEPT)(partial(_hidden, find))
+    return Aliases(names={**of_models, **of_people}, _find=find, _hidden=hide)
+
+
+@lru_cache(maxsize=64)  # the same in all runs of a debate
+def _finder(
+    people: tuple[str, ...], machines: tuple[str, ...], question: str, positions: tuple[str, ...]
+) -> tuple[Finder, frozenset[str]]:
+    """What finds the names, and the words that no alias may have."""
+    # Here, since it takes 20 ms to get ready to look for names.
+    from flowdebate.views.finding import Finder
+    from flowdebate.views.known_names import known_names
+
+    known = known_names(people, machines, question=question, stances=positions)
     spellings = sorted({one.pattern for one in known.values()}, key=len, reverse=True)
-    finder = Finder(
-        known=known,
-        pattern=re.compile("|".join(spellings)) if spellings else None,
-        anyone=(f"{model_noun} {drawn.pop()}", f"{maker_noun} {drawn.pop()}"),
-    )
-    hidden = lru_cache(maxsize=_KEPT)(partial(_hidden, finder))
-    return Aliases(names={**of_models, **of_people}, _finder=finder, _hidden=hidden)
+    finder = Finder(known=known, pattern=re.compile("|".join(spellings)) if spellings else None)
+    return finder, frozenset().union(*map(_words, (*people, *machines, question, *positions)))
 
 
-def _hidden(finder: Finder, text: str) -> str:
-    while leaks := finder.find(text):  # a second look is nearly always the last: an alias is no name
+def _words(text: str) -> Iterable[str]:
+    from flowdebate.views.spellings import plain_words
+
+    return plain_words(text)
+
+
+def _hidden(find: Callable[[str], list[Leak]], text: str) -> str:
+    while leaks := find(text):  # a second look is nearly always the last: an alias is no name
         pieces, done = [], 0
         for leak in leaks:
             pieces += [text[done : leak.start], leak.alias]
@@ -110,7 +124,7 @@ def _hidden(finder: Finder, text: str) -> str:
     return text
 
 
-def _numbers(count: int, avoid: set[str], random: Random) -> list[int]:
+def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
     """So many different numbers of two digits, or of more where there are too few."""
     low = 10
     while True:
@@ -120,7 +134,7 @@ def _numbers(count: int, avoid: set[str], random: Random) -> list[int]:
         low *= 10
 
 
-def _noun(nouns: Sequence[str], avoid: set[str], random: Random) -> str:
+def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
     """The first of `nouns` that nothing else is called, or a word made up."""
     for noun in nouns:
         if noun.lower() not in avoid:

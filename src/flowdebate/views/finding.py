@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.schemas.anonymity import LeakKind
+    from flowdebate.views.known_names import AliasOf
 
 __all__ = ("Finder",)
 
@@ -27,11 +28,9 @@ class Finder:
 
     known: Mapping[str, Known]
     pattern: re.Pattern[str] | None
-    anyone: tuple[str, str]
-    """What stands for a family of models that is not the roster's, and for any maker."""
 
-    def find(self, text: str) -> list[Leak]:
-        """The names that `text` holds, in the order in which they stand there."""
+    def find(self, text: str, aliases: Mapping[AliasOf, str]) -> list[Leak]:
+        """The names that `text` holds, in the order in which they stand there, each with its alias."""
         cased = fold(text)
         low = cased.lower()
         found = sorted((*self._roster(low, cased), *self._makers(low)), key=_first_and_longest)
@@ -39,10 +38,11 @@ class Finder:
             return []
         places = None if text.isascii() else origins(text)
         leaks: list[Leak] = []
-        for start, end, kind, meant, alias in found:
+        for start, end, kind, meant, whose in found:
             first, last = (start, end) if places is None else (places[start][0], places[end - 1][1])
             if not leaks or first >= leaks[-1].end:
-                leaks.append(Leak(kind=kind, text=text[first:last], start=first, end=last, meant=meant, alias=alias))
+                named, alias = text[first:last], aliases[whose]
+                leaks.append(Leak(kind=kind, text=named, start=first, end=last, meant=meant, alias=alias))
         return leaks
 
     def _roster(self, low: str, cased: str) -> Iterator[_Span]:
@@ -55,7 +55,7 @@ class Finder:
             known = self.known.get(key_of(match[0]))
             begin = None if known is None else _begin(known, low, cased, start, end)
             if known is not None and begin is not None:
-                yield begin, end, known.kind, known.meant, known.alias
+                yield begin, end, known.kind, known.meant, known.whose
             match = self.pattern.search(low, start + 1 if begin is None else end)
 
     def _makers(self, low: str) -> Iterator[_Span]:
@@ -67,15 +67,17 @@ class Finder:
             start, end = match.span()
             if match[1] is not None:
                 if says_vendor(low, start, end):
-                    yield start, end, "family", key_of(match[0]), self.anyone[1]
+                    yield start, end, "family", key_of(match[0]), ("maker", "")
             elif says_family(low, start, end):
                 family, _ = maker_of(match[0]) or (match[0], "")
                 known = self.known.get(family)
-                meant, alias = (known.meant, known.alias) if known is not None else (family, self.anyone[0])
-                yield start, end, "family", meant, alias
+                if known is None:
+                    yield start, end, "family", family, ("family", "")
+                else:
+                    yield start, end, "family", known.meant, known.whose
 
 
-_Span = tuple[int, int, "LeakKind", str, str]
+_Span = tuple[int, int, "LeakKind", str, "AliasOf"]
 
 
 def _first_and_longest(span: _Span) -> tuple[int, int]:

@@ -6,20 +6,22 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate.views.folding import fold
 from flowdebate.views.self_naming import FAMILIES, VENDORS
 from flowdebate.views.spellings import key_of, maker_of, model_spellings, name_spellings, pattern_of, plain_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.schemas.anonymity import LeakKind
     from flowdebate.views.name_words import Rule
 
-__all__ = ("Known", "Makers", "known_makers", "known_names")
+__all__ = ("AliasOf", "Known", "Makers", "known_makers", "known_names")
 
+AliasOf: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
+"""Whom an alias stands for: a debater, a model, any family of models, any maker; of the latter two without a name."""
 _ABOUT_MODELS = frozenset({"ai", "llm", "llms", "chatbot", "chatbots", "gpt", "chatgpt"})
 _BY_RARITY = "etaoinsrhldcumfpgwybvkxjqz"
 _SHORTEST_HINT = 4
@@ -35,7 +37,8 @@ class Known:
 
     kind: LeakKind
     meant: str
-    alias: str
+    whose: AliasOf
+    """Which alias stands for it."""
     rule: Rule | None
     """None for a phrase of ordinary words."""
     pattern: str
@@ -52,36 +55,36 @@ class Makers:
 
 
 def known_names(
-    aliases: Mapping[str, str], models: Mapping[str, str], *, question: str, stances: Sequence[str]
+    names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]
 ) -> dict[str, Known]:
-    """What is known of the roster, by `key_of` its spellings; `aliases` and `models` have each name's alias.
+    """What is known of the roster, by `key_of` its spellings.
 
     A name that is a stance is none that could be hidden: each tag shows it.
     """
     topic = [fold(text).lower() for text in (question, *stances)]
     shown = {key_of(stance) for stance in stances}
     found: dict[str, Known] = {}
-    counted = Counter(word for name in aliases for word in set(plain_words(name)))
+    counted = Counter(word for name in names for word in set(plain_words(name)))
     shared = {word for text in topic for word in plain_words(text)} | {word for word in counted if counted[word] > 1}
-    for name, alias in aliases.items():
+    for name in names:
         for spelling, rule in name_spellings(name, shared):
-            _add(found, "name", name, alias, spelling, _in_topic(spelling, rule, topic), shown)
+            _add(found, "name", ("name", name), spelling, _in_topic(spelling, rule, topic), shown)
     about_models = _is_about_models(topic)
-    for model, alias in models.items():
+    for model in models:
         for written, told in model_spellings(model):
-            _add(found, "model", model, alias, written, "self" if about_models else told, shown)
+            _add(found, "model", ("model", model), written, "self" if about_models else told, shown)
         maker = maker_of(model.rsplit("/", 1)[-1])
         if maker is not None:
-            _add(found, "family", model, alias, maker[0], "self" if about_models else "careful", shown)
+            _add(found, "family", ("model", model), maker[0], "self" if about_models else "careful", shown)
     return found
 
 
 def _add(
-    found: dict[str, Known], kind: LeakKind, meant: str, alias: str, spelling: str, rule: Rule | None, shown: set[str]
-) -> None:  # fmt: skip
+    found: dict[str, Known], kind: LeakKind, whose: AliasOf, spelling: str, rule: Rule | None, shown: set[str]
+) -> None:
     key, pattern = key_of(spelling), pattern_of(spelling)
     if pattern and key not in shown:
-        found.setdefault(key, Known(kind=kind, meant=meant, alias=alias, rule=rule, pattern=pattern))
+        found.setdefault(key, Known(kind=kind, meant=whose[1], whose=whose, rule=rule, pattern=pattern))
 
 
 def _in_topic(spelling: str, rule: Rule | None, topic: Sequence[str]) -> Rule | None:

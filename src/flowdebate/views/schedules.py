@@ -24,6 +24,8 @@ ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"
 """A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
 
+NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
+"""What a schedule may be called."""
 FULL_AT_MOST = 4
 """How many sides `full` takes: five would be 120 calls."""
 _SAMPLED = re.compile(r"sampled\((\d{1,6})\)", re.ASCII)
@@ -135,7 +137,7 @@ def sampled(n: int) -> Schedule:
     return Schedule(kind="sampled", size=n)
 
 
-def as_schedule(value: Any, *, where: str, field: str = "schedule") -> Schedule:  # noqa: ANN401 - what an application or a person gave
+def as_schedule(value: Any, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:  # noqa: ANN401 - what an application or a person gave
     """`value` as a schedule: one, or the name of one; ConfigurationError with what there is.
 
     >>> as_schedule("sampled(5)", where="debate").size
@@ -148,4 +150,4 @@ def as_schedule(value: Any, *, where: str, field: str = "schedule") -> Schedule:
             return sampled(int(drawn[1]))
         if value in get_args(ScheduleKind) and value != "sampled":
             return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them
-    raise ConfigurationError(where, field, value, '"single", "swap", "cyclic", "full" or "sampled(n)"')
+    raise ConfigurationError(where, field, value, allowed)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flowdebate.views.name_words import Rule
 
-__all__ = ("key_of", "maker_of", "model_spellings", "name_spellings", "pattern_of", "plain_words")
+__all__ = ("family_of", "key_of", "maker_of", "model_spellings", "name_spellings", "pattern_of", "plain_words")
 
 _APART = re.compile(r"[\s_\-—.*'~`>|/:@]+")
 _BETWEEN = r"[\s_\-*~`>|]{0,12}"
@@ -123,6 +123,17 @@ def maker_of(text: str) -> tuple[str, str] | None:
             if family in FAMILIES:
                 return family, FAMILIES[family]
     return None
+
+
+def family_of(model: str) -> str:
+    """Whose family the model of that name is of: its maker's, or its own where the maker is not known.
+
+    >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
+    ('openai', 'my-own:7b')
+    """
+    part = model.rsplit("/", 1)[-1]
+    known = maker_of(part)
+    return part if known is None else known[1]
 
 
 def model_spellings(model: str) -> Iterator[tuple[str, Rule]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,7 @@ from flowdebate.schemas import DebateInput, DebateRawOutput, DebateState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flowdebate.blocks.anonymity import Anonymity
     from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.outline import Outline
@@ -59,6 +61,8 @@ class Assembly:
     anonymize_transcript: bool
     shuffle_for_judge: bool
     debater_visibility: Visibility
+    anonymity: Anonymity | None
+    sources: Mapping[str, str] | None
     judge_visibility: Visibility
     synthesizer_visibility: Visibility
 
@@ -68,7 +72,7 @@ class Assembly:
         pipeline = (
             self.loop.rounds(self._speakers)
             .then(self.loop.guarded(judge, without_verdict))
-            .then(build_raw_output(self.loop.name, judge.name))
+            .then(build_raw_output(self.loop.name, judge.name, sources=self.sources))
         )
         return with_deliverable(
             pipeline,
@@ -124,6 +128,8 @@ class Assembly:
                 max_rounds=self.loop.max_rounds,
                 stances=[side.stance for side in self.roster],
                 transcript=self.loop.transcript,
+                anonymity=self.anonymity,
+                sources=self.sources,
                 visibility=self.debater_visibility,
                 **options,
             )
@@ -141,6 +147,8 @@ class Assembly:
             stances=[debater.stance for debater in self.roster],
             anonymize_transcript=self.anonymize_transcript,
             shuffle_for_judge=self.shuffle_for_judge,
+            anonymity=self.anonymity,
+            sources=self.sources,
             options={"visibility": self.judge_visibility, **self.defaults},  # type: ignore[typeddict-item] # by name
         )
 
@@ -167,7 +175,7 @@ class OfVerdicts(Block[DebateRawOutput, Any]):
         return self._inner.outline()
 
 
-def terms(max_rounds: int) -> Terms:
+def terms(max_rounds: int, sources: Mapping[str, str] | None) -> Terms:
     """What a debate fills the loop in with: it ends by its cap or its moderator, and its voices are stances."""
 
     def ends(state: DebateState) -> str | None:
@@ -175,7 +183,12 @@ def terms(max_rounds: int) -> Terms:
         return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=False)
 
     return Terms(
-        takes=DebateInput, state=DebateState, raw=raw_output, ends=ends, heard=attrgetter("stance"), speaker="debater"
+        takes=DebateInput,
+        state=DebateState,
+        raw=partial(raw_output, sources=sources),
+        ends=ends,
+        heard=attrgetter("stance"),
+        speaker="debater",
     )
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate.blocks.anonymity import Anonymity
+from flowdebate.blocks.baselines import baselines_asked
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.judge_options import as_judge_options
+from flowdebate.blocks.quoting import check_sources
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.debate.assembly import Assembly, terms
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster
+from flowdebate.patterns.with_baselines import with_baselines
 from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flowdebate.blocks.debater import BlockOptions
     from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import BlockLike
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.schemas.baselines import BaselineName
     from flowdebate.views.schedules import ScheduleLike
 
 __all__ = ("debate",)
@@ -51,6 +57,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
+    hide_names: bool = True,
+    sources: Mapping[str, str] | None = None,
+    baselines: bool | Sequence[BaselineName] = False,
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -75,6 +84,12 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
       only.
       Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
+    - `hide_names`: whether names of the debaters and of their models that arguments hold stand as aliases in what the
+      default debaters, and an anonymized judge, are shown; `raw.leaks` has them.
+    - `sources`: texts by name that the default debaters may quote. Quotes in arguments are looked up, the default judge
+      is told which were not found, and `raw.quotes` has them all.
+    - `baselines`: what the debate is compared with once it has a verdict, in `raw.baselines`: True for one call, the
+      vote of first drafts, and the vote of as many answers as the debate had tokens; or the names of some of these.
     - `collection_id`: the id of the audit trail (default: `name`).
     - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
       or `StandIn(model)`. With the latter two, a lost moderator leaves all debaters to speak in declared order, a
@@ -109,6 +124,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         output_schema=output_schema,
     )
     checks.check_moderator_roster(moderator, roster, where=where)
+    texts = check_sources(sources, where=where)
     loop = checked_loop(
         name=name,
         where=where,
@@ -121,8 +137,17 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         quorum=quorum,
         turn_timeout=turn_timeout,
         round_timeout=round_timeout,
-        terms=terms(max_rounds),
+        terms=terms(max_rounds, texts),
     )
+    compared = baselines_asked(baselines, where=where)
+    defaults: BlockOptions = {
+        "model": model,
+        "tools": tools or (),
+        "uses": uses or (),
+        "context": context or (),
+        "instructions": instructions,
+        "settings": settings,
+    }
     assembly = Assembly(
         loop=loop,
         roster=roster,
@@ -130,14 +155,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         synthesizer=synthesizer,
         moderator=moderator,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-        defaults={
-            "model": model,
-            "tools": tools,
-            "uses": uses,
-            "context": context,
-            "instructions": instructions,
-            "settings": settings,
-        },
+        defaults=defaults,
+        anonymity=_anonymity(roster, model, asked) if hide_names else None,
+        sources=texts,
         anonymize_transcript=anonymize_transcript,
         shuffle_for_judge=shuffle_for_judge,
         debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
@@ -148,6 +168,19 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     pipeline = assembly.pipeline()
     checks.warn_of_rounds(where, max_rounds, who="debaters")
+    if asked is not None:
+        checks.warn_of_kin(where, asked.models, roster, model=model)
     if (judge is None or asked is not None) and not anonymize_transcript:
         checks.warn_of_named_judge(where, roster, model=model)
-    return pipeline
+    return with_baselines(pipeline, roster, baselines=compared, **defaults) if compared else pipeline
+
+
+def _anonymity(roster: Sequence[Debater], model: Model | str | None, judge: JudgeOptions | None) -> Anonymity:
+    """Whose names are hidden: the debaters', and those of all models that are known by name."""
+    models = [model, *(debater.model for debater in roster), *(() if judge is None else judge.models)]
+    named = [known for known in models if isinstance(known, str) and "/" in known and not known.startswith("intent/")]
+    return Anonymity(
+        names=tuple(debater.name for debater in roster),
+        models=tuple(dict.fromkeys(named)),
+        stances=tuple(debater.stance for debater in roster),
+    )

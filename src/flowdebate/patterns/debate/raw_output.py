@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.blocks.anonymity import leaks_of
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.losses import LOST, lose
+from flowdebate.blocks.quoting import quotes_in
 from flowdebate.blocks.state import as_model, debate_state, entries_of
 from flowdebate.patterns.rounds import finish
 from flowdebate.runs.events import VerdictReached
 from flowdebate.schemas import DebateRawOutput, DebateVerdict, JudgedVerdict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
     from flowdebate.schemas import StopReason
@@ -32,7 +36,13 @@ def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate:
     return "predicate" if predicate else None
 
 
-def raw_output(ctx: Context, status: RunStatus, verdict: DebateVerdict | None = None) -> DebateRawOutput:
+def raw_output(
+    ctx: Context,
+    status: RunStatus,
+    verdict: DebateVerdict | None = None,
+    *,
+    sources: Mapping[str, str] | None = None,
+) -> DebateRawOutput:
     """What the debate around a step came to so far."""
     state = debate_state(ctx)
     return DebateRawOutput(
@@ -45,22 +55,27 @@ def raw_output(ctx: Context, status: RunStatus, verdict: DebateVerdict | None = 
         status="failed" if status == "running" else status,
         losses=list(state.losses),
         seed=ctx.seed,
+        leaks=leaks_of(ctx),
+        quotes=quotes_in(entries_of(ctx), sources) if sources else None,
     )
 
 
-def build_raw_output(name: str, judge: str) -> Handler[Any, DebateRawOutput]:
+def build_raw_output(
+    name: str, judge: str, *, sources: Mapping[str, str] | None = None
+) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `LOST`, and gives all that the debate came to: the run's `raw`."""
 
     @handler(name=f"{name}-build-raw-output")
     def build(value: object, ctx: Context) -> DebateRawOutput:
         if value is LOST:
-            raw = raw_output(ctx, "no_verdict")
+            raw = raw_output(ctx, "no_verdict", sources=sources)
         else:
             verdict = as_model(value, DebateVerdict, block=judge)
             if verdict.judging is not None and not isinstance(value, JudgedVerdict):
                 verdict = verdict.model_copy(update={"judging": None})  # nobody but the library's judge can know
             ctx.emit(VerdictReached(block=judge, verdict=verdict))
-            raw = raw_output(ctx, "degraded" if debate_state(ctx).losses else "complete", verdict)
+            status: RunStatus = "degraded" if debate_state(ctx).losses else "complete"
+            raw = raw_output(ctx, status, verdict, sources=sources)
         finish(ctx, raw)
         return raw
 

@@ -1,0 +1,74 @@
+"""Who is hidden from those who speak and judge: names that arguments hold stand as aliases in what they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from flowdebate.blocks.state import entries_of, pattern_state
+from flowdebate.views.aliases import Aliases, make_aliases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.runs.context import Context
+    from flowdebate.schemas import DebateContributionEntry
+    from flowdebate.schemas.anonymity import LeakReport
+
+__all__ = ("Anonymity", "leaks_of")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymity:
+    """Whose names are hidden in a debate; each run has aliases of its own."""
+
+    names: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    """The models by name, as far as they are known before it runs."""
+    stances: tuple[str, ...] = ()
+
+    def aliases(self, ctx: Context) -> Aliases:
+        """The aliases of the run that `ctx` is of, drawn from its seed."""
+        key = _key(ctx)
+        known: Aliases | None = ctx.run.artifacts.get(key)
+        if known is None:
+            source = Random(f"{ctx.seed}:{key}")  # noqa: S311 - repeatable on purpose, and not the judge's
+            known = make_aliases(
+                self.names,
+                models=self.models,
+                question=pattern_state(ctx).question,
+                stances=self.stances,
+                random=source,
+            )
+            ctx.run.artifacts[key] = known
+        return known
+
+    def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
+        """The transcript so far with aliases for names; the same entries where nobody is named."""
+        hide = self.aliases(ctx).hide
+        return [
+            entry if (text := hide(entry.text)) is entry.text else entry.model_copy(update={"text": text})
+            for entry in entries_of(ctx)
+        ]
+
+    def hide(self, text: str | None, ctx: Context) -> str | None:
+        """`text` with aliases for names."""
+        return text if text is None else self.aliases(ctx).hide(text)
+
+
+def leaks_of(ctx: Context) -> LeakReport | None:
+    """The names that stood in the arguments of the debate around `ctx`; None where nothing was hidden."""
+    aliases: Aliases | None = ctx.run.artifacts.get(_key(ctx))
+    entries = entries_of(ctx)
+    if aliases is None or all(aliases.hide(entry.text) is entry.text for entry in entries):
+        return None
+    from flowdebate.views.leaks import leak_report
+
+    return leak_report(entries, aliases)
+
+
+def _key(ctx: Context) -> str:
+    """Where the run has the aliases of the debate around `ctx`."""
+    handle = ctx.scope.sequencer
+    return f"aliases:{'' if handle is None else handle.path}"
