@@ -13,7 +13,6 @@ from flowdebate.blocks.judging import VIEW, Judge, Seat, Shown
 from flowdebate.blocks.quoting import quotes_line
 from flowdebate.blocks.state import entries_of, question_of
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.ballots import PUBLISHED_CORRELATION, leader_of
 from flowdebate.schemas import JudgedVerdict
 from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.entries import render_entries
@@ -102,7 +101,7 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
     labels: bool | Sequence[str] = False,
     curtail: bool = False,
     quorum: int | None = None,
-    correlation: float = PUBLISHED_CORRELATION,
+    correlation: float | None = None,
     ask: Ask | None = None,
     **options: Unpack[BlockOptions],
 ) -> Judge:
@@ -110,8 +109,8 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
 
     The same views for all models, and one shuffled view for all with "single". `quorum` is how many models must
     answer (None: all); a model that its provider loses is left out as long as enough remain. `correlation` is how
-    strongly the models' errors go together: the verdict says how many independent judges they are worth
-    (`effective_n`). Else as `create_judge`.
+    strongly the models' errors go together (None: as published): the verdict says how many independent judges they are
+    worth (`effective_n`). Else as `create_judge`.
     """
     if not models:
         raise ConfigurationError(f"judge {name!r}", "models", models, "at least one model")
@@ -249,6 +248,8 @@ class _Slots:
         scores = winner = None
         if self._scored:
             scores = shares_of(answer.scores, {shown.view.named(side): side for side in shown.view.order})
+            from flowdebate.measures.ballots import leader_of
+
             winner = leader_of(scores)
         else:
             winner = answer.winner

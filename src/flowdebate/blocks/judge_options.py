@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.ballots import PUBLISHED_CORRELATION, effective_n
 from flowdebate.models.checks import check_count
 from flowdebate.models.resolve import check_model
 from flowdebate.schemas.judging import DecidedBy, OnFlip
@@ -47,8 +46,9 @@ class JudgeOptions:
     """Whether no more ballots are asked for once none that is left could change the winner."""
     quorum: int | None = None
     """How many models of a panel must answer; None: all of them."""
-    correlation: float = PUBLISHED_CORRELATION
-    """How strongly the errors of a panel's models correlate, for the effective n; see `flowdebate audit`."""
+    correlation: float | None = None
+    """How strongly the errors of a panel's models go together, from 0 to 1, for the effective n: what
+    `flowdebate audit` measures. None is what was published: nine judges acted like two."""
     ask: Ask | None = None
     """With on_flip="human": what takes the request to a person, as `human(ask=…)`; None parks the run."""
     plan: Schedule = field(init=False, repr=False, compare=False)
@@ -80,7 +80,9 @@ class JudgeOptions:
         if self.ask is not None and (self.on_flip != "human" or not callable(self.ask)):
             raise ConfigurationError(_WHERE, "ask", self.ask, "a function of (request) with on_flip='human', else None")
         self._check_labels()
-        effective_n(1, self.correlation)
+        number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
+        if self.correlation is not None and not (number and 0 <= self.correlation <= 1):
+            raise ConfigurationError(_WHERE, "correlation", self.correlation, "None or a number from 0 to 1")
 
     def _check_labels(self) -> None:
         if isinstance(self.labels, bool):

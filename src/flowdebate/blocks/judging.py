@@ -13,7 +13,6 @@ from flowdebate.blocks.merge import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.state import entries_of
 from flowdebate.errors import BadAnswer, ModelError, told
-from flowdebate.measures.ballots import decide, effective_n, is_settled, leader_of
 from flowdebate.models.text import one_line
 from flowdebate.runs.context import Scope
 from flowdebate.runs.events import BlockAnswered, JudgeViewMade
@@ -137,6 +136,8 @@ class Judge(Block[Any, JudgedVerdict]):
         return await self._kept(cast, ctx)
 
     def _settled(self, cast: Sequence[_Cast], *, left: int) -> bool:
+        from flowdebate.measures.ballots import is_settled
+
         ballots = [each.ballot for each in cast]
         return is_settled(ballots, left=left, sides=self.sides, by=self.how.decided_by)
 
@@ -186,6 +187,9 @@ class Judge(Block[Any, JudgedVerdict]):
 
     async def _decided(self, ballots: list[JudgeBallot], value: object, ctx: Context) -> JudgedVerdict:
         """One verdict of all ballots."""
+        from flowdebate.measures.ballots import PUBLISHED_CORRELATION, decide, effective_n, leader_of
+
+        correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
         found = decide(used, sides=self.sides, by=self.how.decided_by)
         on_flip = self.how.on_flip if found.flipped else None
@@ -197,7 +201,7 @@ class Judge(Block[Any, JudgedVerdict]):
             scores=found.scores,
             flipped=found.flipped,
             on_flip=on_flip,
-            effective_n=effective_n(len({ballot.model for ballot in used}), self.how.correlation),
+            effective_n=effective_n(len({ballot.model for ballot in used}), correlation),
         )
         if on_flip == "human" and self._person is not None:
             return await self._asked_person(self._person, judging, value, ctx)

@@ -1,6 +1,11 @@
-"""Numbers about debates, as pure functions: who criticises whom, similarity, votes, agreement, ratings, positions."""
+"""Numbers about debates, as pure functions.
+
+Who criticises whom, similarity, votes, agreement, ratings, positions; quotes and arguments; how fair a judge was.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
 from flowdebate.measures.elo import elo_changes, expected
@@ -11,6 +16,17 @@ from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfId
 from flowdebate.measures.strength import Strength, agreement, strength
 from flowdebate.measures.topologies import Edge, Topology, edges
 from flowdebate.measures.votes import Ballot, Tally, VotingRule, tally, vote_weight
+
+if TYPE_CHECKING:
+    from flowdebate.measures.aif import from_aif, to_aif
+    from flowdebate.measures.arguments import argument_graph, claim_strengths, contest, graph_of_debate
+    from flowdebate.measures.audit_words import findings
+    from flowdebate.measures.ballots import decide, effective_n, is_settled
+    from flowdebate.measures.help_words import change_words
+    from flowdebate.measures.judge_audit import audit
+    from flowdebate.measures.judge_chance import full_audit
+    from flowdebate.measures.judge_power import power, smallest_n
+    from flowdebate.measures.quotes import Sources, find_quotes, verify_quotes
 
 __all__ = (
     "Ballot",
@@ -23,22 +39,71 @@ __all__ = (
     "Jaccard",
     "Position",
     "Similarity",
+    "Sources",
     "Strength",
     "Tally",
     "TfIdf",
     "Topology",
     "VotingRule",
     "agreement",
+    "argument_graph",
+    "audit",
     "best_similarity",
+    "change_words",
+    "claim_strengths",
     "claims_without_evidence",
+    "contest",
     "convergence",
+    "decide",
     "edges",
+    "effective_n",
     "elo_changes",
     "expected",
+    "find_quotes",
+    "findings",
     "flips",
+    "from_aif",
+    "full_audit",
+    "graph_of_debate",
+    "is_settled",
     "match_choice",
+    "power",
     "same_answer",
+    "smallest_n",
     "strength",
     "tally",
+    "to_aif",
+    "verify_quotes",
     "vote_weight",
 )
+
+_ELSEWHERE = {
+    "Sources": "quotes",
+    "argument_graph": "arguments",
+    "audit": "judge_audit",
+    "change_words": "help_words",
+    "claim_strengths": "arguments",
+    "contest": "arguments",
+    "decide": "ballots",
+    "effective_n": "ballots",
+    "find_quotes": "quotes",
+    "findings": "audit_words",
+    "from_aif": "aif",
+    "full_audit": "judge_chance",
+    "graph_of_debate": "arguments",
+    "is_settled": "ballots",
+    "power": "judge_power",
+    "smallest_n": "judge_power",
+    "to_aif": "aif",
+    "verify_quotes": "quotes",
+}
+"""Imported when they are used: most programs use none of them."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _ELSEWHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

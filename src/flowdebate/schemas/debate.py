@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from flowdebate.schemas.anonymity import LeakReport
 from flowdebate.schemas.arguments import VerifiedQuote
@@ -102,9 +101,15 @@ class DebateVerdict(WireModel):
     """The stance that won; None for a synthesis of several."""
     reasoning: str
     """Why."""
-    judging: SkipJsonSchema[Judging | None] = Field(default=None, exclude_if=_is_none)
+    judging: Judging | None = Field(default=None, exclude_if=_is_none)
     """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found. No
     model is asked for it, and what one says here does not count."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema["properties"].pop("judging", None)
+        return schema
 
 
 class JudgedVerdict(DebateVerdict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.anonymity import Anonymity
-from flowdebate.blocks.baselines import baselines_asked
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.judge_options import as_judge_options
 from flowdebate.blocks.quoting import check_sources
@@ -14,7 +13,6 @@ from flowdebate.patterns import checks
 from flowdebate.patterns.debate.assembly import Assembly, terms
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster
-from flowdebate.patterns.with_baselines import with_baselines
 from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
 if TYPE_CHECKING:
@@ -139,7 +137,6 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         round_timeout=round_timeout,
         terms=terms(max_rounds, texts),
     )
-    compared = baselines_asked(baselines, where=where)
     defaults: BlockOptions = {
         "model": model,
         "tools": tools or (),
@@ -172,7 +169,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         checks.warn_of_kin(where, asked.models, roster, model=model)
     if (judge is None or asked is not None) and not anonymize_transcript:
         checks.warn_of_named_judge(where, roster, model=model)
-    return with_baselines(pipeline, roster, baselines=compared, **defaults) if compared else pipeline
+    if baselines is False:
+        return pipeline
+    from flowdebate.patterns.with_baselines import with_baselines
+
+    return with_baselines(pipeline, roster, baselines=baselines, **defaults)
 
 
 def _anonymity(roster: Sequence[Debater], model: Model | str | None, judge: JudgeOptions | None) -> Anonymity:
