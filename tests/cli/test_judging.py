@@ -85,3 +85,33 @@ def test_what_a_judge_cannot_be_told_is_refused(given: tuple[str, ...]) -> None:
     assert result.exit_code == 2
     assert WRONG[given] in " ".join(result.stderr.split())
     assert stage.bodies == []
+
+
+def test_quotes_and_baselines_are_told_at_the_end(tmp_path: Path) -> None:
+    """The sources are read from their files, quotes are counted, and it is said what takes no debate."""
+    source = tmp_path / "report.txt"
+    source.write_text("Homes were built first of all in the south.")
+    direct = {"DirectAnswer": {"reasoning": "It is.", "winner": "cap rents"}}
+    with Stage(turns=(('"homes were built first"',), ('"rents fell by half"',)), answers=direct) as stage:
+        result = _run(stage, "--source", str(source), "--baselines", "--markdown", str(tmp_path / "report.md"))
+    assert result.exit_code == 0
+    words = " ".join(result.stdout.split())
+    assert "Quotes: 1 verified, 1 not found in the sources" in words
+    assert "The debate " in words
+    assert "one call" in words
+    assert "## How it was judged" in (tmp_path / "report.md").read_text()
+    assert any("[report.txt] Homes were built" in json.dumps(body) for body in stage.bodies)
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """No file, one without text, and two of one name: exit code 2 and the path; nothing is asked."""
+    empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
+    empty.write_text(" ")
+    twice.parent.mkdir()
+    twice.write_text("Text.")
+    for given in ((tmp_path / "none.txt",), (empty,), (twice, twice)):
+        with Stage() as stage:
+            result = _run(stage, *(part for path in given for part in ("--source", str(path))))
+        assert result.exit_code == 2
+        assert given[-1].name in result.stderr.replace("\n", "")
+        assert stage.bodies == []

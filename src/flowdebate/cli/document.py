@@ -126,6 +126,11 @@ class Document(WireModel):
         """Who spoke; where the document does not name them, those whom its raw output names."""
 
     @property
+    def notes(self) -> list[str]:
+        """What else there is to say at the end, a line each."""
+        return []
+
+    @property
     @abstractmethod
     def found(self) -> bool:
         """Whether there is what was asked for."""
@@ -207,6 +212,12 @@ class DebateDocument(Document):
         }
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {endings[reason]}"
+
+    @property
+    def notes(self) -> list[str]:
+        from flowdebate.cli.fairness import notes_on
+
+        return notes_on(self.raw, self.usage)
 
     def show(self, page: Page) -> None:
         from flowdebate.cli.pages.debate import show

@@ -216,6 +216,8 @@ class Page:
             self.line(f"{ending} after {count} complete {one if count == 1 else f'{one}s'}.", style="bold")
         if document.status == "limit" and document.error:
             self.line(in_line(document.error))
+        for note in document.notes:
+            self.line(in_line(note))
         self.totals(document.usage, document.seconds, document.seed)
         if document.run_id is not None:
             self.line(f"Run: {in_line(document.run_id)}", style="dim")

@@ -24,6 +24,8 @@ def body(document: DebateDocument) -> Iterator[str]:
     if document.raw.verdict is not None:
         yield from _verdict(document.raw.verdict, document.sides)
     yield from output(document.output)
+    if document.notes:
+        yield from ("## How it was judged", "", *(f"- {escaped(note)}" for note in document.notes), "")
 
 
 def _round(raw: DebateRawOutput, number: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ from flowdebate.cli.judging import JUDGE_KEYS, judge_options
 from flowdebate.cli.keys import Given, Key, count, flag, text
 from flowdebate.cli.plan import COMMON_KEYS, OUTPUT_KEYS, Models, Plan, common, output_schema
 from flowdebate.cli.sides import default_sides
+from flowdebate.cli.sources import SOURCES, SourceFiles, sources_of
 from flowdebate.cli.speakers import roster, sides
 from flowdebate.errors import ConfigurationError
 
@@ -45,6 +46,8 @@ KEYS: Mapping[str, Key] = {
         option="--human",
     ),
     "park": flag("--park"),
+    "sources": SOURCES,
+    "baselines": flag("--baselines"),
     **JUDGE_KEYS,
     **OUTPUT_KEYS,
     **COMMON_KEYS,
@@ -78,6 +81,11 @@ def run(  # noqa: PLR0913 - the options of the command
     park: Annotated[
         bool | None,
         typer.Option("--park/--no-park", help="Humans answer later: flowdebate answer. Without a terminal they do."),
+    ] = None,
+    sources: SourceFiles = None,
+    baselines: Annotated[
+        bool | None,
+        typer.Option("--baselines/--no-baselines", help="Ask without a debate as well: once, and by votes."),
     ] = None,
     schedule: judge.ScheduleName = None,
     panel: judge.PanelModels = None,
@@ -125,6 +133,8 @@ class DebatePlan(Plan):
     """Seats, by name."""
     park: bool = False
     """Whether humans answer later."""
+    sources: Mapping[str, str] | None = None
+    baselines: bool = False
     judging: JudgeOptions | None = None
     """How the judge is asked; None for once."""
 
@@ -151,6 +161,8 @@ class DebatePlan(Plan):
             max_rounds=self.rounds,
             moderator=moderator,
             judge=self._human("judge") if "judge" in self.humans else self.judging,
+            sources=self.sources,
+            baselines=self.baselines,
             synthesizer=None if self.synthesize else False,
             transcript=transcript,
             output_schema=self.schema,
@@ -232,6 +244,8 @@ def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePla
     return DebatePlan(
         **shared,
         judging=judging,
+        sources=sources_of(given),
+        baselines=bool(given["baselines"]),
         speakers=speakers,
         humans=humans,
         park=bool(given["park"]),
