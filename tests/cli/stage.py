@@ -99,16 +99,16 @@ class Stage:
             await exchange.json({"error": {"message": "overloaded"}}, status=503)
             return
         schema = json.dumps(exchange.body.get("response_format", {}))
-        if "winner" in schema:
-            await exchange.json(completion(json.dumps(self.verdict)))
-        elif "nextSpeakers" in schema:
-            await exchange.json(completion(json.dumps(self.decision)))
-        elif word := next((word for word in self.answers if f'"{word}"' in schema), None):
+        if word := next((word for word in self.answers if f'"{word}"' in schema), None):
             answer = self.answers[word]
             if isinstance(answer, list):
                 answer = answer[self._given[word] % len(answer)]
             self._given[word] += 1
             await exchange.json(completion(json.dumps(answer)))
+        elif "winner" in schema:
+            await exchange.json(completion(json.dumps(self.verdict)))
+        elif "nextSpeakers" in schema:
+            await exchange.json(completion(json.dumps(self.decision)))
         elif schema != "{}":
             await exchange.json(completion(json.dumps(self.output)))
         else:
