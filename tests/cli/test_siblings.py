@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 each_verb = pytest.mark.parametrize("verb", VERBS)
+OWN_PAGES = {"audit": "audit.md", "batch": "batch.md", "evaluate": "baselines.md", "redecide": "redeciding.md"}
+"""Commands whose options stand on the page of what they do."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
 TURNS = {"handoff": ("--transition", "text")}
@@ -325,8 +327,8 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
     """The page of the command line names each in the verb's section, or among those that all have."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## What all of them take")[1].split("\n## ")[0]
-    if verb == "batch":  # which has a page of its own
-        own = (DOCS.parent / "batch.md").read_text("utf-8").split("\n## On the command line")[1].split("\n## ")[0]
+    if verb in OWN_PAGES:
+        own = (DOCS.parent / OWN_PAGES[verb]).read_text("utf-8").split("the command line\n")[1].split("\n## ")[0]
     else:
         own = page.split(f"\n## `flowdebate {verb}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:
