@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.measures.judge_audit import audit
     from flowdebate.measures.judge_chance import full_audit
     from flowdebate.measures.judge_power import power, smallest_n
+    from flowdebate.measures.protocols import redecide
     from flowdebate.measures.quotes import Sources, find_quotes, verify_quotes
 
 __all__ = (
@@ -68,6 +69,7 @@ __all__ = (
     "is_settled",
     "match_choice",
     "power",
+    "redecide",
     "same_answer",
     "smallest_n",
     "strength",
@@ -93,6 +95,7 @@ _ELSEWHERE = {
     "graph_of_debate": "arguments",
     "is_settled": "ballots",
     "power": "judge_power",
+    "redecide": "protocols",
     "smallest_n": "judge_power",
     "to_aif": "aif",
     "verify_quotes": "quotes",

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.measures.papers import exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,11 +102,11 @@ def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy)
 
 
 def _shares(ballot: JudgeBallot, sides: Sequence[str]) -> dict[str, Fraction]:
-    """The shares of `sides`, as exact numbers that add up to 1; of a ballot that has nothing for them, the same."""
+    """The shares of `sides`, as the numbers that they stand for, 1 in all; of a ballot with nothing for them, the same."""
     shares = ballot.shares
-    exact = {side: Fraction(shares.get(side, 0.0)) for side in sides}
-    whole = sum(exact.values(), Fraction(0))
-    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in exact.items()}
+    given = {side: exact(shares.get(side, 0.0)) for side in sides}
+    whole = sum(given.values(), Fraction(0))
+    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
 
 
 def leader_of(totals: Mapping[str, float | Fraction]) -> str | None:

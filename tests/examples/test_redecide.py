@@ -1,0 +1,32 @@
+"""The example that decides again: every protocol, and no call after the debate."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from flowdebate.testing import FunctionModel
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+    from flowdebate.testing import ModelRequest
+
+
+def test_five_ballots_have_three_winners(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the protocol; and the model that argues is asked once for each argument, as it is without deciding again."""
+    asked = []
+
+    def argue(request: ModelRequest) -> str:
+        asked.append(request.block)
+        return "An argument."
+
+    found = asyncio.run(load("redecide").main(FunctionModel(argue)))
+    assert len(asked) == 3
+    winners = {row.protocol: row.winner for row in found.rows}
+    assert winners["mean"] == winners["condorcet"] == winners["borda"] == "build homes"
+    assert winners["plurality"] is None
+    assert winners["single"] == "cap rents"
+    assert not found.agree
+    assert f"- {found.line}" in capsys.readouterr().out
