@@ -162,3 +162,10 @@ def test_ballots_of_a_schedule_are_audited() -> None:
     assert judge.position_consistency.value == 0
     assert judge.preference_fairness.value == -1
     assert result.raw.verdict.winner is None
+
+
+def test_no_report_is_made_of_arguments_that_name_nobody() -> None:
+    """Also where the same words are said twice."""
+    words = ["Build", "more."]
+    _, result = _held(" ".join(words), " ".join(words), VERDICT)
+    assert result.raw.leaks is None

@@ -309,7 +309,17 @@ def test_answers_know_blocks_by_what_they_ask_for() -> None:
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
     raw: DebateRawOutput = result.raw
-    assert raw.verdict == DebateVerdict.model_validate(case.answers.verdict)
+    assert raw.found.model_copy(update={"judging": None}) == DebateVerdict.model_validate(case.answers.verdict)
+
+
+@settings(max_examples=20, deadline=None)
+@given(debates(judge="swap", up_to_rounds=1, synthesizer=False))
+def test_a_judge_that_scores_finds_what_was_drawn(case: DebateCase) -> None:
+    """Where each side is to be scored, the scores are those of the drawn verdict."""
+    verdict = case.run_sync().raw.verdict
+    assert verdict.winner == case.answers.verdict["winner"]
+    assert len(verdict.judging.ballots) == 2
+    assert not verdict.judging.flipped
 
 
 def test_a_hostile_debate_can_fail_in_each_way() -> None:

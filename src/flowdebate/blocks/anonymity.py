@@ -48,7 +48,7 @@ class Anonymity:
         """The transcript so far with aliases for names; the same entries where nobody is named."""
         hide = self.aliases(ctx).hide
         return [
-            entry if (text := hide(entry.text)) is entry.text else entry.model_copy(update={"text": text})
+            entry if (text := hide(entry.text)) == entry.text else entry.model_copy(update={"text": text})
             for entry in entries_of(ctx)
         ]
 
@@ -61,7 +61,7 @@ def leaks_of(ctx: Context) -> LeakReport | None:
     """The names that stood in the arguments of the debate around `ctx`; None where nothing was hidden."""
     aliases: Aliases | None = ctx.run.artifacts.get(_key(ctx))
     entries = entries_of(ctx)
-    if aliases is None or all(aliases.hide(entry.text) is entry.text for entry in entries):
+    if aliases is None or all(aliases.hide(entry.text) == entry.text for entry in entries):
         return None
     from flowdebate.views.leaks import leak_report
 

@@ -102,7 +102,7 @@ def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy)
 
 
 def _shares(ballot: JudgeBallot, sides: Sequence[str]) -> dict[str, Fraction]:
-    """The shares of `sides`, as the numbers that they stand for, 1 in all; of a ballot with nothing for them, the same."""
+    """The shares of `sides`, exact, 1 in all; the same for each where a ballot has nothing for any of them."""
     shares = ballot.shares
     given = {side: exact(shares.get(side, 0.0)) for side in sides}
     whole = sum(given.values(), Fraction(0))

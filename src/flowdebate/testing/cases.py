@@ -32,7 +32,7 @@ class Answers:
     decisions: Sequence[Any] = ()
     """Where a moderator's decision is asked for."""
     verdict: Any = None
-    """Where a judge's verdict is asked for."""
+    """Where a judge's verdict is asked for; also where each side is to be scored."""
     deliverable: Any = None
     """Where anything else is asked for: by a synthesizer with a schema."""
 
@@ -45,13 +45,13 @@ class Answers:
             replies = self._replies(seat)
             given[seat] += 1
             reply: Reply = replies[(given[seat] - 1) % len(replies)]
-            return reply
+            return _scored(reply, request) if seat == "scores" else reply
 
         return FunctionModel(answer, name="answers")
 
     def _replies(self, seat: str) -> Sequence[Any]:
         several = {"argument": self.arguments, "decision": self.decisions}
-        one = {"verdict": self.verdict, "deliverable": self.deliverable}
+        one = {"verdict": self.verdict, "scores": self.verdict, "deliverable": self.deliverable}
         return several.get(seat) or (one.get(seat),)
 
 
@@ -62,7 +62,22 @@ def _seat(schema: Mapping[str, Any] | None) -> str:
     fields = set(schema.get("properties", ()))
     if "nextSpeakers" in fields:
         return "decision"
+    if fields == {"reasoning", "verdict", "scores"}:
+        return "scores"
     return "verdict" if fields == {"reasoning", "verdict", "winner"} else "deliverable"
+
+
+def _scored(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn
+    """`verdict` as a judge gives it that is asked to score each side: all for the winner, else the same for each.
+
+    Sides that are called otherwise than by their stances are scored the same, and what is no verdict is left as it is.
+    """
+    if not isinstance(verdict, dict) or "winner" not in verdict:
+        return verdict
+    names = (request.output_schema or {})["$defs"]["Scores"]["properties"]
+    winner = verdict["winner"]
+    scores = {name: 100 if name == winner else 0 if winner in names else 50 for name in names}
+    return {key: value for key, value in verdict.items() if key != "winner"} | {"scores": scores}
 
 
 @dataclass(frozen=True, kw_only=True)
