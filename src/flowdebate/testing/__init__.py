@@ -9,6 +9,8 @@ from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
+from flowdebate.testing.sim_debaters import SimDebater, conformist, stubborn
+from flowdebate.testing.sim_judge import SimJudge
 from flowdebate.testing.store_conformance import StoreConformance
 
 __all__ = (
@@ -20,8 +22,12 @@ __all__ = (
     "RecordedCall",
     "Reply",
     "ScriptedModel",
+    "SimDebater",
+    "SimJudge",
     "StoreConformance",
     "ToolCall",
     "allow_real_models",
+    "conformist",
     "forbid_real_models",
+    "stubborn",
 )

@@ -1,0 +1,1 @@
+"""What the numbers of docs/evidence.md are made by: `python -m evidence` writes it."""

@@ -1,0 +1,68 @@
+"""Means with their 95 % intervals, and how they are written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ("Estimate", "bootstrapped", "mean_of", "table", "wilson")
+
+Z = 1.959964
+"""Of 95 %."""
+RESAMPLES = 10_000
+
+
+class Estimate(NamedTuple):
+    """A number, its interval, and the items that it comes from."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __format__(self, spec: str) -> str:
+        """With so many decimals ("3", or "+3" for a difference): ".681 [.680, .683]"; "-" for nothing."""
+        if not self.n:
+            return "-"
+        return f"{_short(self.value, spec)} [{_short(self.low, spec)}, {_short(self.high, spec)}]"
+
+
+def mean_of(values: Any) -> Estimate:
+    """The mean of independent items, by the normal approximation: for thousands of them."""
+    found = np.asarray(values, dtype=float)
+    half = Z * float(found.std(ddof=1)) / math.sqrt(found.size)
+    middle = float(found.mean())
+    return Estimate(middle, middle - half, middle + half, found.size)
+
+
+def bootstrapped(values: Any, *, seed: int = 1) -> Estimate:
+    """The mean of a few independent items, by 10,000 resamples of items."""
+    found = np.asarray(values, dtype=float)
+    if not found.size:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    drawn = np.random.default_rng(seed).integers(0, found.size, (RESAMPLES, found.size))
+    low, high = np.quantile(found[drawn].mean(axis=1), [0.025, 0.975])
+    return Estimate(float(found.mean()), float(low), float(high), found.size)
+
+
+def wilson(wins: int, n: int) -> Estimate:
+    """Wilson's score interval of a proportion (JASA 22, 1927)."""
+    share, square = wins / n, Z * Z
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    half = Z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return Estimate(share, max(0.0, middle - half), min(1.0, middle + half), n)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Rows as Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def _short(value: float, spec: str) -> str:
+    decimals = int(spec.lstrip("+") or 3)
+    if round(value, decimals) == 0:
+        value = 0.0  # no "-.000"
+    text = f"{value:{'+' if spec.startswith('+') else ''}.{decimals}f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 and text.lstrip("+-").startswith("0.") else text

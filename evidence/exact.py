@@ -1,0 +1,90 @@
+"""What holds always: checked by going through all cases, with no judge in it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evidence.estimates import table
+from flowdebate.measures.ballots import decide, effective_n, is_settled
+from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.testing import judgements
+from flowdebate.testing.sim_judge import SimJudge
+from flowdebate.views.schedules import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.schemas.judging import DecidedBy
+
+__all__ = ("exact",)
+
+MOST_SIDES = 8
+
+
+def exact() -> str:
+    """The table of what was gone through, and what of it did not hold."""
+    rows = [_latin(), _cancelled(), *(_curtailed(by) for by in ("mean", "vote")), _nine()]
+    return table(["what holds", "cases", "exceptions"], [list(row) for row in rows])
+
+
+def _latin() -> tuple[str, str, str]:
+    squares = [
+        Schedule(kind="cyclic").views([str(side) for side in range(sides)], labels=[f"L{n}" for n in range(sides)])
+        for sides in range(2, MOST_SIDES + 1)
+    ]
+    wrong = 0
+    for views in squares:
+        sides = set(views[0].order)
+        slots = [{view.order[slot] for view in views} for slot in range(len(sides))]
+        labels = [{view.named(side) for view in views} for side in sides]
+        wrong += any(found != sides for found in slots) or any(len(found) != len(sides) for found in labels)
+    what = f"`cyclic` has each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
+    return what, str(len(squares)), str(wrong)
+
+
+def _cancelled() -> tuple[str, str, str]:
+    """How far the mean log-odds of a biased judge are from those of one without bias, apart from what all sides get."""
+    furthest, cases = 0.0, 0
+    for schedule, sides in (("swap", 2), *(("cyclic", sides) for sides in range(2, MOST_SIDES + 1))):
+        orders = judgements.orders_of(schedule, sides)
+        quality = np.random.default_rng(sides).normal(size=(1_000, sides))
+        bias = np.random.default_rng(-sides % 97).normal(size=sides).tolist()
+        found = [SimJudge(slot=slot).log_odds_of(quality, orders=orders).mean(axis=1) for slot in (bias, 0.0)]
+        apart = found[0] - found[1]
+        furthest = max(furthest, float(np.abs(apart - apart.mean(axis=1, keepdims=True)).max()))
+        cases += len(quality)
+    what = "A bias that adds to the log-odds of a slot is gone from their mean (`swap` for two sides, `cyclic` for all)"
+    return what, f"{cases:,}", "0" if furthest < 1e-12 else f"off by {furthest:.2g}"
+
+
+def _curtailed(by: DecidedBy) -> tuple[str, str, str]:
+    """Every ballot that there can be of 3 sides, and every one that may follow where curtailing stops."""
+    sides, planned = ("a", "b", "c"), 4
+    kinds = [
+        JudgeBallot(order=list(sides), scores=dict(zip(sides, shares, strict=True)))
+        for shares in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0.5, 0.5, 0), (0.75, 0.25, 0))
+    ]
+    cases = wrong = 0
+    for cast, left in _stops(kinds, sides, planned, by):
+        winner = decide(cast, sides=sides, by=by).winner
+        for rest in product(kinds, repeat=left):
+            cases += 1
+            wrong += winner is None or decide([*cast, *rest], sides=sides, by=by).winner != winner
+    return f'Where curtailing stops, no ballots that are left change who wins (by "{by}")', f"{cases:,}", str(wrong)
+
+
+def _stops(
+    kinds: Sequence[JudgeBallot], sides: Sequence[str], planned: int, by: DecidedBy
+) -> Iterator[tuple[tuple[JudgeBallot, ...], int]]:
+    for size in range(planned):
+        for cast in product(kinds, repeat=size):
+            if is_settled(cast, left=planned - size, sides=sides, by=by):
+                yield cast, planned - size
+
+
+def _nine() -> tuple[str, str, str]:
+    what = "Nine judges whose errors correlate by 0.4375 are worth two (n / (1 + (n - 1) rho))"
+    return what, "1", str(int(effective_n(9) != 2))

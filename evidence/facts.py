@@ -1,0 +1,58 @@
+"""Pairs of statements of which one is true, from the package textarena (MIT), whose code is not run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ("PACKAGE", "FactPair", "fact_pairs")
+
+PACKAGE = "textarena==0.7.4"
+"""Installed without its dependencies: only one of its data files is read."""
+SIDES = ("true", "false")
+"""What the two statements are called in results; no judge sees it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactPair:
+    """Two statements about the same thing."""
+
+    id: str
+    true: str
+    false: str
+    first_is_true: bool
+    """Whether the package has the true one first: mostly it does, so its order is used for nothing."""
+
+    def text(self, side: str) -> str:
+        """The statement of a side: "true" or "false"."""
+        return self.true if side == "true" else self.false
+
+    @property
+    def longer_is_true(self) -> float:
+        """1 where the true statement has more characters, 0 where it has fewer, else 0.5."""
+        return 0.5 if len(self.true) == len(self.false) else float(len(self.true) > len(self.false))
+
+    @property
+    def length_matched(self) -> bool:
+        """Whether the longer statement has at most a tenth more characters than the shorter."""
+        short, long = sorted((len(self.true), len(self.false)))
+        return long <= 1.1 * short
+
+
+def fact_pairs() -> list[FactPair]:
+    """All pairs, in the order of the file; ModuleNotFoundError without the package, which is found, not imported."""
+    spec = importlib.util.find_spec("textarena")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"the pairs are in another package: pip install --no-deps {PACKAGE}")
+    file = Path(spec.submodule_search_locations[0], "envs", "TruthAndDeception", "facts.json")
+    return [_pair(number, row) for number, row in enumerate(json.loads(file.read_text("utf-8")))]
+
+
+def _pair(number: int, row: dict[str, dict[str, str] | str]) -> FactPair:
+    facts, right = row["facts"], row["correct_fact"]
+    assert isinstance(facts, dict)
+    assert isinstance(right, str)
+    wrong = next(name for name in facts if name != right)
+    return FactPair(id=f"fact-{number:03}", true=facts[right], false=facts[wrong], first_is_true=right == "fact1")

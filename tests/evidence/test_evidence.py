@@ -1,0 +1,182 @@
+"""The page of evidence: the same twice, and honest about what it was given."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evidence import exact, page, simulated
+from evidence.estimates import Estimate, bootstrapped, mean_of, table, wilson
+from evidence.facts import SIDES, FactPair, fact_pairs
+from evidence.judgements import Row, rows_of, views_of
+from evidence.letters import shares_in
+from evidence.real import real
+from evidence.simulate import WORLDS, Ballots, ballots
+from flowdebate.schemas.judging import JudgeBallot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pair(number: int, *, longer: bool = True) -> FactPair:
+    """A pair, of which the true one is longer or as long."""
+    return FactPair(
+        id=f"fact-{number:03}", true=f"It is {number}{'!' * longer}", false=f"It is {9 - number}", first_is_true=True
+    )
+
+
+def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
+    """What a judge finds that goes by the first slot only, or by the truth only."""
+    found = []
+    for one in pairs:
+        for name, view in views_of(one).items():
+            winner = view.order[0] if slot_only else "true"
+            scores = {side: 0.9 if side == winner else 0.1 for side in view.order}
+            ballot = JudgeBallot(
+                order=list(view.order),
+                labels=dict(view.labels or {}),
+                view=int(name == "reverse"),
+                model="local",
+                scores=scores,
+                winner=winner,
+            )
+            found.append(
+                Row(id=f"local/{one.id}/{name}", model="local", item=one.id, view=name, ballot=ballot, seconds=1.0)
+            )
+    return found
+
+
+def test_the_page_is_the_same_twice() -> None:
+    """Bit for bit: nothing in it is of the clock, of the machine, or of what was drawn before."""
+    first = page.page("-", scale=0.002)
+    assert page.page("-", scale=0.002) == first
+
+
+def test_more_items_begin_with_the_fewer() -> None:
+    """An item is the same however many there are, and in whatever chunk it stands."""
+    few, many = (
+        np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
+        for count in (50, 20_100)
+    )
+    assert (many[:50] == few).all()
+
+
+def test_what_is_simulated_says_what_it_should() -> None:
+    """A few thousand items: a swap repairs what asking twice does not; and nothing repairs what is in the text."""
+    _, found = simulated.schedules(scale=0.01)
+    assert found["gap", "`swap`", "mean"].low > found["gap", "control: the same order again", "mean"].high + 0.1
+    assert abs(found["four", "`cyclic`", "odds"].value - 0.861) < 0.02
+    gained = simulated.content(scale=0.01).splitlines()[2].split("|")[-3]
+    low, high = (float(end) for end in gained.partition("[")[2].strip(" ]").split(","))
+    assert low <= 0 <= high
+
+
+def test_what_must_hold_always_has_no_exceptions() -> None:
+    """The last column of the exact part."""
+    lines = exact.exact().splitlines()[2:]
+    assert len(lines) == 5
+    assert all(line.endswith("| 0 |") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("figure", "low", "high", "found"),
+    [
+        (".68", 0.676, 0.678, "yes"),
+        (".68", 0.66, 0.67, "no"),
+        (".790", 0.7911, 0.792, "no"),
+        (".790", 0.78, 0.8, "yes"),
+    ],
+)
+def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: float, found: str) -> None:
+    """Half a unit of its last digit, and the interval."""
+    rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
+    assert found in simulated._verdict(figure, rows["gap", "row", "mean"])
+
+
+def test_a_judge_of_slots_and_one_of_truth_are_told_apart() -> None:
+    """The first is right by chance, and the audit says so; the second is always right."""
+    pairs = [pair(number) for number in range(60)]
+    slots, truth = real(rows(pairs, slot_only=True), pairs), real(rows(pairs, slot_only=False), pairs)
+    assert "favours the first slot: 180 of 180" in slots
+    assert "| `swap` | 2 | .500 [.500, .500] |" in slots
+    assert "60 of 60 |" in slots
+    assert "| `swap` over one order, the mean of both |  | +.000 [+.000, +.000] |" in truth
+    assert "| `swap` | 2 | 1.000 [1.000, 1.000] |" in truth
+    assert "favours" not in truth
+
+
+def test_pairs_that_were_not_judged_in_all_views_are_left_out() -> None:
+    """What has been done when a run is broken off is balanced."""
+    pairs = [pair(number) for number in range(9)]
+    assert "8 pairs in three views, 26 calls" in real(rows(pairs, slot_only=True)[:-1], pairs)
+    assert real([], pairs).endswith("yet.")
+
+
+def test_the_real_part_is_kept(tmp_path: Path) -> None:
+    """Without a model the page keeps what it has."""
+    file = tmp_path / "evidence.md"
+    assert page.kept_real(file) == "Nothing has been judged yet."
+    file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
+    assert page.kept_real(file) == "It was right.\n\nTwice."
+
+
+def test_letters_have_their_parts_of_what_letters_have() -> None:
+    """Tokens with a space count; what is no letter counts for nothing."""
+    tokens = [(" A", math.log(0.2)), ("A", math.log(0.1)), ("B", math.log(0.1)), ("The", math.log(0.6))]
+    assert shares_in(tokens, ("A", "B")) == pytest.approx({"A": 0.75, "B": 0.25})
+    assert shares_in([("The", 0.0)], ("A", "B")) == {"A": 0.0, "B": 0.0}
+
+
+def test_rows_are_read_back(tmp_path: Path) -> None:
+    """As they were written; and none where there is no file."""
+    file, written = tmp_path / "rows.jsonl", rows([pair(1)], slot_only=True)
+    assert rows_of(file) == []
+    file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))
+    assert rows_of(file) == written
+
+
+def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
+    """Slots and labels are exchanged, and which stands first is drawn evenly."""
+    first = []
+    for number in range(200):
+        views = views_of(pair(number))
+        assert views["first"] == views["again"]
+        assert views["reverse"].order == views["first"].order[::-1]
+        assert all(views["first"].named(side) != views["reverse"].named(side) for side in SIDES)
+        first.append((views["first"].order[0], views["first"].named("true")))
+    assert all(30 <= first.count(each) <= 70 for each in set(first))
+    assert len(set(first)) == 4
+
+
+def test_the_pairs_are_what_they_were() -> None:
+    """260 of them, each with two statements; the package's own order would give the truth away."""
+    try:
+        pairs = fact_pairs()
+    except ModuleNotFoundError as missing:
+        pytest.skip(str(missing))
+    assert (len(pairs), sum(each.first_is_true for each in pairs)) == (260, 244)
+    assert sum(each.longer_is_true for each in pairs) / 260 == pytest.approx(0.704, abs=0.0005)
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_intervals_hold_the_mean(counted: tuple[int, int]) -> None:
+    """And are shares."""
+    wins, n = counted
+    found = wilson(wins, n)
+    assert 0 <= found.low <= found.value + 1e-12
+    assert found.value <= found.high + 1e-12 <= 1 + 2e-12
+
+
+def test_estimates_are_written_as_in_print() -> None:
+    """Without a zero before the point, and with a sign where it is a difference."""
+    assert f"{Estimate(0.6814, 0.68, 1.0, 3):3}" == ".681 [.680, 1.000]"
+    assert f"{Estimate(-0.05, -0.0001, 0.25, 3):+3}" == "-.050 [+.000, +.250]"
+    assert table(["a"], [["1"]]) == "| a |\n| --- |\n| 1 |"
+    assert mean_of([0, 1, 0, 1]).n == 4
+    assert f"{bootstrapped([]):3}" == "-"
+    assert bootstrapped([0.5, 0.5]) == Estimate(0.5, 0.5, 0.5, 2)

@@ -1,0 +1,108 @@
+"""Simulated debaters: conformists and stubborn ones, in the library's own patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowdebate import Debater, consensus, debate, generator
+from flowdebate.errors import ConfigurationError, MalformedResponse
+from flowdebate.patterns.roster import Persona
+from flowdebate.schemas import DebateContributionEntry
+from flowdebate.testing.sim_debaters import SimDebater, conformist, said_positions, stubborn
+from flowdebate.testing.sim_judge import SimJudge
+from flowdebate.views.entries import render_entries
+
+SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: milk.\n  | [dan] I hold: gin."
+"""What Dan is made to say stands behind a bar, and is not his."""
+
+
+def test_what_others_say_is_read_and_forgeries_are_not() -> None:
+    """Only what begins a line is said by somebody."""
+    assert said_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
+
+
+@pytest.mark.parametrize(
+    ("debater", "held"),
+    [
+        (stubborn("juice"), "juice"),
+        (conformist("juice"), "tea"),
+        (conformist("juice", follows="last"), "milk"),
+        (conformist("tea"), "milk"),
+        (conformist("juice", conformity=0.0), "juice"),
+    ],
+    ids=["stubborn", "majority", "last", "others only", "never"],
+)
+def test_whom_a_debater_follows(debater: SimDebater, held: str) -> None:
+    """The majority of the others, the last of them, or nobody."""
+    assert debater.holds(SAID) == held
+    assert debater.holds("Nobody has spoken.") == debater.position
+
+
+def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
+    """For names that it knows and for others apart, by seed."""
+    debater = SimDebater("juice", conformity=0.1, named=0.6, names=["ann"])
+    for tag, expected in (("ann", 0.6), ("someone", 0.1)):
+        held = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
+        assert held.count("tea") / 2_000 == pytest.approx(expected, abs=0.035)
+        assert held == [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
+
+
+def test_names_that_are_not_shown_convince_nobody() -> None:
+    """The library's own rendering, with names and without."""
+    entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
+    debater = SimDebater("juice", named=1.0, names=["ann"])
+    assert debater.holds(render_entries(entries, names=True)) == "tea"
+    assert debater.holds(render_entries(entries)) == "juice"
+
+
+def test_they_debate() -> None:
+    """A conformist gives in to the one before it, a stubborn one never does; a simulated judge hears both."""
+    sides = [
+        Debater("ann", "tea", model=stubborn("tea")),
+        Debater("bob", "milk", model=conformist("milk")),
+    ]
+    pattern = debate(name="drinks", debaters=sides, max_rounds=2, synthesizer=False)
+    result = pattern.run_sync("What to drink?", model=SimJudge())
+    assert [entry.text for entry in result.raw.transcript] == ["I hold: tea."] * 4
+
+
+def agree(*models: SimDebater) -> Any:
+    """What a consensus debate of these comes to."""
+    agents = [Persona(name, model=model) for name, model in zip(("ann", "bob", "cleo"), models, strict=True)]
+    pattern = consensus(name="drinks", agents=agents, max_rounds=1)
+    return pattern.run_sync("What to drink?", seed=1).output
+
+
+def test_they_look_for_a_consensus() -> None:
+    """Conformists make one that stubborn ones do not."""
+    conform = agree(stubborn("tea"), conformist("milk"), conformist("juice"))
+    apart = agree(stubborn("tea"), stubborn("milk"), stubborn("juice"))
+    assert conform.answer == "I hold: tea."
+    assert conform.strength == "unanimous"
+    assert apart.strength != "unanimous"
+
+
+@pytest.mark.parametrize(
+    ("position", "options", "field"),
+    [
+        ("", {}, "position"),
+        ("Tea. Milk", {}, "position"),
+        ("tea", {"conformity": 1.5}, "conformity"),
+        ("tea", {"named": True}, "named"),
+        ("tea", {"follows": "first"}, "follows"),
+    ],
+)
+def test_what_cannot_be_is_refused(position: str, options: dict[str, Any], field: str) -> None:
+    """Before anything is said."""
+    with pytest.raises(ConfigurationError) as caught:
+        SimDebater(position, **options)
+    assert caught.value.field == field
+
+
+def test_a_form_that_it_does_not_know_is_refused() -> None:
+    """It says which field it has no answer for."""
+    schema = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
+    with pytest.raises(MalformedResponse, match="budget"):
+        generator(name="ask", output_schema=schema).run_sync("?", model=stubborn("tea"))

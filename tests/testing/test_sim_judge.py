@@ -1,0 +1,266 @@
+"""`SimJudge`: a real judge in a real debate, and the same formula as arrays."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, debate
+from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate.errors import ConfigurationError, MalformedResponse
+from flowdebate.measures.ballots import decide
+from flowdebate.models.base import Model, ModelRequest, ModelSettings
+from flowdebate.models.output import OutputSchema
+from flowdebate.schemas import DebateContributionEntry
+from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.testing import judgements
+from flowdebate.testing.functions import Returns
+from flowdebate.testing.sim_draws import normal, normals, uniform
+from flowdebate.testing.sim_judge import SimJudge, length_of, style_of
+from flowdebate.testing.sim_views import read_view
+from flowdebate.views.entries import render_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from flowdebate.schemas import DebateVerdict
+
+STANCES = ("cap rents", "free rents", "tax land, [at once]", "build")
+"""One has what a tag cannot hold."""
+numbers = st.floats(-4, 4).map(lambda value: round(value, 3))
+
+
+def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES, seed: int = 1) -> DebateVerdict:
+    """What a debate of two rounds finds whose debaters say little."""
+    sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
+    pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
+    found: DebateVerdict = pattern.run_sync("What of rents?", model=model, seed=seed).output.verdict
+    return found
+
+
+def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None = None) -> ModelRequest:
+    """A judge's request about texts, by what their sides are called."""
+    entries = [DebateContributionEntry(round=1, agent_name="-", stance=side, text=texts[side]) for side in texts]
+    messages = [
+        {"role": "system", "content": "Judge."},
+        {"role": "user", "content": f"Question: ?\n\n{render_entries(entries)}\n\nWho?"},
+    ]
+    return ModelRequest(
+        messages=messages, block="judge", output=OutputSchema.of(output), settings=settings or ModelSettings()
+    )
+
+
+def scores_of(*names: str) -> dict[str, Any]:
+    """The JSON Schema of an answer with scores."""
+    number = {"type": "number"}
+    scores = {"type": "object", "properties": dict.fromkeys(names, number)}
+    return {"type": "object", "properties": {"scores": scores}, "required": ["scores"]}
+
+
+@pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
+def test_it_sits_as_the_judge_of_a_real_debate(judge: Any) -> None:
+    """With every schedule, and both forms of answer, the side that is better by far wins."""
+    model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
+    assert isinstance(model, Model)
+    assert verdict(model, judge).winner == "build"
+
+
+def test_a_judge_that_sees_only_slots_finds_for_the_first() -> None:
+    """Its slots are those of the library: the first of a ballot's order has the highest share, in each view."""
+    found = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
+    assert found is not None
+    assert [ballot.winner for ballot in found.ballots] == [ballot.order[0] for ballot in found.ballots]
+    assert found.flipped
+    assert max(found.scores.values()) - min(found.scores.values()) < 1e-12
+
+
+def test_a_judge_that_sees_only_labels_finds_for_the_first_of_them() -> None:
+    """It reads the labels, and what they stand for."""
+    options = JudgeOptions(schedule="cyclic", labels=True)
+    found = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
+    assert found is not None
+    for ballot in found.ballots:
+        assert ballot.labels is not None
+        assert ballot.winner is not None
+        assert ballot.labels[ballot.winner] == "C"
+
+
+def test_it_is_the_same_by_seed_and_free_of_what_it_was_asked_before() -> None:
+    """Two judges of one seed agree to the last bit, whatever one of them has judged meanwhile."""
+    one, other = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
+    first = verdict(one, "cyclic")
+    for seed in range(3):
+        verdict(other, "swap", seed=seed)
+    assert verdict(other, "cyclic").judging == first.judging
+    assert verdict(SimJudge(noise=1, seed=6), "cyclic").judging != first.judging
+
+
+async def found_by(model: SimJudge, request: ModelRequest) -> dict[str, float]:
+    """The scores that it gives."""
+    scores: dict[str, float] = (await model.request(request)).data["scores"]  # type: ignore[index] # it is a dict
+    return scores
+
+
+@pytest.mark.anyio
+async def test_another_seed_of_the_request_draws_the_noise_anew() -> None:
+    """As with a real model; and the same one does not."""
+    texts = {"a": "Yes.", "b": "No."}
+    model = SimJudge(noise=1)
+    plain, one, same, other = [
+        await found_by(model, asked(texts, output=scores_of("a", "b"), settings=ModelSettings(extra=extra)))
+        for extra in ({}, {"seed": 1}, {"seed": 1}, {"seed": 2})
+    ]
+    assert one == same
+    assert len({str(each) for each in (plain, one, other)}) == 3
+
+
+@pytest.mark.anyio
+async def test_style_length_and_identity_are_in_the_text() -> None:
+    """Each moves the odds by what it was given, in either order."""
+    texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
+    cases = {
+        "style": (SimJudge(style=1.5, quality=lambda _: 0.0), 1.5),
+        "length": (SimJudge(length=2.0, quality=lambda _: 0.0), 2 * math.log2(7 / 3)),
+        "identity": (SimJudge(identity={"ann": 0.7, "Bob": 5}, quality=lambda _: 0.0), 0.7),
+    }
+    for model, odds in cases.values():
+        for order in (("a", "b"), ("b", "a")):
+            request = asked({side: texts[side] for side in order}, output=scores_of(*order))
+            scores = await found_by(model, request)
+            assert math.log(scores["a"] / scores["b"]) == pytest.approx(odds)
+
+
+@pytest.mark.anyio
+async def test_a_request_that_is_no_judges_is_refused() -> None:
+    """It has no text to give, and no form but the two."""
+    request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
+    with pytest.raises(MalformedResponse, match="neither"):
+        await SimJudge().request(request)
+
+
+@pytest.mark.anyio
+async def test_a_quality_that_is_missing_is_told() -> None:
+    """With what there is."""
+    with pytest.raises(ConfigurationError, match="'b'"):
+        await SimJudge(quality={"a": 1}).request(asked({"a": "Yes.", "b": "No."}, output=scores_of("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"slot": math.nan}, "slot"),
+        ({"slot": [0, math.inf]}, "slot"),
+        ({"label": True}, "label"),
+        ({"noise": -1}, "noise"),
+        ({"style": "much"}, "style"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
+    """Before anything is judged."""
+    with pytest.raises(ConfigurationError) as caught:
+        SimJudge(**options)
+    assert caught.value.field == field
+
+
+def test_as_many_slots_as_sides() -> None:
+    """A bias that is given slot by slot fits the sides, or is refused."""
+    with pytest.raises(ConfigurationError, match="each of 3 places"):
+        SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
+
+
+@given(
+    st.integers(2, 5).flatmap(lambda k: st.lists(st.lists(numbers, min_size=k, max_size=k), min_size=1, max_size=4)),
+    st.sampled_from(["single", "swap", "cyclic", "sampled(3)"]),
+    numbers,
+    numbers,
+    st.floats(0, 2),
+    st.integers(-(2**70), 2**70),
+    st.randoms(use_true_random=False),
+)
+def test_arrays_give_the_same_bits_as_one_by_one(
+    quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
+) -> None:
+    """For the same draws: log-odds are equal exactly, and what is decided of them is what `decide()` says."""
+    sides = len(quality[0])
+    judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
+    orders = judgements.orders_of(schedule, sides, random=random, shuffle=True)
+    called = np.array([random.sample(range(sides), sides) for _ in orders])
+    content = [[random.random() for _ in row] for row in quality]
+    items = np.array([random.getrandbits(63) for _ in quality])
+    at_once = judge.log_odds_of(quality, orders=orders, called=called, content=content, items=items)
+    one_by_one = [
+        [
+            judge.log_odds(row, order=order, called=labels, content=extra, item=int(item), view=view)
+            for view, (order, labels) in enumerate(zip(orders.tolist(), called.tolist(), strict=True))
+        ]
+        for row, extra, item in zip(quality, content, items, strict=True)
+    ]
+    assert at_once.tolist() == one_by_one
+    shares = judgements.shares_of(at_once)
+    names = [str(side) for side in range(sides)]
+    for by in ("mean", "vote"):
+        decided = judgements.decide_all(shares, by=by)
+        for number, views in enumerate(shares.tolist()):
+            cast = [JudgeBallot(order=names, scores=dict(zip(names, view, strict=True))) for view in views]
+            found = decide(cast, sides=names, by=by)
+            assert list(found.scores.values()) == pytest.approx(decided.scores[number].tolist(), abs=1e-9)
+            if found.winner is not None and sorted(found.scores.values())[-2] < found.scores[found.winner] - 1e-9:
+                assert np.flatnonzero(decided.leaders[number]).tolist() == [int(found.winner)]
+
+
+def test_a_debate_finds_what_the_arrays_say() -> None:
+    """A prompt's view, judged by the model, has the shares of the formula for its item and view."""
+    quality = {side: number / 2 for number, side in enumerate(STANCES)}
+    judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
+    request = asked(dict.fromkeys(STANCES, "Yes."), output=scores_of(*STANCES))
+    view = read_view(request)
+    assert [side.called for side in view.sides] == list(STANCES)
+    odds = judge.log_odds_of(
+        [[quality[side.stance] for side in view.sides]],
+        orders=[range(4)],
+        items=np.array([view.item], dtype=np.uint64),
+        views=np.array([view.number], dtype=np.uint64),
+    )
+    expected = judgements.shares_of(odds)[0, 0]
+    assert list(judge.shares(view).values()) == pytest.approx(expected.tolist(), abs=1e-14)
+
+
+def test_draws_are_standard_normal_and_even() -> None:
+    """Means and spreads of 20,000, one by one and as arrays alike."""
+    drawn = [normal(1, item, 0, 0) for item in range(20_000)]
+    assert abs(fmean(drawn)) < 0.03
+    assert abs(pstdev(drawn) - 1) < 0.02
+    assert normals(1, np.arange(20_000), 0, 0).tolist() == drawn
+    assert abs(fmean(uniform(1, 0, view, 0) for view in range(20_000)) - 0.5) < 0.01
+
+
+def test_a_tie_that_the_right_side_is_in_is_right_in_part() -> None:
+    """One of two, one of three; and wrong where it is not in it."""
+    shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
+    found = judgements.is_right(judgements.decide_all(shares), [0, 2, 1, 2])
+    assert found.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
+
+
+def test_what_is_measured_of_texts() -> None:
+    """Emphasis is capped, and no words are no length."""
+    assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
+
+
+def test_names_in_tags_are_read_where_they_are_shown() -> None:
+    """A judge who knows names favours one only where the view has it."""
+    model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
+    sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]
+    winners = []
+    for hidden in (True, False):
+        pattern = debate(
+            name="rent", debaters=sides, judge="swap", synthesizer=False, anonymize_transcript=hidden, max_rounds=1
+        )
+        winners.append(pattern.run_sync("?", model=model).output.verdict.winner)
+    assert winners == [None, STANCES[1]]

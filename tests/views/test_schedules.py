@@ -1,0 +1,179 @@
+"""Schedules: which views there are, and that each gives every side its turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import permutations
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.schemas import DebateContributionEntry
+from flowdebate.views.entries import parse_entries
+from flowdebate.views.judge import in_view, render_view
+from flowdebate.views.schedules import JudgeView, Schedule, as_schedule, sampled
+
+sides = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6, unique=True)
+few = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4, unique=True)
+seeds = st.integers(0, 2**32)
+schedules = st.one_of(
+    st.sampled_from([Schedule(kind=kind) for kind in ("single", "swap", "cyclic", "full")]),
+    st.integers(1, 9).map(sampled),
+)
+LABELS = tuple("ABCDEF")
+
+
+@given(schedule=schedules, names=few, seed=seeds, shuffle=st.booleans(), labelled=st.booleans())
+def test_every_view_has_every_side_once(
+    schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labelled: bool
+) -> None:
+    """As many views as calls are counted, in each all sides, and all labels; and the same ones by seed."""
+    labels = LABELS[: len(names)] if labelled else None
+    views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
+    assert len(views) == schedule.calls(len(names))
+    for view in views:
+        assert Counter(view.order) == Counter(names)
+        assert (view.labels is None) == (labels is None)
+        assert {view.named(side) for side in names} == set(labels or names)
+    assert views == schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
+
+
+@given(names=sides, seed=seeds, shuffle=st.booleans())
+def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
+    """A Latin square, of slots and of labels."""
+    labels = LABELS[: len(names)]
+    views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
+    for slot in range(len(names)):
+        assert Counter(view.order[slot] for view in views) == Counter(names)
+    for side in names:
+        assert Counter(view.named(side) for view in views) == Counter(labels)
+
+
+@given(sides, seeds)
+def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
+    """For two sides that is all orders there are; for one there is one."""
+    views = Schedule(kind="swap").views(names, random=Random(seed))
+    assert len(views) == min(2, len(names))
+    if len(names) > 1:
+        assert views[1].order == views[0].order[::-1]
+
+
+@given(st.integers(1, 4), seeds)
+def test_full_is_every_order(count: int, seed: int) -> None:
+    """Each once, whatever is drawn."""
+    names = [str(number) for number in range(count)]
+    views = Schedule(kind="full").views(names, random=Random(seed))
+    assert sorted(view.order for view in views) == sorted(permutations(names))
+
+
+@given(st.integers(0, 40))
+def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
+    """Of 600 draws of three sides, each of six orders has about a sixth; with no label drawn apart from others."""
+    drawn = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
+    assert len(drawn) == 6
+    assert all(55 <= count <= 150 for count in drawn.values())
+
+
+@given(sides, seeds)
+def test_without_a_shuffle_the_first_view_has_the_given_order(names: list[str], seed: int) -> None:
+    """And nothing is drawn."""
+    for kind in ("single", "swap", "cyclic"):
+        source = Random(seed)
+        first, *_ = Schedule(kind=kind).views(names, random=source, shuffle=False)
+        assert first.order == tuple(names)
+        assert source.getstate() == Random(seed).getstate()
+
+
+def test_no_random_is_always_the_same() -> None:
+    """`Random(0)`, each time anew."""
+    plan = sampled(4)
+    assert plan.views("abcd") == plan.views("abcd") == plan.views("abcd", random=Random(0))
+
+
+@given(schedules)
+def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
+    """`str()` writes what `as_schedule` reads; a schedule is itself."""
+    assert as_schedule(str(schedule), where="x") == schedule
+    assert as_schedule(schedule, where="x") is schedule
+
+
+@pytest.mark.parametrize(
+    "value", ["", "sampled", "sampled()", "sampled(-1)", "sampled(0)", "sampled(1) ", "Swap", None, 2, "sampled(٣)"]
+)
+def test_what_is_no_schedule_is_refused(value: Any) -> None:
+    """Whatever it is."""
+    with pytest.raises(ConfigurationError):
+        as_schedule(value, where="debate")
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Schedule(kind=cast("Any", "swop")), "kind"),
+        (lambda: Schedule(kind="swap", size=2), "size"),
+        (lambda: Schedule(kind="sampled"), "size"),
+        (lambda: Schedule(kind="sampled", size=True), "size"),
+        (lambda: Schedule(kind="full").views("abcde"), "sides"),
+        (lambda: Schedule().views([]), "sides"),
+        (lambda: Schedule().views(["a", "a"]), "sides"),
+        (lambda: Schedule().views(["a", "b"], labels=["A"]), "labels"),
+        (lambda: Schedule().views(["a", "b"], labels=["A", "A"]), "labels"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(make: Any, field: str) -> None:
+    """It is said which option is wrong."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert caught.value.field == field
+
+
+def test_how_many_calls_each_takes() -> None:
+    """For two, three and four sides."""
+    plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
+    assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
+        [1, 1, 1],
+        [2, 2, 2],
+        [2, 3, 4],
+        [2, 6, 24],
+        [7, 7, 7],
+    ]
+
+
+entries = st.lists(
+    st.builds(
+        lambda number, stance, text: DebateContributionEntry(round=number, agent_name="x", stance=stance, text=text),
+        st.integers(1, 3),
+        st.sampled_from(["for", "against", "neither"]),
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
+    ),
+    max_size=8,
+)
+
+
+@given(said=entries, seed=seeds, schedule=schedules, labelled=st.booleans())
+def test_no_entry_is_lost_in_any_view(
+    said: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
+) -> None:
+    """Each view has every entry once, by round and by slot, and what it is called can be turned back."""
+    stances = ["for", "against", "neither"]
+    for view in schedule.views(stances, random=Random(seed), labels="ABC" if labelled else None):
+        places = in_view(said, view)
+        assert sorted(places) == list(range(len(said)))
+        keys = [(said[place].round, view.order.index(said[place].stance)) for place in places]
+        assert keys == sorted(keys)
+        read = parse_entries(render_view(said, view))
+        back = {view.named(side): side for side in stances}
+        assert [(entry.round, back[entry.stance], entry.text) for entry in read] == [
+            (said[place].round, said[place].stance, said[place].text) for place in places
+        ]
+
+
+def test_an_entry_of_nobody_is_refused() -> None:
+    """A view that does not have its side cannot show it."""
+    said = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
+    with pytest.raises(ConfigurationError, match="perhaps"):
+        in_view(said, JudgeView(order=("for", "against")))
