@@ -5,6 +5,7 @@ from __future__ import annotations
 import consensus
 import deadlines
 import durable
+import fairness
 import import_time
 import in_flight
 import memory
@@ -14,7 +15,18 @@ import prefix_reuse
 
 
 def main() -> None:
-    for benchmark in (import_time, overhead, consensus, policies, durable, deadlines, memory, in_flight, prefix_reuse):
+    for benchmark in (
+        import_time,
+        overhead,
+        consensus,
+        policies,
+        durable,
+        fairness,
+        deadlines,
+        memory,
+        in_flight,
+        prefix_reuse,
+    ):
         benchmark.main()
 
 

@@ -30,27 +30,26 @@ class Anonymity:
 
     def aliases(self, ctx: Context) -> Aliases:
         """The aliases of the run that `ctx` is of, drawn from its seed."""
+        return self._hiding(ctx).aliases
+
+    def _hiding(self, ctx: Context) -> _Hiding:
         key = _key(ctx)
-        known: Aliases | None = ctx.run.artifacts.get(key)
+        known: _Hiding | None = ctx.run.artifacts.get(key)
         if known is None:
             source = Random(f"{ctx.seed}:{key}")  # noqa: S311 - repeatable on purpose, and not the judge's
-            known = make_aliases(
+            aliases = make_aliases(
                 self.names,
                 models=self.models,
                 question=pattern_state(ctx).question,
                 stances=self.stances,
                 random=source,
             )
-            ctx.run.artifacts[key] = known
+            known = ctx.run.artifacts[key] = _Hiding(aliases)
         return known
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
         """The transcript so far with aliases for names; the same entries where nobody is named."""
-        hide = self.aliases(ctx).hide
-        return [
-            entry if (text := hide(entry.text)) == entry.text else entry.model_copy(update={"text": text})
-            for entry in entries_of(ctx)
-        ]
+        return self._hiding(ctx).shown(entries_of(ctx))
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
         """`text` with aliases for names."""
@@ -59,13 +58,35 @@ class Anonymity:
 
 def leaks_of(ctx: Context) -> LeakReport | None:
     """The names that stood in the arguments of the debate around `ctx`; None where nothing was hidden."""
-    aliases: Aliases | None = ctx.run.artifacts.get(_key(ctx))
+    hiding: _Hiding | None = ctx.run.artifacts.get(_key(ctx))
     entries = entries_of(ctx)
-    if aliases is None or all(aliases.hide(entry.text) == entry.text for entry in entries):
+    if hiding is None or all(shown is entry for shown, entry in zip(hiding.shown(entries), entries, strict=True)):
         return None
     from flowdebate.views.leaks import leak_report
 
-    return leak_report(entries, aliases)
+    return leak_report(entries, hiding.aliases)
+
+
+class _Hiding:
+    """The aliases of a debate, and its entries as they are shown, each looked at once."""
+
+    __slots__ = ("_entries", "_shown", "aliases")
+
+    def __init__(self, aliases: Aliases) -> None:
+        self.aliases = aliases
+        self._entries: list[DebateContributionEntry] = []
+        self._shown: list[DebateContributionEntry] = []
+
+    def shown(self, entries: Sequence[DebateContributionEntry]) -> list[DebateContributionEntry]:
+        """`entries` with aliases for names; the same ones where nobody is named."""
+        known = len(self._entries)
+        if known > len(entries) or (known and self._entries[-1] is not entries[known - 1]):
+            self._entries, self._shown, known = [], [], 0  # another transcript: it was cleared
+        for entry in entries[known:]:
+            text = self.aliases.hide(entry.text)
+            self._entries.append(entry)
+            self._shown.append(entry if text == entry.text else entry.model_copy(update={"text": text}))
+        return list(self._shown)
 
 
 def _key(ctx: Context) -> str:

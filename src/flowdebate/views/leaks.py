@@ -52,6 +52,7 @@ def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) ->
             excerpt=_excerpt(entry.text, leak),
         )
         for place, entry in enumerate(entries)
+        if aliases.hide(entry.text) != entry.text  # which is known of most already
         for leak in aliases.find(entry.text)
     ]
     return LeakReport(entries=len(entries), leaks=found)
