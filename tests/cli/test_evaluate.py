@@ -8,14 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from flowdebate.cli.app import app
 from flowdebate.cli.batch.rows import Row
 from flowdebate.cli.trials import choices_of, matched
-from flowdebate.cli.verbs.evaluate import evaluate
 from flowdebate.errors import BadFile
 
 from .stage import Stage
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
-"""The command by itself."""
 
 FACTS: list[dict[str, Any]] = [
     {"question": "Which is true?", "choices": ["Water is wet", "Water is dry"], "answer": "Water is wet"},
@@ -73,7 +69,7 @@ def run(stage: Stage | None, *more: str) -> Result:
     """An evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--rounds", "1", "--seed", "1")
-    return CliRunner().invoke(app, [*more, *options], catch_exceptions=False)
+    return CliRunner().invoke(app, ["evaluate", *more, *options], catch_exceptions=False)
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
@@ -234,3 +230,15 @@ def test_text_that_is_no_list_is_refused() -> None:
     """What can only be one position is told with the column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
         choices_of(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)
+
+
+def test_one_of_its_debates_is_carried_on_by_itself(folder: Path) -> None:
+    """A debate of an evaluation is a kept run like others: `resume` holds it, baselines included, and pays nothing."""
+    with School() as school:
+        first = run(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
+        asked = len(school.bodies)
+        run_id = json.loads((folder / "r.jsonl").read_text().splitlines()[0])["runId"]
+        again = CliRunner().invoke(app, ["resume", run_id, "--store", "runs.sqlite3"], catch_exceptions=False)
+        assert len(school.bodies) == asked
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "one call" in again.stdout

@@ -27,19 +27,6 @@ _YES, _NO = ("yes", "true"), ("no", "false")
 _LETTERS = string.ascii_lowercase
 
 
-class _Asked(str):
-    """A question that knows which one it is: another one may have the same words."""
-
-    __slots__ = ("place",)
-    place: int
-
-    @classmethod
-    def of(cls, text: str, place: int) -> _Asked:
-        asked = cls(text)
-        asked.place = place
-        return asked
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trial(Row):
     """A question whose answer is known."""
@@ -111,33 +98,28 @@ class Trials(Plans):
         self._baselines = baselines
         self.rows = [self._trial(row, index, path, truth, choices) for index, row in enumerate(rows)]
         for trial in self.rows:
-            self.of(trial.question)  # refuses what cannot be, before anything is paid
+            self.of(trial)  # refuses what cannot be, before anything is paid
 
     def name(self, rows: Sequence[Row]) -> str:
         """As of a batch, and of the baselines and positions as well."""
         about = [super().name(rows), list(self._baselines), [list(map(dict, trial.sides)) for trial in self.rows]]
         return f"evaluation-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
-    def of(self, question: str) -> Plan:
+    def of(self, row: Row) -> Plan:
         """The plan of one of `rows`, which shares its models with all others."""
-        trial = self.rows[question.place] if isinstance(question, _Asked) else self.rows[0]
-        made: Plan = self._module.make_plan({}, file=self._of_trial(trial))
+        made: Plan = self._module.make_plan({}, file=self._of_trial(row))
         models = {speaker.name: speaker.model for speaker in self.base.speakers}
         speakers = tuple(replace(speaker, model=models.get(speaker.name)) for speaker in made.speakers)
         return replace(made, models=self.base.models, speakers=speakers, policies=self.base.policies)
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The debate of a row and its baselines, and how its plan is kept."""
-        from flowdebate.patterns.with_baselines import with_baselines
+        return self.of(row).pattern(), {**self._kept, "options": self._of_trial(row)}
 
-        plan = self.of(row.question)
-        instructions = plan.instructions
-        pattern = with_baselines(plan.pattern(), plan.speakers, baselines=self._baselines, instructions=instructions)
-        trial = row if isinstance(row, Trial) else self.rows[0]
-        return pattern, {**self._kept, "options": self._of_trial(trial)}
-
-    def _of_trial(self, trial: Trial) -> dict[str, Any]:
-        return {**self._options(str(trial.question)), "debaters": [dict(side) for side in trial.sides]}
+    def _of_trial(self, row: Row) -> dict[str, Any]:
+        trial = row if isinstance(row, Trial) else self.rows[0]  # the first one stands for its bare row
+        options = {**self._options(trial.question), "debaters": [dict(side) for side in trial.sides]}
+        return {**options, "baselines": list(self._baselines)}
 
     def _trial(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> Trial:
         number = index + 1
@@ -155,7 +137,7 @@ class Trials(Plans):
         if right is None:
             told = f"one of {', '.join(map(shown, stances))}"
             raise BadFile(path, f"question {number}: `{truth}` must be {told}, got {shown(row.others[truth])}")
-        return Trial(question=_Asked.of(row.question, index), others=row.others, sides=tuple(sides), truth=right)
+        return Trial(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
         from flowdebate.cli.sides import default_sides

@@ -88,7 +88,7 @@ async def hold_batch(
         with open_out(out, name, rows) as writer:
             async with batch:
                 async for item in batch:
-                    line = line_of(plans.of(item.row.question), item)
+                    line = line_of(plans.of(item.row), item)
                     missing += item.error is None and not line.found
                     writer.write(line)
                     view.item(item)

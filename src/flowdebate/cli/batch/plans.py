@@ -63,9 +63,9 @@ class Plans:
         about = [self._kept["verb"], told, [[row.question, dict(row.others)] for row in rows]]
         return f"batch-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
-    def of(self, question: str) -> Plan:
-        """The plan of `question`, which shares its models with all others."""
-        made: Plan = self._module.make_plan({}, file=self._options(question))
+    def of(self, row: Row) -> Plan:
+        """The plan of a row's question, which shares its models with all others."""
+        made: Plan = self._module.make_plan({}, file=self._options(row.question))
         speakers = tuple(
             speaker if shared.model is None else replace(speaker, model=shared.model)
             for speaker, shared in zip(made.speakers, self.base.speakers, strict=True)
@@ -74,7 +74,7 @@ class Plans:
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The pattern for a row, and how its plan is kept."""
-        return self.of(row.question).pattern(), {**self._kept, "options": self._options(row.question)}
+        return self.of(row).pattern(), {**self._kept, "options": self._options(row.question)}
 
     def _options(self, question: str) -> dict[str, Any]:
         return {**self._kept["options"], self._subject: question}

@@ -18,9 +18,10 @@ from flowdebate.cli.sides import default_sides
 from flowdebate.cli.sources import SOURCES, SourceFiles, sources_of
 from flowdebate.cli.speakers import roster, sides
 from flowdebate.errors import ConfigurationError
+from flowdebate.schemas.baselines import BASELINES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human import Ask, Human
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from flowdebate.cli.pages.debate import DebateView
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Debater
+    from flowdebate.schemas.baselines import BaselineName
 
 __all__ = ("KEYS", "DebatePlan", "make_plan", "run")
+
+_IS_BASELINE = BASELINES.__contains__
 
 KEYS: Mapping[str, Key] = {
     "question": text("QUESTION"),
@@ -47,7 +51,11 @@ KEYS: Mapping[str, Key] = {
     ),
     "park": flag("--park"),
     "sources": SOURCES,
-    "baselines": flag("--baselines"),
+    "baselines": Key(
+        fits=lambda value: isinstance(value, bool) or (isinstance(value, list) and all(map(_IS_BASELINE, value))),
+        allowed=f"true, false, or a list of some of {', '.join(BASELINES)}",
+        option="--baselines",
+    ),
     **JUDGE_KEYS,
     **OUTPUT_KEYS,
     **COMMON_KEYS,
@@ -134,7 +142,7 @@ class DebatePlan(Plan):
     park: bool = False
     """Whether humans answer later."""
     sources: Mapping[str, str] | None = None
-    baselines: bool = False
+    baselines: bool | Sequence[BaselineName] = False
     judging: JudgeOptions | None = None
     """How the judge is asked; None for once."""
 
@@ -245,7 +253,7 @@ def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePla
         **shared,
         judging=judging,
         sources=sources_of(given),
-        baselines=bool(given["baselines"]),
+        baselines=given.get("baselines", False),
         speakers=speakers,
         humans=humans,
         park=bool(given["park"]),
