@@ -113,3 +113,16 @@ async def test_what_cannot_be_judged_is_refused_before_anything_is_paid() -> Non
     with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must be arguments of two sides or more"):
         await rejudge([argued("a", "b"), argued("a")], model=judge.model)
     assert judge.asked == []
+
+
+async def test_names_in_what_was_argued_are_hidden_again() -> None:
+    """The judge of a stored debate sees aliases, as the first one did."""
+    judge = Judge()
+    texts = {"yes": "As anna, I say yes.", "no": "ben: no."}
+    entries = [
+        DebateContributionEntry(round=1, agent_name=name, stance=stance, text=texts[stance])
+        for name, stance in (("anna", "yes"), ("ben", "no"))
+    ]
+    await rejudge([ArguedDebate(question="Q?", transcript=entries)], model=judge.model, store=False)
+    assert len(judge.asked) == 2
+    assert not any("anna" in shown or "ben" in shown for shown in judge.asked)

@@ -27,6 +27,8 @@ class Anonymity:
     models: tuple[str, ...] = ()
     """The models by name, as far as they are known before it runs."""
     stances: tuple[str, ...] = ()
+    question: str | None = None
+    """What is debated, where there is no debate around the block that would know."""
 
     def aliases(self, ctx: Context) -> Aliases:
         """The aliases of the run that `ctx` is of, drawn from its seed."""
@@ -40,7 +42,7 @@ class Anonymity:
             aliases = make_aliases(
                 self.names,
                 models=self.models,
-                question=pattern_state(ctx).question,
+                question=pattern_state(ctx).question if self.question is None else self.question,
                 stances=self.stances,
                 random=source,
             )

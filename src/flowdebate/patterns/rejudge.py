@@ -6,6 +6,7 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.blocks.anonymity import Anonymity
 from flowdebate.blocks.handler import handler
 from flowdebate.blocks.judge import judge_of
 from flowdebate.blocks.judge_options import JudgeOptions
@@ -53,13 +54,15 @@ def create_rejudge(
     repeat: int = 1,
     seed: int | None = None,
     anonymize_transcript: bool = True,
+    anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
     """A block that has the default judge find for one of `stances`, and gives all its ballots.
 
     `judge` is how it is asked (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
-    views, which are drawn from `seed`, or from the run's where it is shown them once. `options` are those of default
-    blocks. ConfigurationError for a judge that would leave ballots out, or would ask a person.
+    views, which are drawn from `seed`, or from the run's where it is shown them once. `anonymity` says whose names
+    stand as aliases in them (None: nobody's). `options` are those of default blocks. ConfigurationError for a judge
+    that would leave ballots out, or would ask a person.
     """
     how = JudgeOptions(schedule="cyclic") if judge is None else judge
     check_count(NAME, repeat=repeat)
@@ -82,6 +85,7 @@ def create_rejudge(
             stances=stances,
             anonymize_transcript=anonymize_transcript,
             shuffle_for_judge=True,
+            anonymity=anonymity,
             random=None if repeat == 1 else Random(seed),  # noqa: S311 - the same views again, on purpose
             options={**(options or {})},
         )
@@ -113,15 +117,17 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
     if not rows:
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
-    def made(index: int, stances: Sequence[str]) -> Sequencer[ArguedDebate, AuditItem]:
-        own = seed_of_item(seed, index)
-        return create_rejudge(stances=stances, judge=judge, repeat=repeat, seed=own, options=options)
+    def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
+        own, sides = seed_of_item(seed, index), argued.sides
+        names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
+        anonymity = Anonymity(names=names, stances=sides, question=argued.question)
+        return create_rejudge(stances=sides, judge=judge, repeat=repeat, seed=own, anonymity=anonymity, options=options)
 
     def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
-        return made(row[0], row[1].sides), None
+        return made(*row), None
 
     batch: Batch[AuditItem] = Batch(
-        made(0, rows[0][1].sides),
+        made(*rows[0]),
         rows,
         question=lambda row: row[1],
         concurrency=concurrency,
