@@ -11,17 +11,40 @@ from typing import TYPE_CHECKING
 from flowdebate import Debater, debate
 from flowdebate.store import MemoryStore, SqliteStore
 from flowdebate.testing import FunctionModel
-from overhead import flowdebate_loop, langgraph_loop
+from overhead import DEBATES, flowdebate_loop, langgraph_loop
 from report import alternating, print_table
 
 if TYPE_CHECKING:
     from flowdebate.store import StoreChoice
+    from flowdebate.store.port import StepKind
     from flowdebate.testing import ModelRequest, Reply
 
 CALLS = 13
 AT_ONCE = 1_000
 TURNS = 10
 SECONDS = 0.2
+
+
+class PausingStore(MemoryStore):
+    """Keeps runs in memory, and takes as long to do so as a disk: what waiting alone costs, since caches grow cold."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
+        await super().commit(run_id, key, kind, body, at)
+        await asyncio.sleep(self._seconds)
+
+
+def seconds_of_a_commit(store: SqliteStore) -> float:
+    """How long a commit takes when nothing else is written: of the wall time of the loop, a call's part."""
+    loop = flowdebate_loop(store=store)
+    loop()
+    started, cpu = time.perf_counter(), time.process_time()
+    loop()
+    waited = (time.perf_counter() - started) - (time.process_time() - cpu)
+    return max(waited, 0.0) / (DEBATES * CALLS)
 
 
 def at_once(store: StoreChoice) -> tuple[float, float]:
@@ -55,10 +78,14 @@ def at_once(store: StoreChoice) -> tuple[float, float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        pause = seconds_of_a_commit(SqliteStore(place / "pause.sqlite3"))
         medians = alternating(
             {
                 "flowdebate, no store": flowdebate_loop(),
                 "flowdebate, in memory": flowdebate_loop(store=MemoryStore()),
+                f"flowdebate, in memory, waiting {pause * 1e3:.1f} ms a call": flowdebate_loop(
+                    store=PausingStore(pause)
+                ),
                 "flowdebate, SQLite": flowdebate_loop(store=SqliteStore(place / "loop.sqlite3")),
                 "langgraph, no saver": langgraph_loop(),
                 "langgraph, SQLite saver": langgraph_loop(str(place / "graph.sqlite3")),
@@ -73,7 +100,8 @@ def main() -> None:
                 [name, f"{seconds * 10:.2f}", f"{(seconds - base) * 1e4 / CALLS:.0f}"]
                 for name, seconds in medians.items()
             ],
-            note="flowdebate: each answer is on the disk (synchronous=FULL) before it is used.",
+            note="flowdebate: each answer is on the disk (synchronous=FULL) before it is used. The third row writes "
+            "nothing: it waits as long as the disk does, and shows what a processor pays for having waited.",
         )
         rows = []
         for name, store in (("no store", False), ("SQLite", SqliteStore(place / "many.sqlite3"))):

@@ -110,4 +110,4 @@ def _called(world: World, cast: Ballots, orders: Any) -> Any:
     if cast.labels == "none":
         return None
     views, sides = np.arange(orders.shape[-2])[:, None], np.arange(world.sides)[None, :]
-    return (sides - (views if cast.labels == "moved" else 0 * views)) % world.sides
+    return (sides + (views if cast.labels == "moved" else 0 * views)) % world.sides

@@ -313,7 +313,7 @@ def test_answers_know_blocks_by_what_they_ask_for() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(debates(judge="swap", up_to_rounds=1, synthesizer=False))
+@given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
 def test_a_judge_that_scores_finds_what_was_drawn(case: DebateCase) -> None:
     """Where each side is to be scored, the scores are those of the drawn verdict."""
     verdict = case.run_sync().raw.verdict

@@ -51,8 +51,8 @@ class Schedule:
 
     - "single": one order, drawn by chance.
     - "swap": an order and its reverse; all it takes for two sides.
-    - "cyclic": as many orders as there are sides, a Latin square: each side stands in each slot once, which cancels
-      any bias that adds something to a slot.
+    - "cyclic": as many orders as there are sides, a Latin square: each side stands in each slot once, so that a bias
+      for a slot is added to all of them. It is gone from the mean of log-odds, and nearly from that of shares.
     - "full": every order, for at most four sides.
     - "sampled(n)": n orders drawn by chance, which lessens noise, and bias only on average.
     """
@@ -116,7 +116,7 @@ class Schedule:
         if shuffle:
             source.shuffle(called)
         return tuple(
-            JudgeView(order=order, labels={side: labels[(at - view) % len(called)] for at, side in enumerate(called)})
+            JudgeView(order=order, labels={side: labels[(at + view) % len(called)] for at, side in enumerate(called)})
             for view, order in enumerate(orders)
         )
 
