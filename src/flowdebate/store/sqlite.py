@@ -92,7 +92,7 @@ class SqliteStore(Store):
             except sqlite3.IntegrityError:
                 raise RunExists(self.name, header.run_id) from None
 
-        await self._do(work, quickly=True)
+        await self._do(work, quickly=True, single=True)
 
     async def take(self, run_id: str) -> StoredRun:
         def work(connection: sqlite3.Connection) -> StoredRun:
@@ -116,7 +116,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(_RELEASE, (run_id, self._own().id))
 
-        await self._do(work, quickly=True)
+        await self._do(work, quickly=True, single=True)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
@@ -125,7 +125,7 @@ class SqliteStore(Store):
             done = connection.execute(_FINISH, (status, text, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
 
-        await self._do(work, quickly=True)
+        await self._do(work, quickly=True, single=True)
 
     async def run(self, run_id: str) -> StoredRun:
         return await self._do(lambda connection: self._run(connection, run_id))
@@ -214,18 +214,18 @@ class SqliteStore(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            row = connection.execute(
+            rows = connection.execute(
                 "INSERT INTO steps (run_id, key, kind, request, attempts)"
                 f" SELECT :run, :key, :kind, :request, 1 WHERE {_OWNED}"
                 " ON CONFLICT DO UPDATE SET attempts = attempts + 1, kind = :kind, request = :request"
                 " RETURNING attempts",
                 {"run": run_id, "key": key, "kind": kind, "request": request, "owner": self._own().id},
-            ).fetchone()
-            if row is None:
+            ).fetchall()
+            if not rows:
                 self._not_owned(connection, run_id)
-            return int(row[0])
+            return int(rows[0][0])
 
-        return await self._do(work, quickly=True)
+        return await self._do(work, quickly=True, single=True)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -249,7 +249,7 @@ class SqliteStore(Store):
             if run_id in self._recovered:
                 connection.execute("UPDATE runs SET recoveries = 0 WHERE run_id = ?", (run_id,))
 
-        await self._do(work)
+        await self._do(work, single=run_id not in self._recovered)
         self._recovered.discard(run_id)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
@@ -261,7 +261,7 @@ class SqliteStore(Store):
             )
             self._check_owned(connection, done, run_id)
 
-        await self._do(work, quickly=True)
+        await self._do(work, quickly=True, single=True)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
@@ -304,13 +304,14 @@ class SqliteStore(Store):
 
     # The file
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], *, quickly: bool = False) -> T:
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, quickly: bool = False, single: bool = False) -> T:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.strayed:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         try:
-            return await (self._writer.do_quickly(work) if quickly else self._writer.do(work))
+            do = self._writer.do_quickly if quickly else self._writer.do
+            return await do(work, single=single)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(self.name, self._told(error)) from error
 

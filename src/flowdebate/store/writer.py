@@ -25,10 +25,13 @@ _MOST = 500
 class _Job:
     """Something to do with the connection, and who waits for it."""
 
-    __slots__ = ("error", "future", "loop", "value", "work")
+    __slots__ = ("error", "future", "loop", "single", "value", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop, *, single: bool
+    ) -> None:
         self.work = work
+        self.single = single
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.value: Any = None
@@ -60,16 +63,19 @@ class Writer:
         self._process: int | None = None
         _OPEN.add(self)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled."""
-        job = _Job(work, asyncio.get_running_loop())
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False) -> T:
+        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled.
+
+        With `single` it is one statement that writes, and is read to its end: that needs no transaction around it.
+        """
+        job = _Job(work, asyncio.get_running_loop(), single=single)
         self._start()
         self._begun += 1
         self._jobs.put(job)
         result: T = await job.future
         return result
 
-    async def do_quickly(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def do_quickly(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False) -> T:
         """What `work` gives, once it outlives this process; the next `do` puts it on the disk, too.
 
         Nothing but the page cache is written to, which is quicker than to wake the thread. Where the thread has
@@ -79,13 +85,13 @@ class Writer:
             try:
                 if self._quick is None:
                     self._quick = self._connect_quick()
-                return _in_transaction(work, self._quick)
+                return work(self._quick) if single else _in_transaction(work, self._quick)
             except Exception as error:
                 if not (_is_lock(error) or self._quick is None):
                     raise
             finally:
                 self._quick_lock.release()
-        return await self.do(work)
+        return await self.do(work, single=single)
 
     def close(self) -> None:
         """End the thread when all jobs are done, and wait for it."""
@@ -162,7 +168,10 @@ def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
             job.value = job.work(connection)
 
     try:
-        _in_transaction(work, connection)
+        if len(jobs) == 1 and jobs[0].single:
+            work(connection)
+        else:
+            _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - those who wait are told
         if len(jobs) == 1 or _is_lock(error):  # each of them would wait as long once more
             for job in jobs:
