@@ -41,6 +41,8 @@ POINTS = ("before", "in flight", "answered", "in commit", "committed", "between 
 """Where a life can end: before a call, in it, when it is answered and nothing of it kept, within the transaction that
 keeps it, right after that, between two rounds, and in the judge's (a moderator's, a voter's) call."""
 
+_ROUND_TRIP = 0.003
+"""Seconds that a server takes to commit, about."""
 _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 
@@ -142,7 +144,13 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
     async def kept(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         killer.at("answered")
-        await commit(run_id, key, kind, body, at)
+        if isinstance(store, SqliteStore):  # whose connection says when the statement is under way
+            await commit(run_id, key, kind, body, at)
+        else:  # a moment after it was sent, unless it has come back by then
+            delay = _ROUND_TRIP * Random(key).random()
+            timer = asyncio.get_running_loop().call_later(delay, killer.at, "in commit")
+            await commit(run_id, key, kind, body, at)
+            timer.cancel()
         note("kept", key, body)
         killer.at("committed")
 
