@@ -60,7 +60,7 @@ def test_the_wire_form_has_camel_case_keys() -> None:
                             "view": 0,
                             "order": ["for", "against"],
                             "labels": None,
-                            "model": None,
+                            "model": "scripted",
                             "scores": None,
                             "winner": "for",
                             "verdict": "",

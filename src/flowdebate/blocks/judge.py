@@ -172,6 +172,7 @@ def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
         scored=how.scored,
         anonymity=anonymity if anonymize_transcript else None,
         sources=sources,
+        model=taken["model"],
     )
 
     def seat(model: Model | str | None) -> Seat:
@@ -215,8 +216,10 @@ class _Slots:
         scored: bool,
         anonymity: Anonymity | None,
         sources: Mapping[str, str] | None,
+        model: Model | str,
     ) -> None:
         self._sides = sides
+        self._model = model
         self._template = template
         self._names = names
         self._scored = scored
@@ -242,7 +245,7 @@ class _Slots:
             template=self._template,
         )
 
-    def ballot(self, answer: Any, response: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - see judge_answers
+    def ballot(self, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - see judge_answers
         """What the answer says of its view."""
         shown = _shown(ctx)
         scores = winner = None
@@ -257,7 +260,7 @@ class _Slots:
             view=shown.number,
             order=list(shown.view.order),
             labels=None if shown.view.labels is None else dict(shown.view.labels),
-            model=response.model if shown.model is None else shown.model,
+            model=ctx.run.models.resolve(self._model).name if shown.model is None else shown.model,
             scores=scores,
             winner=winner,
             **({"verdict": answer.verdict, "reasoning": answer.reasoning} if self._scored else {}),
