@@ -169,3 +169,14 @@ def test_no_report_is_made_of_arguments_that_name_nobody() -> None:
     words = ["Build", "more."]
     _, result = _held(" ".join(words), " ".join(words), VERDICT)
     assert result.raw.leaks is None
+
+
+def test_quotes_are_looked_up_as_they_were_said_and_shown_without_names() -> None:
+    """A quote that has a debater's name is found in its source; one that is not found is shown with the alias."""
+    said = ('It says "Ben Ali counted the homes in May".', '"anna has counted them all" it says.')
+    model, result = _held(*said, VERDICT, sources={"report": "Ben Ali counted the homes in May 2024."})
+    (judged,) = _prompts(model, "rent-judge")
+    assert '(quotes: 1 verified in "report")' in judged
+    assert "(quotes: 1 not found: " in judged
+    assert "anna" not in judged
+    assert [quote.status for quotes in result.raw.quotes for quote in quotes] == ["verified", "unverified"]

@@ -16,7 +16,14 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.schemas import JudgedVerdict
 from flowdebate.schemas.judging import JudgeBallot, Judging
 from flowdebate.views.entries import render_entries
-from flowdebate.views.judge import JUDGE, JudgeTemplate, render_judge_office, render_judge_system, render_judge_turn
+from flowdebate.views.judge import (
+    JUDGE,
+    JudgeTemplate,
+    labelled,
+    render_judge_office,
+    render_judge_system,
+    render_judge_turn,
+)
 from flowdebate.views.quotes import HOW_TO_READ_QUOTES
 
 if TYPE_CHECKING:
@@ -234,14 +241,15 @@ class _Slots:
         return office if self._below is None else f"{office}\n\n{HOW_TO_READ_QUOTES}"
 
     def turn(self, value: object, ctx: Context) -> str:
-        shown = _shown(ctx)
-        entries = entries_of(ctx) if self._anonymity is None else self._anonymity.entries(ctx)
-        ordered = [entries[index] for index in shown.places]
-        if shown.view.labels is not None:
-            ordered = [entry.model_copy(update={"stance": shown.view.named(entry.stance)}) for entry in ordered]
+        shown, entries = _shown(ctx), entries_of(ctx)
+        below = [] if self._below is None else [self._below(entries[index]) for index in shown.places]
+        if self._anonymity is not None:
+            entries, hide = self._anonymity.entries(ctx), self._anonymity.aliases(ctx).hide
+            below = [hide(line) for line in below]
+        ordered = labelled([entries[index] for index in shown.places], shown.view)
         return render_judge_turn(
             question=question_of(value, ctx),
-            transcript=render_entries(ordered, names=self._names, below=self._below),
+            transcript=render_entries(ordered, names=self._names, below=below),
             template=self._template,
         )
 

@@ -19,7 +19,7 @@ from flowdebate.schemas import DebateContributionEntry
 from flowdebate.views.quote import BAR, quoted, tag_name, tag_text, unescaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = ("EMPTY", "HOW_TO_READ", "HOW_TO_READ_LABELLED", "HOW_TO_READ_NAMED", "parse_entries", "render_entries")
 
@@ -47,12 +47,12 @@ def render_entries(
     entries: Iterable[DebateContributionEntry],
     *,
     names: bool = False,
-    below: Callable[[DebateContributionEntry], str] | None = None,
+    below: Iterable[str] = (),
 ) -> str:
     """The transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
-    Rendering more entries only adds to the end. No entries are `(empty)`. `below` gives a line that stands below an
-    entry (empty for none), such as `flowdebate.views.quotes.render_quotes` writes.
+    Rendering more entries only adds to the end. No entries are `(empty)`. `below` has for each entry a line that
+    stands below it (empty for none), such as `flowdebate.views.quotes.render_quotes` writes.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -60,13 +60,14 @@ def render_entries(
     """
     lines: list[str] = []
     heading: int | None = None
+    notes = iter(below)
     for entry in entries:
         if entry.round != heading:
             heading = entry.round
             lines.append(f"Round {heading}:")
         speaker = f"{tag_name(entry.agent_name)}, " if names else ""
         lines.append(f"[{speaker}{tag_text(entry.stance)}] {quoted(entry.text)}")
-        if below is not None and (line := below(entry)):
+        if line := next(notes, ""):
             lines.append(line)
     return "\n".join(lines) if lines else EMPTY
 

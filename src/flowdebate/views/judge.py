@@ -22,6 +22,7 @@ __all__ = (
     "JudgeTemplate",
     "format_transcript_for_judge",
     "in_view",
+    "labelled",
     "order_for_judge",
     "render_judge_office",
     "render_judge_system",
@@ -139,10 +140,14 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
     """
-    shown = [entries[index] for index in in_view(entries, view)]
-    if view.labels is not None:
-        shown = [entry.model_copy(update={"stance": view.named(entry.stance)}) for entry in shown]
-    return render_entries(shown, names=names)
+    return render_entries(labelled([entries[index] for index in in_view(entries, view)], view), names=names)
+
+
+def labelled(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
+    """`entries` with what `view` calls their sides in place of their stances."""
+    if view.labels is None:
+        return entries
+    return [entry.model_copy(update={"stance": view.named(entry.stance)}) for entry in entries]
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
