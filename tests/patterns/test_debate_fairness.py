@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, DebateRawOutput, FlowDebateWarning, JudgeOptions, debate
+from flowdebate import Debater, DebateRawOutput, FlowDebateWarning, JudgeOptions, debate, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -180,3 +180,22 @@ def test_quotes_are_looked_up_as_they_were_said_and_shown_without_names() -> Non
     assert "(quotes: 1 not found: " in judged
     assert "anna" not in judged
     assert [quote.status for quotes in result.raw.quotes for quote in quotes] == ["verified", "unverified"]
+
+
+def test_a_debate_in_a_pipeline_is_compared_at_its_own_cost() -> None:
+    """What came before in the run is no part of what self-consistency may take."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output is None:
+            return "An argument."
+        said = {"reasoning": "R.", "winner": "for", "verdict": "V."}
+        assert request.output_schema is not None
+        return {key: said[key] for key in request.output_schema["properties"]}
+
+    first, second = (
+        debate(name=name, debaters=SIDES, max_rounds=1, synthesizer=False, baselines=["self_consistency"])
+        for name in ("first", "second")
+    )
+    both = sequencer(name="both").tap(first).then(second)
+    raw = both.run_sync(QUESTION, model=FunctionModel(answer)).output
+    assert [found.calls for found in raw.baselines] == [3]

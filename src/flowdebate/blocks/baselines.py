@@ -128,9 +128,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
-        around = ctx.scope.sequencer
-        root = "" if around is None else around.path
-        budget = await ctx.step(partial(_as_found, _used(ctx, root)), key="budget", returns=Usage)
+        budget = await ctx.step(partial(_as_found, _used(ctx, _debate_of(ctx))), key="budget", returns=Usage)
         question = question_of(value, ctx)
         return [await self._answer(name, question, budget, ctx) for name in self._asked]
 
@@ -219,6 +217,12 @@ def _room(budget: Usage, used: Usage, votes: int) -> int:
     if not tokens or not spent:  # not told by a server, or not counted: at equal calls
         return max(budget.calls - votes, 0)
     return max(int((tokens - spent) * votes // spent), 0)
+
+
+def _debate_of(ctx: Context) -> str:
+    """Where the debate is that is compared: around the block, or beside the sequencer that `with_baselines` puts it in."""
+    around = ctx.scope.sequencer
+    return ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
 
 def _used(ctx: Context, place: str) -> Usage:
