@@ -220,7 +220,7 @@ def _room(budget: Usage, used: Usage, votes: int) -> int:
 
 
 def _debate_of(ctx: Context) -> str:
-    """Where the debate is that is compared: around the block, or beside the sequencer that `with_baselines` puts it in."""
+    """Where the debate is that is compared: around the block, or beside what `with_baselines` puts it in."""
     around = ctx.scope.sequencer
     return ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
