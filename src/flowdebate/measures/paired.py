@@ -27,7 +27,8 @@ def wilson(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, fl
     middle = share + z * z / (2 * n)
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
     whole = 1 + z * z / n
-    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
+    low, high = (middle - half) / whole, (middle + half) / whole
+    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends rounding may leave the share outside
 
 
 def newcombe(ones: Sequence[float], others: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
