@@ -290,7 +290,7 @@ def test_one_other_word_makes_it_unverified(drawn: tuple[str, int, int], data: s
 
 
 @given(sources_and_slices(), st.data())
-def test_a_dropped_word_makes_it_unverified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
+def test_a_quote_with_a_word_dropped_is_not_verified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
     """Unless the source has the shorter words too."""
     source, first, last = drawn
     words = words_of(source)
@@ -299,7 +299,7 @@ def test_a_dropped_word_makes_it_unverified(drawn: tuple[str, int, int], data: s
     shorter = keys[:place] + keys[place + 1 :]
     assume(is_enough(shorter) and f" {' '.join(shorter)} " not in words.line)
     [found] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
-    assert found.status == "unverified"
+    assert found.status != "verified"
 
 
 pieces = st.sampled_from(
