@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flowdebate import Debater, debate
 from flowdebate.measures.aif import to_aif
 from flowdebate.measures.arguments import claim_strengths, contest, graph_of_debate
-from flowdebate.measures.quotes import Sources, verify_quotes
+from flowdebate.measures.quotes import verify_quotes
 from flowdebate.views.quotes import render_quotes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ REPORT = (
     "Two years after the town closed Mill Street to cars, 1.5 times as many people walk there. Shops report "
     "that takings rose by 4 per cent in the first year, and fell by 6 per cent in the second. Deliveries are late."
 )
-SOURCES = Sources({"the town's report": REPORT})
+SOURCES = {"the town's report": REPORT}
 
 pattern = debate(
     name="mill-street",
@@ -34,6 +34,7 @@ pattern = debate(
     ],
     max_rounds=2,
     synthesizer=False,
+    sources=SOURCES,
 )
 
 
@@ -44,14 +45,13 @@ def base_score(entry: DebateContributionEntry) -> float:
 
 
 def main(model: Model | str | None = None) -> Contested:
-    question = f"Should Mill Street be opened to cars again? Quote the report where you can:\n{REPORT}"
-    transcript = pattern.run_sync(question, model=model).raw.transcript
+    raw = pattern.run_sync("Should Mill Street be opened to cars again?", model=model).raw
+    transcript = raw.transcript
     graph = graph_of_debate(transcript, base=base_score)
     strengths = claim_strengths(graph)
-    for entry, claim in zip(transcript, graph.claims, strict=True):
-        found = render_quotes(verify_quotes(entry.text, SOURCES))
+    for entry, claim, quotes in zip(transcript, graph.claims, raw.quotes, strict=True):
         print(f"{claim.id}. [{claim.author}] {entry.text}")
-        print(f"   base {claim.base:.2f}, strength {strengths[claim.id]:.2f} {found}")
+        print(f"   base {claim.base:.2f}, strength {strengths[claim.id]:.2f} {render_quotes(quotes)}")
     print("attacks:", ", ".join(f"{one} → {other}" for one, other in graph.attacks))
     print("supports:", ", ".join(f"{one} → {other}" for one, other in graph.supports))
 

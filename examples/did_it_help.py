@@ -15,7 +15,6 @@ from flowdebate import debate
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.evaluate import evaluate_sync
-from flowdebate.patterns.with_baselines import with_baselines
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ QUESTIONS = [
 
 
 def pattern() -> Sequencer[Any, Any]:
-    primes = debate(name="primes", debaters=SIDES, max_rounds=2, synthesizer=False)
-    return with_baselines(primes, SIDES)
+    return debate(name="primes", debaters=SIDES, max_rounds=2, synthesizer=False, baselines=True)
 
 
 def simulated(judge: float, *, direct: float = 0.7) -> FunctionModel:
