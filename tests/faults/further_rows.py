@@ -193,7 +193,7 @@ FURTHER: tuple[Fault, ...] = (
         what="`ModelTimeout` at the deadline",
         attempts=("ModelTimeout",),
         error=ModelTimeout,
-        timeout=0.4,
+        timeout=1.0,
     ),
     Fault(
         id="101",

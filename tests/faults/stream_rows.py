@@ -175,7 +175,7 @@ STREAMING: tuple[Fault, ...] = (
         what="`ModelTimeout` at the deadline",
         attempts=("ModelTimeout",),
         error=ModelTimeout,
-        timeout=0.4,
+        timeout=1.0,
     ),
     _again(
         "73-between",
