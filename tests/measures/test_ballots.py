@@ -111,7 +111,9 @@ def test_a_flip_is_one_models_and_not_two() -> None:
     """Models may differ; one that finds otherwise in another view has flipped."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
-    assert decide([one, ballot(1, 3, 0, model="m")], sides=SIDES).flipped
+    again = ballot(1, 3, 0, model="m")
+    assert decide([one, again.model_copy(update={"view": 1})], sides=SIDES).flipped
+    assert not decide([one, again], sides=SIDES).flipped  # the same view: that is noise
     assert decide([one, ballot(2, 2, 0, model="m")], sides=SIDES).flipped, "for one, then for none"
     assert not decide([one, ballot(1, 3, 0, model="m").model_copy(update={"problem": "-"})], sides=SIDES).flipped
 

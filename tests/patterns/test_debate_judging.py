@@ -142,6 +142,17 @@ def test_a_flip_has_the_consequence_that_was_chosen(on_flip: Any) -> None:
     assert {ballot.winner for ballot in verdict.judging.ballots} == {"for", "against"}
 
 
+def test_a_tie_is_between_all_whom_some_ballot_has_first() -> None:
+    """A ballot that is for one side and one that is for both, which is a flip: both have the same, and nobody wins."""
+
+    def score(order: list[str], _: ModelRequest) -> Scores:
+        return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
+
+    verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
+    assert (verdict.winner, verdict.judging.on_flip) == (None, "tie")
+    assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
+
+
 def test_a_person_decides_a_flip_who_is_shown_the_ballots() -> None:
     """With on_flip="human" the request has what each ballot found; what is answered is the verdict."""
     asked: list[str] = []

@@ -187,7 +187,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
     async def _decided(self, ballots: list[JudgeBallot], value: object, ctx: Context) -> JudgedVerdict:
         """One verdict of all ballots."""
-        from flowdebate.measures.ballots import PUBLISHED_CORRELATION, decide, effective_n, leader_of
+        from flowdebate.measures.ballots import PUBLISHED_CORRELATION, decide, effective_n, firsts_of
 
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
@@ -206,7 +206,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if on_flip == "human" and self._person is not None:
             return await self._asked_person(self._person, judging, value, ctx)
         if on_flip == "tie":
-            first = dict.fromkeys(leader for ballot in used if (leader := leader_of(ballot.shares)) is not None)
+            first = {side for ballot in used for side in firsts_of(ballot, sides=self.sides)}
             tied = {side: 1 / len(first) if side in first else 0.0 for side in self.sides}
             return verdict_of(judging.model_copy(update={"scores": tied}), None)
         return verdict_of(judging, None if on_flip == "abstain" else found.winner)

@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.papers import exact
+from flowdebate.measures.papers import leaders, portions, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.schemas.judging import DecidedBy, JudgeBallot
 
-__all__ = ("PUBLISHED_CORRELATION", "Found", "decide", "effective_n", "is_settled", "leader_of")
+__all__ = ("PUBLISHED_CORRELATION", "Found", "decide", "effective_n", "firsts_of", "is_settled", "leader_of")
 
 PUBLISHED_CORRELATION = 0.4375
 """Nine judges were seen to act like two: 9 / (1 + 8 rho) = 2."""
@@ -38,8 +38,8 @@ def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedB
     order of the ballots changes nothing. Without a ballot that could be used all sides have the same.
 
     >>> from flowdebate.schemas.judging import JudgeBallot
-    >>> first = JudgeBallot(order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
-    >>> second = JudgeBallot(order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
+    >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
+    >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
     >>> decide([first, second], sides=["yes", "no"])
     Found(scores={'yes': 0.625, 'no': 0.375}, winner='yes', flipped=True)
     """
@@ -49,7 +49,7 @@ def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedB
     totals = _totals(used, sides, by)
     whole = sum(totals.values(), Fraction(0))
     scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
-    return Found(scores, leader_of(totals), _flipped(used, sides))
+    return Found(scores, _only(leaders(totals)), _flipped(used, sides))
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
@@ -80,37 +80,38 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
     return n / (1 + (n - 1) * correlation)
 
 
+def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
+    """The sides that a ballot has first: several where they tie, all where it is for none of them."""
+    return leaders(portions(ballot.shares, sides))
+
+
+def leader_of(scores: Mapping[str, float]) -> str | None:
+    """The side that has the most of `scores`; None where several have it.
+
+    >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
+    ('yes', None)
+    """
+    return _only(leaders(portions(scores, list(scores))))
+
+
+def _only(sides: Sequence[str]) -> str | None:
+    return sides[0] if len(sides) == 1 else None
+
+
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    firsts: dict[str | None, set[str | None]] = {}
+    """Whether a model's ballots of two views have different winners; of one view, that is noise."""
+    winners: dict[str | None, dict[int, set[str | None]]] = {}
     for ballot in ballots:
-        firsts.setdefault(ballot.model, set()).add(leader_of(_shares(ballot, sides)))
-    return any(len(winners) > 1 for winners in firsts.values())
+        views = winners.setdefault(ballot.model, {})
+        views.setdefault(ballot.view, set()).add(_only(firsts_of(ballot, sides=sides)))
+    return any(len(views) > 1 and len(set().union(*views.values())) > 1 for views in winners.values())
 
 
 def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
     """What each side has, at most 1 a ballot."""
     totals = dict.fromkeys(sides, Fraction(0))
     for ballot in ballots:
-        shares = _shares(ballot, sides)
-        if by == "vote":
-            most = max(shares.values())
-            first = [side for side, share in shares.items() if share == most]
-            shares = {side: Fraction(side in first, len(first)) for side in sides}
+        shares = split(firsts_of(ballot, sides=sides), sides) if by == "vote" else portions(ballot.shares, sides)
         for side, share in shares.items():
             totals[side] += share
     return totals
-
-
-def _shares(ballot: JudgeBallot, sides: Sequence[str]) -> dict[str, Fraction]:
-    """The shares of `sides`, exact, 1 in all; the same for each where a ballot has nothing for any of them."""
-    shares = ballot.shares
-    given = {side: exact(shares.get(side, 0.0)) for side in sides}
-    whole = sum(given.values(), Fraction(0))
-    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
-
-
-def leader_of(totals: Mapping[str, float | Fraction]) -> str | None:
-    """The side that has the most of `totals`; None where several have it."""
-    most = max(totals.values())
-    first = [side for side, total in totals.items() if total == most]
-    return first[0] if len(first) == 1 else None

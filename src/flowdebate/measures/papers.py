@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from flowdebate.schemas.measures import Ballot
 
-__all__ = ("Paper", "exact", "leaders", "papers_of", "ranked", "split")
+__all__ = ("Paper", "exact", "leaders", "papers_of", "portions", "ranked", "split")
 
 _WHERE = "redecide()"
 _SIMPLE = 1_000_000
@@ -59,6 +59,17 @@ def exact(number: float) -> Fraction:
     return simple if float(simple) == number else Fraction(repr(float(number)))
 
 
+def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
+    """What each of `sides` has of `scores`, exact, 1 in all; the same for each where they have nothing for any of them.
+
+    >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
+    {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
+    """
+    given = {side: exact(scores.get(side, 0.0)) for side in sides}
+    whole = sum(given.values(), Fraction(0))
+    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
+
+
 def leaders(totals: Mapping[str, Fraction]) -> list[str]:
     """The sides that have the most of `totals`, in their order.
 
@@ -93,9 +104,7 @@ def _judged(ballot: JudgeBallot, number: int, sides: Sequence[str]) -> Paper | N
     for side in ballot.scores:
         if side not in sides:
             raise ConfigurationError(_WHERE, f"ballots[{number - 1}].scores", side, _one_of(sides))
-    given = {side: exact(ballot.scores.get(side, 0.0)) for side in sides}
-    whole = sum(given.values(), Fraction(0))
-    shares = {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
+    shares = portions(ballot.scores, sides)
     return Paper(number=number, voter=ballot.model, view=ballot.view, shares=shares, first=tuple(leaders(shares)))
 
 
