@@ -22,12 +22,11 @@ SIDES = ("a", "b", "c")
 ways: st.SearchStrategy[DecidedBy] = st.sampled_from(["mean", "vote"])
 
 
-def ballot(*points: float, model: str | None = None, sides: Sequence[str] = SIDES) -> JudgeBallot:
+def ballot(*points: float, model: str | None = None, view: int = 0, sides: Sequence[str] = SIDES) -> JudgeBallot:
     """A ballot with so many points for each side; its scores are its points as shares."""
     whole = sum(points)
-    return JudgeBallot(
-        order=list(sides), model=model, scores={side: point / whole for side, point in zip(sides, points, strict=True)}
-    )
+    scores = {side: point / whole for side, point in zip(sides, points, strict=True)}
+    return JudgeBallot(view=view, order=list(sides), model=model, scores=scores)
 
 
 points = st.tuples(*[st.integers(0, 4)] * 3).filter(any)
@@ -111,11 +110,11 @@ def test_a_flip_is_one_models_and_not_two() -> None:
     """Models may differ; one that finds otherwise in another view has flipped."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
-    again = ballot(1, 3, 0, model="m")
-    assert decide([one, again.model_copy(update={"view": 1})], sides=SIDES).flipped
-    assert not decide([one, again], sides=SIDES).flipped  # the same view: that is noise
-    assert decide([one, ballot(2, 2, 0, model="m")], sides=SIDES).flipped, "for one, then for none"
-    assert not decide([one, ballot(1, 3, 0, model="m").model_copy(update={"problem": "-"})], sides=SIDES).flipped
+    again, none = ballot(1, 3, 0, model="m", view=1), ballot(2, 2, 0, model="m", view=1)
+    assert decide([one, again], sides=SIDES).flipped
+    assert decide([one, none], sides=SIDES).flipped, "for one, then for none"
+    assert not decide([one, again.model_copy(update={"problem": "-"})], sides=SIDES).flipped
+    assert not decide([one, again.model_copy(update={"view": 0})], sides=SIDES).flipped, "the same view: that is noise"
 
 
 KINDS = {
