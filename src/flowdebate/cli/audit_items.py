@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from flowdebate.cli.files import read_text
+from flowdebate.cli.files import parse_json_line, read_text
 from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.patterns.rejudge import NAME as REJUDGE
 from flowdebate.patterns.rejudge import ArguedDebate
@@ -98,7 +97,7 @@ def _read(model: type[AuditItem | Judging], value: object) -> list[JudgeBallot] 
 
 
 def _item(path: str, number: int, line: str) -> AuditItem:
-    value = _json(path, number, line)
+    value = parse_json_line(line, path=path, number=number)
     if not isinstance(value, dict):
         raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
     try:
@@ -108,16 +107,3 @@ def _item(path: str, number: int, line: str) -> AuditItem:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         place, problem = problems[0]
         raise BadFile(path, f"line {number}: " + (f"`{place}`: " if place else "") + problem + more) from None
-
-
-def _json(path: str, number: int, line: str) -> Any:  # noqa: ANN401 - any JSON
-    def refuse(constant: str) -> NoReturn:
-        message = f"{constant} is no JSON value"
-        raise ValueError(message)
-
-    try:
-        return json.loads(line, parse_constant=refuse)
-    except RecursionError:
-        raise BadFile(path, f"line {number}: is nested too deeply") from None
-    except ValueError as error:
-        raise BadFile(path, f"line {number}: is not JSON: {error}") from None

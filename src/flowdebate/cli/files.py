@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from flowdebate.cli.streams import WriteFailed
 from flowdebate.errors import BadFile
 
-__all__ = ("check_target", "parse_json", "parse_toml", "read_text", "write_whole")
+__all__ = ("check_target", "parse_json", "parse_json_line", "parse_toml", "read_text", "write_whole")
 
 _MEGABYTE = 1_000_000
 
@@ -52,6 +52,21 @@ def parse_json(text: str, *, path: str) -> Any:  # noqa: ANN401 - any JSON
         raise BadFile(path, "is nested too deeply") from None
     except ValueError as error:
         raise BadFile(path, f"is not JSON: {error}") from None
+
+
+def parse_json_line(line: str, *, path: str, number: int) -> Any:  # noqa: ANN401 - any JSON
+    """Line `number` of a JSON Lines file; BadFile that names it."""
+
+    def refuse(constant: str) -> NoReturn:
+        message = f"{constant} is no JSON value"
+        raise ValueError(message)
+
+    try:
+        return json.loads(line, parse_constant=refuse)
+    except RecursionError:
+        raise BadFile(path, f"line {number}: is nested too deeply") from None
+    except ValueError as error:
+        raise BadFile(path, f"line {number}: is not JSON: {error}") from None
 
 
 def parse_toml(text: str, *, path: str) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.files import read_text
+from flowdebate.cli.files import parse_json_line, read_text
 from flowdebate.cli.keys import text
 from flowdebate.errors import BadFile, shown
 
@@ -62,7 +61,7 @@ def _json_rows(path: str, content: str) -> Iterator[Row]:
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
             continue
-        value = _json(path, number, line)
+        value = parse_json_line(line, path=path, number=number)
         if isinstance(value, str):
             yield _row(path, number, value, {})
         elif isinstance(value, dict):
@@ -73,19 +72,6 @@ def _json_rows(path: str, content: str) -> Iterator[Row]:
         else:
             allowed = f"an object with `{_QUESTION}`, or a text"
             raise BadFile(path, f"line {number}: must hold {allowed}, got {shown(value)}")
-
-
-def _json(path: str, number: int, line: str) -> Any:  # noqa: ANN401 - any JSON
-    def refuse(constant: str) -> NoReturn:
-        message = f"{constant} is no JSON value"
-        raise ValueError(message)
-
-    try:
-        return json.loads(line, parse_constant=refuse)
-    except RecursionError:
-        raise BadFile(path, f"line {number}: is nested too deeply") from None
-    except ValueError as error:
-        raise BadFile(path, f"line {number}: is not JSON: {error}") from None
 
 
 def _csv_rows(path: str, content: str) -> Iterator[Row]:
