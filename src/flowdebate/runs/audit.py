@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.measures.audit_words import findings
 from flowdebate.measures.judge_audit import audit
+from flowdebate.measures.model_families import family_of
 from flowdebate.runs.events import JudgeViewMade, ModelCalled, TurnStarted
-from flowdebate.views.spellings import family_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

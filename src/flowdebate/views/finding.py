@@ -10,7 +10,7 @@ from flowdebate.views.known_names import Known, known_makers
 from flowdebate.views.leaks import Leak
 from flowdebate.views.naming import naming_start, phrase_start
 from flowdebate.views.self_naming import says_family, says_vendor
-from flowdebate.views.spellings import key_of, maker_of
+from flowdebate.views.spellings import family_named, key_of
 
 if TYPE_CHECKING:
     import re
@@ -69,7 +69,7 @@ class Finder:
                 if says_vendor(low, start, end):
                     yield start, end, "family", key_of(match[0]), ("maker", "")
             elif says_family(low, start, end):
-                family, _ = maker_of(match[0]) or (match[0], "")
+                family = family_named(match[0]) or match[0]
                 known = self.known.get(family)
                 if known is None:
                     yield start, end, "family", family, ("family", "")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from flowdebate.measures.model_families import FAMILIES, VENDORS
 from flowdebate.views.folding import fold
-from flowdebate.views.self_naming import FAMILIES, VENDORS
-from flowdebate.views.spellings import key_of, maker_of, model_spellings, name_spellings, pattern_of, plain_words
+from flowdebate.views.spellings import family_named, key_of, model_spellings, name_spellings, pattern_of, plain_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,9 +73,9 @@ def known_names(
     for model in models:
         for written, told in model_spellings(model):
             _add(found, "model", ("model", model), written, "self" if about_models else told, shown)
-        maker = maker_of(model.rsplit("/", 1)[-1])
-        if maker is not None:
-            _add(found, "family", ("model", model), maker[0], "self" if about_models else "careful", shown)
+        family = family_named(model.rsplit("/", 1)[-1])
+        if family is not None:
+            _add(found, "family", ("model", model), family, "self" if about_models else "careful", shown)
     return found
 
 

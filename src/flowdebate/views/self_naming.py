@@ -4,32 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("FAMILIES", "VENDORS", "says_family", "says_vendor")
-
-FAMILIES: dict[str, str] = {
-    "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "gemini": "google", "gemma": "google",
-    "bard": "google", "llama": "meta", "mistral": "mistral", "mixtral": "mistral", "ministral": "mistral",
-    "magistral": "mistral", "qwen": "alibaba", "deepseek": "deepseek", "grok": "xai", "copilot": "microsoft",
-    "kimi": "moonshot", "glm": "zhipu", "smollm": "huggingface",
-}  # fmt: skip
-"""Well-known families of models, each with who makes it."""
-VENDORS: dict[str, tuple[str, ...]] = {
-    "openai": ("OpenAI", "Open AI"),
-    "anthropic": ("Anthropic",),
-    "google": ("Google DeepMind", "DeepMind", "Google"),
-    "meta": ("Meta AI", "Meta"),
-    "mistral": ("Mistral AI",),
-    "alibaba": ("Alibaba Cloud", "Alibaba"),
-    "deepseek": (),
-    "xai": ("xAI",),
-    "microsoft": ("Microsoft",),
-    "moonshot": ("Moonshot AI",),
-    "zhipu": ("Zhipu",),
-    "huggingface": ("Hugging Face",),
-    "amazon": ("Amazon",),
-    "nvidia": ("NVIDIA",),
-}
-"""Who makes them, as they are written."""
+__all__ = ("says_family", "says_vendor")
 
 _LONGEST = 96
 _MADE = r"(?:made|built|trained|developed|created|designed|produced|released|programmed|fine-tuned|tuned|taught)"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from flowdebate.measures.model_families import family_among
 from flowdebate.views.folding import fold
 from flowdebate.views.name_words import TITLES, is_given, rule_of
-from flowdebate.views.self_naming import FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flowdebate.views.name_words import Rule
 
-__all__ = ("family_of", "key_of", "maker_of", "model_spellings", "name_spellings", "pattern_of", "plain_words")
+__all__ = ("family_named", "key_of", "model_spellings", "name_spellings", "pattern_of", "plain_words")
 
 _APART = re.compile(r"[\s_\-—.*'~`>|/:@]+")
 _BETWEEN = r"[\s_\-*~`>|]{0,12}"
@@ -116,24 +116,9 @@ def _titled(rule: Rule) -> Rule:
     return "anywhere" if rule in {"role", "word"} else rule
 
 
-def maker_of(text: str) -> tuple[str, str] | None:
-    """The family of models that `text` begins with, and who makes it; None for a family that is not known."""
-    for word in _TOKEN.findall(fold(text).lower()):
-        for family in (word, word.rstrip("lm")):
-            if family in FAMILIES:
-                return family, FAMILIES[family]
-    return None
-
-
-def family_of(model: str) -> str:
-    """Whose family the model of that name is of: its maker's, or its own where the maker is not known.
-
-    >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
-    ('openai', 'my-own:7b')
-    """
-    part = model.rsplit("/", 1)[-1]
-    known = maker_of(part)
-    return part if known is None else known[1]
+def family_named(text: str) -> str | None:
+    """The first family of models that `text` names, however it is written; None for one that is not known."""
+    return family_among(fold(text).lower())
 
 
 def model_spellings(model: str) -> Iterator[tuple[str, Rule]]:
