@@ -14,6 +14,7 @@ from flowdebate.store.owners import Owner
 from flowdebate.store.port import StepRow, Store, StoredRun
 from flowdebate.store.rows import header_of, header_text
 from flowdebate.store.sqlite_file import connect, connect_quick
+from flowdebate.store.sqlite_statements import FINISH, LATEST_OF, OWNED, RELEASE, RUN
 from flowdebate.store.texts import given, kept
 from flowdebate.store.writer import Writer
 
@@ -25,24 +26,6 @@ if TYPE_CHECKING:
 __all__ = ("SqliteStore",)
 
 T = TypeVar("T")
-
-_FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
-_LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
-# What is true of a run while it goes on is read from its steps, so that a step writes nothing else.
-_RUN = (
-    f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - no value in any of them
-    f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
-)
-_LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
-_RELEASE = (
-    f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
-    " WHERE run_id = ? AND owner = ?"
-)
-_FINISH = (
-    f"UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ?, steps = {_FINISHED}"  # noqa: S608
-    " WHERE run_id = ? AND owner = ?"
-)
-_OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 
 
 class SqliteStore(Store):
@@ -104,7 +87,7 @@ class SqliteStore(Store):
                 "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?",
                 (self._own().id, recoveries, time.time(), run_id),
             )
-            latest = connection.execute(_LATEST_OF, (run_id,)).fetchone()[0]
+            latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
                 self._recovered.add(run_id)
@@ -114,7 +97,7 @@ class SqliteStore(Store):
 
     async def release(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute(_RELEASE, (run_id, self._own().id))
+            connection.execute(RELEASE, (run_id, self._own().id))
 
         await self._do(work, quickly=True, single=True)
 
@@ -122,7 +105,7 @@ class SqliteStore(Store):
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
 
         def work(connection: sqlite3.Connection) -> None:
-            done = connection.execute(_FINISH, (status, text, time.time(), run_id, self._own().id))
+            done = connection.execute(FINISH, (status, text, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
 
         await self._do(work, quickly=True, single=True)
@@ -141,7 +124,7 @@ class SqliteStore(Store):
     ) -> Sequence[StoredRun]:
         def work(connection: sqlite3.Connection) -> list[StoredRun]:
             found = connection.execute(
-                f"{_RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
+                f"{RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
                 " AND (:text IS NULL OR flowdebate_found(question, :text))"
                 " AND flowdebate_labelled(header, :labels)"
                 " ORDER BY created_at DESC, run_id LIMIT :limit",
@@ -216,7 +199,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> int:
             rows = connection.execute(
                 "INSERT INTO steps (run_id, key, kind, request, attempts)"
-                f" SELECT :run, :key, :kind, :request, 1 WHERE {_OWNED}"
+                f" SELECT :run, :key, :kind, :request, 1 WHERE {OWNED}"
                 " ON CONFLICT DO UPDATE SET attempts = attempts + 1, kind = :kind, request = :request"
                 " RETURNING attempts",
                 {"run": run_id, "key": key, "kind": kind, "request": request, "owner": self._own().id},
@@ -232,7 +215,7 @@ class SqliteStore(Store):
             self._latest = max(self._latest + 1, time.time_ns())
             done = connection.execute(
                 "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body)"
-                f" SELECT :run, :key, :kind, 1, :seq, :at, :body WHERE {_OWNED}"
+                f" SELECT :run, :key, :kind, 1, :seq, :at, :body WHERE {OWNED}"
                 " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at,"
                 " body = excluded.body WHERE body IS NULL",
                 {
@@ -256,7 +239,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             done = connection.execute(
                 "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"  # noqa: S608 - no value in it
-                f" WHERE run_id = :run AND key = :key AND {_OWNED}",
+                f" WHERE run_id = :run AND key = :key AND {OWNED}",
                 {"run": run_id, "key": key, "failure": failure, "owner": self._own().id},
             )
             self._check_owned(connection, done, run_id)
@@ -329,7 +312,7 @@ class SqliteStore(Store):
     # Rows
 
     def _run(self, connection: sqlite3.Connection, run_id: str) -> StoredRun:
-        row = connection.execute(f"{_RUN} WHERE run_id = ?", (run_id,)).fetchone()
+        row = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return self._stored(row)
