@@ -11,10 +11,14 @@ __all__ = (
     "RUN",
     "Attempts",
     "BaseUrl",
+    "CallsOfEach",
+    "Concurrency",
     "Fallback",
     "File",
+    "FirstOnly",
     "Json",
     "JudgeModel",
+    "KeptAs",
     "Markdown",
     "MaxCalls",
     "MaxSeconds",
@@ -30,6 +34,8 @@ __all__ = (
     "StoreName",
     "Subject",
     "Synthesize",
+    "TotalCalls",
+    "TotalTokens",
 )
 
 Subject: TypeAlias = Annotated[
@@ -103,3 +109,19 @@ RUN = "A run's id, or at least 4 characters that it begins with."
 RunName: TypeAlias = Annotated[str | None, typer.Argument(help=RUN, show_default=False)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")]
 Markdown: TypeAlias = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well.")]
+
+# Of commands that ask many questions
+
+Concurrency: TypeAlias = Annotated[int, typer.Option(metavar="N", help="How many are held at once.")]
+KeptAs: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--batch", metavar="NAME", help="What it is kept as. Default: made of the questions and options."),
+]
+FirstOnly: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Only the first N questions.")]
+CallsOfEach: TypeAlias = Annotated[int | None, typer.Option(metavar="N", help="Requests at most, for each question.")]
+TotalCalls: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", help="Begin no further question after so many requests.")
+]
+TotalTokens: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", help="Begin no further question after so many tokens.")
+]

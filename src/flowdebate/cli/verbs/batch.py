@@ -55,14 +55,9 @@ def batch(  # noqa: PLR0913 - the options of the command
         str | None,
         typer.Option(metavar="FILE", help='Write the results there as they come: .jsonl or .csv; "-" is stdout.'),
     ] = None,
-    concurrency: Annotated[int, typer.Option(metavar="N", help="How many are held at once.")] = 8,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--batch", metavar="NAME", help="What the batch is kept as. Default: made of the questions and options."
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N questions.")] = None,
+    concurrency: opt.Concurrency = 8,
+    name: opt.KeptAs = None,
+    limit: opt.FirstOnly = None,
     form: Annotated[
         str | None,
         typer.Option("--format", metavar="csv|jsonl|text", help="Of the questions. Default: by the file's name."),
@@ -73,15 +68,11 @@ def batch(  # noqa: PLR0913 - the options of the command
     judge_model: opt.JudgeModel = None,
     base_url: opt.BaseUrl = None,
     seed: opt.Seed = None,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Requests at most, for each question.")] = None,
+    max_calls: opt.CallsOfEach = None,
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens at most, for each question.")] = None,
     max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Time at most, for each question.")] = None,
-    max_total_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Begin no further question after so many requests.")
-    ] = None,
-    max_total_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Begin no further question after so many tokens.")
-    ] = None,
+    max_total_calls: opt.TotalCalls = None,
+    max_total_tokens: opt.TotalTokens = None,
     attempts: opt.Attempts = None,
     fallback: opt.Fallback = None,
     on_failure: opt.OnFailure = None,

@@ -72,25 +72,18 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(metavar="N", help="How many are held at once.")] = 8,
-    name: Annotated[
-        str | None,
-        typer.Option("--batch", metavar="NAME", help="What it is kept as. Default: made of the data and the options."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N questions.")] = None,
+    concurrency: opt.Concurrency = 8,
+    name: opt.KeptAs = None,
+    limit: opt.FirstOnly = None,
     file: opt.File = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds at most.")] = None,
     model: opt.ModelSpec = None,
     judge_model: opt.JudgeModel = None,
     base_url: opt.BaseUrl = None,
     seed: opt.Seed = None,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Requests at most, for each question.")] = None,
-    max_total_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Begin no further question after so many requests.")
-    ] = None,
-    max_total_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Begin no further question after so many tokens.")
-    ] = None,
+    max_calls: opt.CallsOfEach = None,
+    max_total_calls: opt.TotalCalls = None,
+    max_total_tokens: opt.TotalTokens = None,
     attempts: opt.Attempts = None,
     fallback: opt.Fallback = None,
     on_failure: opt.OnFailure = None,
