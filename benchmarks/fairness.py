@@ -5,20 +5,11 @@ Arguments differ in each turn and debate, 600 characters each, so that nothing t
 
 from __future__ import annotations
 
-import asyncio
 import random
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
 
-from flowdebate import Debater, create_debate_transcript, create_moderator, debate
-from flowdebate.testing import FunctionModel
-from overhead import DEBATES, DECISION, NAMES, ROUNDS, STANCES, VERDICT
+from overhead import DEBATES, NAMES, ROUNDS, flowdebate_loop
 from report import alternating, print_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flowdebate.testing import ModelRequest, Reply
 
 WORDS = """
 rivers run at night as well and what they give can be stored without a battery so a dam answers when wind does not
@@ -39,48 +30,18 @@ def texts() -> list[str]:
     return made
 
 
-def loop(arguments: list[str], *, audited: bool = False, **options: Any) -> Callable[[], object]:  # noqa: ANN401 - of debate()
-    """The loop of `overhead.py` with these arguments, and with further options of `debate()`."""
-    places = count()
-
-    def answer(request: ModelRequest) -> Reply:
-        if request.output is None:
-            return arguments[next(places) % len(arguments)]
-        if not request.block.endswith("judge"):
-            return DECISION
-        if "scores" in (request.output_schema or {}).get("properties", {}):
-            return {"reasoning": "Weighed.", "scores": dict.fromkeys(STANCES, 50), "verdict": "A tie."}
-        return VERDICT
-
-    model = FunctionModel(answer)
-    transcript = create_debate_transcript()
-    pattern = debate(
-        name="power",
-        debaters=[Debater(name, stance) for name, stance in zip(NAMES, STANCES, strict=True)],
-        max_rounds=ROUNDS,
-        moderator=create_moderator(name="power", roster_names=NAMES, transcript=transcript),
-        transcript=transcript,
-        synthesizer=False,
-        **options,
-    )
-
-    async def many() -> None:
-        for seed in range(DEBATES):
-            result = await pattern.run("How should we make power?", model=model, seed=seed)
-            if audited:
-                assert result.audit.findings  # noqa: S101 - it is made when it is looked at
-
-    return lambda: asyncio.run(many())
-
-
 def main() -> None:
     arguments = texts()
     medians = alternating(
         {
-            "names as they are": loop(arguments, hide_names=False),
-            "aliases": loop(arguments),
-            "aliases, and the audit read": loop(arguments, audited=True),
-            "aliases, judge='cyclic' (2 calls more)": loop(arguments, judge="cyclic"),
+            "names as they are": flowdebate_loop(arguments=cycle(arguments), hide_names=False),
+            "aliases": flowdebate_loop(arguments=cycle(arguments)),
+            "aliases, and the audit read": flowdebate_loop(
+                arguments=cycle(arguments), look=lambda result: result.audit.findings
+            ),
+            "aliases, judge='cyclic' (2 calls more)": flowdebate_loop(
+                arguments=cycle(arguments), judge="cyclic", calls=15
+            ),
         },
         repeats=9,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from contextlib import AsyncExitStack
-from itertools import count
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from flowdebate import Debater, create_debate_transcript, create_moderator, debate
@@ -16,8 +16,9 @@ from flowdebate.testing import FunctionModel
 from report import alternating, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from flowdebate.runs.result import RunResult
     from flowdebate.store import StoreChoice
     from flowdebate.testing import ModelRequest, Reply
 
@@ -30,13 +31,28 @@ DECISION = {"nextSpeakers": list(NAMES), "briefing": "Power is short in winter."
 VERDICT = {"verdict": "Use less.", "winner": "use less", "reasoning": "It was answered least."}
 
 
-def flowdebate_loop(*, store: StoreChoice = False) -> Callable[[], object]:
-    """Everything on: validation, events, audit trail; with a store, each answer is kept before the next call."""
+def flowdebate_loop(
+    *,
+    store: StoreChoice = False,
+    arguments: Iterable[str] = repeat(TEXT),
+    look: Callable[[RunResult[Any]], object] | None = None,
+    calls: int = 13,
+    **options: Any,  # noqa: ANN401 - of debate()
+) -> Callable[[], object]:
+    """Everything on: validation, events, audit trail; with a store, each answer is kept before the next call.
+
+    `arguments` are what debaters say, in turn; `look` is given each result.
+    """
+    said = iter(arguments)
 
     def answer(request: ModelRequest) -> Reply:
         if request.output is None:
-            return TEXT
-        return VERDICT if request.block.endswith("judge") else DECISION
+            return next(said)
+        if not request.block.endswith("judge"):
+            return DECISION
+        if "scores" in (request.output_schema or {}).get("properties", {}):
+            return {"reasoning": "Weighed.", "scores": dict.fromkeys(STANCES, 50), "verdict": "A tie."}
+        return VERDICT
 
     model = FunctionModel(answer)
     transcript = create_debate_transcript()
@@ -47,12 +63,15 @@ def flowdebate_loop(*, store: StoreChoice = False) -> Callable[[], object]:
         moderator=create_moderator(name="power", roster_names=NAMES, transcript=transcript),
         transcript=transcript,
         synthesizer=False,
+        **options,
     )
 
     async def many() -> None:
         for seed in range(DEBATES):
             result = await pattern.run("How should we make power?", model=model, seed=seed, store=store)
-            assert result.usage.calls == 13  # noqa: S101 - the figure is for 13 calls
+            if look is not None:
+                look(result)
+            assert result.usage.calls == calls  # noqa: S101 - the figure is for so many calls
             assert result.tasks.count(status="completed") == 9  # noqa: S101
 
     return lambda: asyncio.run(many())
