@@ -191,7 +191,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        found = decide(used, sides=self.sides, by=self.how.decided_by)
+        found = decide(ballots, sides=self.sides, by=self.how.decided_by)
         on_flip = self.how.on_flip if found.flipped else None
         judging = Judging(
             schedule=str(self.how.plan),
