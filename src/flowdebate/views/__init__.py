@@ -11,9 +11,11 @@ from flowdebate.views.judge import (
     order_for_judge,
     render_judge_system,
     render_judge_turn,
+    render_view,
 )
 from flowdebate.views.moderator import MODERATOR, ModeratorTemplate, render_moderator_system, render_moderator_turn
 from flowdebate.views.quote import quoted, unquoted
+from flowdebate.views.schedules import JudgeView, Schedule, sampled
 from flowdebate.views.synthesizer import (
     SYNTHESIZER,
     SynthesizerTemplate,
@@ -28,7 +30,9 @@ __all__ = (
     "SYNTHESIZER",
     "DebaterTemplate",
     "JudgeTemplate",
+    "JudgeView",
     "ModeratorTemplate",
+    "Schedule",
     "SynthesizerTemplate",
     "format_transcript_for_judge",
     "order_for_judge",
@@ -43,5 +47,7 @@ __all__ = (
     "render_moderator_turn",
     "render_synthesizer_system",
     "render_synthesizer_turn",
+    "render_view",
+    "sampled",
     "unquoted",
 )
