@@ -22,6 +22,7 @@ from flowdebate.workers.reaper import number_of, worker_id
 from tests.workers.conftest import until
 
 if TYPE_CHECKING:
+    from flowdebate.store.port import StepKind
     from flowdebate.workers import Standing
     from tests.store.postgres import Server
     from tests.workers.conftest import Fleet
@@ -139,6 +140,39 @@ async def test_a_database_that_is_away_for_longer_than_the_store_waits_ends_no_r
 
         await until(complete)
     assert CALLS <= len(fleet.models.asked) <= CALLS + 1
+
+
+class LetsGoLate(PostgresStore):
+    """Is away when an answer is to be kept, and again when the run is to be let go of."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, schema="fleet")
+        self.faults = Counter(commit=1, release=2)
+
+    def _fail(self, what: str) -> None:
+        if self.faults[what]:
+            self.faults[what] -= 1
+            raise StoreError(self.name, f"cannot be used: no {what} now")
+
+    async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
+        self._fail("commit")
+        await super().commit(run_id, key, kind, body, at)
+
+    async def release(self, run_id: str) -> None:
+        self._fail("release")
+        await super().release(run_id)
+
+
+@pytest.mark.filterwarnings("ignore:run .* could not be written down")
+async def test_a_worker_does_not_take_itself_for_another(fleet: Fleet, a_server: Server) -> None:
+    """While the run cannot be let go of, it is nobody else's: the worker goes on trying, and the run is complete."""
+    workers = fleet.workers()
+    workers._store = store = LetsGoLate(a_server.url)
+    run_id = await workers.submit("city", "How?")
+    async with fleet.working(workers):
+        assert (await over(workers, run_id)).status == "complete"
+    assert len(fleet.models.asked) == CALLS + 1
+    assert not store.faults.total()
 
 
 # Giving and calling off

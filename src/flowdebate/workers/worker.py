@@ -47,6 +47,7 @@ class Worker:
     async def work(self, stop: asyncio.Event) -> None:
         """Take runs until `stop` is set, then let go of all; raises what makes a start impossible."""
         await asyncio.to_thread(self._owner.ensure)
+        draining = asyncio.ensure_future(self._drain(stop))
         try:
             await asyncio.to_thread(self._prepare)
             engine = self._made()
@@ -57,6 +58,7 @@ class Worker:
             finally:
                 await self._stop(engine)
         finally:
+            draining.cancel()
             await asyncio.to_thread(self._reaper.close)
             await asyncio.to_thread(self._owner.end)
 
@@ -117,28 +119,28 @@ class Worker:
 
     async def _carried_on(self, run_id: str) -> str:
         """The run's status at its end; raises why it was left as it was."""
-        pause = 0.1
-        going: tuple[str, ...] = ("queued", "running")
+        pause, away = 0.1, False
         for left in reversed(range(_TRIES)):
             try:
-                return await self._once(run_id, going)
+                if away:
+                    await self._store.release(run_id)  # else it could not be taken: this very worker may have it
+                return await self._once(run_id, failed=away)
             except RunConflict:
                 return "elsewhere"  # who carries it out has a delivery of its own
             except StoreError as error:
                 if type(error) is not StoreError or not left:
                     raise
                 _LOGGER.warning("run %s: %s", run_id, told(error))
-            going = ("queued", "running", "failed")  # it has, because the store was away
+            away = True
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
-            with suppress(StoreError):
-                await self._store.release(run_id)
         raise AssertionError
 
-    async def _once(self, run_id: str, going: tuple[str, ...]) -> str:
+    async def _once(self, run_id: str, *, failed: bool) -> str:
+        """The same, tried once; what has `failed` goes on as well where it has because the store was away."""
         workers = self._workers
         stored = await self._store.run(run_id)
-        if stored.status not in going:
+        if stored.status not in ("queued", "running") and not (failed and stored.status == "failed"):
             return str(stored.status)  # it has ended, or was called off
         name = (stored.header.plan or {}).get("pattern")
         pattern = workers.patterns.get(str(name))
@@ -181,6 +183,11 @@ class Worker:
             if task is not None:
                 self._store.given_up.add(run_id)
                 task.cancel()
+
+    async def _drain(self, stop: asyncio.Event) -> None:
+        """Begin no step any more from when `stop` is set, whatever the queue keeps the worker waiting for."""
+        await stop.wait()
+        self._store.stop()
 
     async def _stop(self, engine: Any) -> None:  # noqa: ANN401
         """Take nothing more, let calls in flight end, interrupt the runs, and hand them back."""
