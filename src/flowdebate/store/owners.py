@@ -38,6 +38,10 @@ class Owner:
         lock.release(force=True)
         return False
 
+    def begun(self, owner: str) -> Path:
+        """Where that owner writes down what it begins."""
+        return self._folder / f"{Path(owner).name}.begun"
+
     def end(self) -> None:
         """Be no owner any more."""
         self._lock.release(force=True)

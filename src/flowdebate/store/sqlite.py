@@ -5,21 +5,36 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
+from flowdebate.store.begun import Attempt, Begun, begun_in
 from flowdebate.store.owners import Owner
 from flowdebate.store.port import StepRow, Store, StoredRun
 from flowdebate.store.rows import header_of, header_text
 from flowdebate.store.sqlite_file import connect, connect_quick
-from flowdebate.store.sqlite_statements import FINISH, LATEST_OF, OWNED, RELEASE, RUN
+from flowdebate.store.sqlite_statements import (
+    AGAIN,
+    BEGIN,
+    COMMIT,
+    CREATE,
+    FAIL,
+    FINISH,
+    KNOWN,
+    LATEST_OF,
+    RELEASE,
+    RUN,
+    STEPS,
+    TAKE,
+)
 from flowdebate.store.texts import given, kept
 from flowdebate.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.store.port import RunHeader, StepKind, StoredStatus
 
@@ -42,11 +57,13 @@ class SqliteStore(Store):
         self._path = Path(path).expanduser()
         self._patience = patience
         self._owner: Owner | None = None
+        self._begun: Begun
+        """What `_owner` has begun; there once that is."""
         self._latest = 0
         """The number of the step that was finished last: nanoseconds since the epoch; more where a clock went back."""
         self._recovered: set[str] = set()
         """Runs that were carried on after their process had died, and got no further yet."""
-        self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path))
+        self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path), self._path)
 
     @property
     def name(self) -> str:
@@ -55,63 +72,59 @@ class SqliteStore(Store):
     # Runs
 
     async def create(self, header: RunHeader) -> None:
-        text = header_text(header)
+        run_id, text = header.run_id, header_text(header)
 
         def work(connection: sqlite3.Connection) -> None:
+            owner = self._own().id
+            values = (run_id, header.block, header.question, header.created_at, time.time(), owner, text)
             try:
-                connection.execute(
-                    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, owner, header)"
-                    " VALUES (?, ?, ?, 'running', ?, ?, ?, ?)",
-                    (
-                        header.run_id,
-                        header.block,
-                        header.question,
-                        header.created_at,
-                        time.time(),
-                        self._own().id,
-                        text,
-                    ),
-                )
+                connection.execute(CREATE, values)
             except sqlite3.IntegrityError:
-                raise RunExists(self.name, header.run_id) from None
+                raise RunExists(self.name, run_id) from None
+            self._begun.carry_out(run_id, {}, ())
 
-        await self._do(work, quickly=True, single=True)
+        await self._write(work, single=True, durably=False)
 
     async def take(self, run_id: str) -> StoredRun:
+        left: list[str] = []
+
         def work(connection: sqlite3.Connection) -> StoredRun:
-            before = self._run(connection, run_id)
+            row = self._row(connection, run_id)
+            before = self._stored(row)
             if before.owned:
                 raise RunConflict(self.name, run_id)
             recoveries = before.recoveries + (before.status == "running")
-            connection.execute(
-                "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?",
-                (self._own().id, recoveries, time.time(), run_id),
-            )
+            if row[-2] is not None:
+                left.append(row[-2])
+                self._keep_open(connection, run_id, begun_in(self._own().begun(row[-2]), run_id))
+            connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
+            self._carry_out(connection, run_id)
             latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
                 self._recovered.add(run_id)
             return replace(before, recoveries=recoveries, owned=True)
 
-        return await self._do(work, quickly=True)
+        taken = await self._write(work, durably=False)
+        for owner in left:
+            await self._clear_away(owner)
+        return taken
 
     async def release(self, run_id: str) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute(RELEASE, (run_id, self._own().id))
-
-        await self._do(work, quickly=True, single=True)
+        await self._leave(run_id, lambda connection: connection.execute(RELEASE, (run_id, self._own().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
 
-        def work(connection: sqlite3.Connection) -> None:
+        def end(connection: sqlite3.Connection) -> sqlite3.Cursor:
             done = connection.execute(FINISH, (status, text, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
+            return done
 
-        await self._do(work, quickly=True, single=True)
+        await self._leave(run_id, end)
 
     async def run(self, run_id: str) -> StoredRun:
-        return await self._do(lambda connection: self._run(connection, run_id))
+        return await self._do(lambda connection: self._stored(self._row(connection, run_id)))
 
     async def runs(
         self,
@@ -142,7 +155,7 @@ class SqliteStore(Store):
 
     async def delete(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            if self._run(connection, run_id).owned:
+            if self._stored(self._row(connection, run_id)).owned:
                 raise RunConflict(self.name, run_id)
             connection.execute("DELETE FROM steps WHERE run_id = ?", (run_id,))
             connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
@@ -196,66 +209,64 @@ class SqliteStore(Store):
     # Steps
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        def work(connection: sqlite3.Connection) -> int:
-            rows = connection.execute(
-                "INSERT INTO steps (run_id, key, kind, request, attempts)"
-                f" SELECT :run, :key, :kind, :request, 1 WHERE {OWNED}"
-                " ON CONFLICT DO UPDATE SET attempts = attempts + 1, kind = :kind, request = :request"
-                " RETURNING attempts",
-                {"run": run_id, "key": key, "kind": kind, "request": request, "owner": self._own().id},
-            ).fetchall()
-            if not rows:
-                self._not_owned(connection, run_id)
-            return int(rows[0][0])
+        with self._telling():
+            number = None if self._owner is None else self._begun.attempt(run_id, key, kind, request)
+        if number is not None:
+            return number
 
-        return await self._do(work, quickly=True, single=True)
+        def work(connection: sqlite3.Connection) -> int:
+            """For a step that is finished, or a run of which it was not known that it is carried out here."""
+            self._check_own(connection, run_id)
+            if not self._begun.carries_out(run_id):
+                self._keep_open(connection, run_id, begun_in(self._own().begun(self._own().id), run_id))
+                self._carry_out(connection, run_id)
+            number = self._begun.attempt(run_id, key, kind, request)
+            if number is None:
+                values = {"run": run_id, "key": key, "kind": kind, "request": request}
+                number = connection.execute(AGAIN, values).fetchall()[0][0]
+            return number
+
+        return await self._write(work, durably=False)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
+        attempt = None if self._owner is None else self._begun.attempts(run_id).get(key)
+        values = {"run": run_id, "key": key, "kind": kind, "at": at, "body": body}
+        values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
+
         def work(connection: sqlite3.Connection) -> None:
             self._latest = max(self._latest + 1, time.time_ns())
-            done = connection.execute(
-                "INSERT INTO steps (run_id, key, kind, attempts, seq, at, body)"
-                f" SELECT :run, :key, :kind, 1, :seq, :at, :body WHERE {OWNED}"
-                " ON CONFLICT DO UPDATE SET kind = excluded.kind, seq = excluded.seq, at = excluded.at,"
-                " body = excluded.body WHERE body IS NULL",
-                {
-                    "run": run_id,
-                    "key": key,
-                    "kind": kind,
-                    "seq": self._latest,
-                    "at": at,
-                    "body": body,
-                    "owner": self._own().id,
-                },
-            )
+            done = connection.execute(COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
             if run_id in self._recovered:
                 connection.execute("UPDATE runs SET recoveries = 0 WHERE run_id = ?", (run_id,))
 
-        await self._do(work, single=run_id not in self._recovered)
+        await self._write(work, single=run_id not in self._recovered)
         self._recovered.discard(run_id)
+        self._begun.finish(run_id, key)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            done = connection.execute(
-                "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"  # noqa: S608 - no value in it
-                f" WHERE run_id = :run AND key = :key AND {OWNED}",
-                {"run": run_id, "key": key, "failure": failure, "owner": self._own().id},
-            )
-            self._check_owned(connection, done, run_id)
+        attempts = {} if self._owner is None else dict(self._begun.attempts(run_id))
 
-        await self._do(work, quickly=True, single=True)
+        def work(connection: sqlite3.Connection) -> None:
+            if key in attempts:
+                self._check_own(connection, run_id)
+                self._keep_open(connection, run_id, {key: attempts[key]})
+            values = {"run": run_id, "key": key, "failure": failure, "owner": self._own().id}
+            self._check_owned(connection, connection.execute(FAIL, values), run_id)
+
+        await self._write(work, durably=False)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
-            found = connection.execute(
-                "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?",
-                (run_id,),
-            ).fetchall()
-            if not found:
-                self._run(connection, run_id)
-            rows = sorted(map(_step, found), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-            return [replace(row, seq=place) if row.seq else row for place, row in enumerate(rows, start=1)]
+            owner = self._row(connection, run_id)[-2]
+            rows = {row.key: row for row in map(_step, connection.execute(STEPS, (run_id,)))}
+            begun = {} if owner is None else begun_in(self._own().begun(owner), run_id)
+            for key, (kind, request, number) in begun.items():
+                row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
+                if row.body is None and row.attempts < number:
+                    rows[key] = replace(row, kind=kind, request=request, attempts=number)
+            ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
+            return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
 
         return await self._do(work)
 
@@ -280,6 +291,10 @@ class SqliteStore(Store):
     async def close(self) -> None:
         import asyncio
 
+        if self._owner is not None and not (self._writer.closed or self._writer.strayed):
+            with suppress(StoreError):  # what it has begun stays beside the file then
+                await self._do(self._leave_all)
+                self._begun.close()
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
         if owner is not None and not self._writer.strayed:
@@ -287,35 +302,87 @@ class SqliteStore(Store):
 
     # The file
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], *, quickly: bool = False, single: bool = False) -> T:
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._telling():
+            return await self._writer.do(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
+        with self._telling():
+            return await self._writer.write(work, single=single, durably=durably)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Inside, what fails is a StoreError that says why; so is what cannot be done any more."""
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.strayed:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
+        if self._writer.lost is not None:
+            raise StoreError(self.name, self._told(self._writer.lost))
         try:
-            do = self._writer.do_quickly if quickly else self._writer.do
-            return await do(work, single=single)
+            yield
         except (sqlite3.Error, OSError) as error:
             raise StoreError(self.name, self._told(error)) from error
 
     def _told(self, error: Exception) -> str:
         if "locked" in str(error):
             return f"is locked by another program, and was for {self._patience:g} s"
+        if error is self._writer.lost:
+            return f"was not put on the disk ({error}), and takes nothing more from this store object"
         return f"cannot be used: {error}"
 
     def _own(self) -> Owner:
         """This process among the owners."""
         if self._owner is None:
-            self._owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
+            owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
+            self._begun = Begun(owner.begun(owner.id))
+            self._owner = owner
         return self._owner
+
+    async def _leave(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
+        """Carry it out no more, if `end` has changed anything; what is open is in the database then."""
+        attempts = {} if self._owner is None else dict(self._begun.attempts(run_id))
+
+        def work(connection: sqlite3.Connection) -> None:
+            if end(connection).rowcount:
+                self._keep_open(connection, run_id, attempts)
+                self._begun.leave(run_id)
+
+        await self._write(work, single=not attempts, durably=False)
+
+    def _leave_all(self, connection: sqlite3.Connection) -> None:
+        for run_id in self._begun.runs:
+            with suppress(RunConflict, RunNotFound):
+                self._check_own(connection, run_id)
+                self._keep_open(connection, run_id, self._begun.attempts(run_id))
+
+    def _carry_out(self, connection: sqlite3.Connection, run_id: str) -> None:
+        """Know what is open and what is finished of a run that is owned here."""
+        known = connection.execute(KNOWN, (run_id,)).fetchall()
+        finished = [key for key, *_, done in known if done]
+        attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in known if not done}
+        self._begun.carry_out(run_id, attempts, finished)
+
+    def _keep_open(self, connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
+        """Put into the database what somebody has begun."""
+        for key, (kind, request, number) in attempts.items():
+            values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
+            connection.execute(BEGIN, values)
+
+    async def _clear_away(self, owner: str) -> None:
+        """Remove what a dead owner has begun, once nothing is left of which that says anything."""
+        path = self._own().begun(owner)
+        query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
+        if path.exists() and await self._do(lambda connection: connection.execute(query, (owner,)).fetchone()) is None:
+            path.unlink(missing_ok=True)
 
     # Rows
 
-    def _run(self, connection: sqlite3.Connection, run_id: str) -> StoredRun:
-        row = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
+    def _row(self, connection: sqlite3.Connection, run_id: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
-        return self._stored(row)
+        return row
 
     def _stored(self, row: tuple[Any, ...]) -> StoredRun:
         header, status, updated_at, steps, recoveries, owner, outcome = row
@@ -331,9 +398,9 @@ class SqliteStore(Store):
 
     def _check_owned(self, connection: sqlite3.Connection, done: sqlite3.Cursor, run_id: str) -> None:
         if not done.rowcount:
-            self._not_owned(connection, run_id)
+            self._check_own(connection, run_id)
 
-    def _not_owned(self, connection: sqlite3.Connection, run_id: str) -> None:
+    def _check_own(self, connection: sqlite3.Connection, run_id: str) -> None:
         """RunNotFound or RunConflict, if this process does not own the run."""
         row = connection.execute("SELECT owner FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:

@@ -1,4 +1,4 @@
-"""One thread that owns a SQLite connection; what many tasks write at the same time goes into one transaction."""
+"""What is done with a SQLite file, and in which thread; what many tasks write at the same time is one transaction."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import atexit
 import os
 import queue
+import sqlite3
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
+from flowdebate.store.disk import Disk
+
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = ("Writer",)
 
@@ -20,32 +25,42 @@ T = TypeVar("T")
 
 _MOST = 500
 """Jobs of one transaction."""
+_LOG_JOBS = 2000
+"""After how many jobs the write-ahead log is shortened: some 16 MB, unless they are large."""
 
 
 class _Job:
     """Something to do with the connection, and who waits for it."""
 
-    __slots__ = ("error", "future", "loop", "single", "value", "work")
+    __slots__ = ("durably", "error", "future", "loop", "single", "value", "work")
 
     def __init__(
-        self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop, *, single: bool
+        self, work: Callable[[sqlite3.Connection], Any], *, single: bool = False, durably: bool = True
     ) -> None:
         self.work = work
         self.single = single
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.durably = durably
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         self.value: Any = None
         self.error: BaseException | None = None
 
 
 class Writer:
-    """Does jobs in the order in which they come, each whole or not at all; they are durable when they are answered.
+    """Does jobs in the order in which they come, each whole or not at all, also if their caller is cancelled.
 
-    `connect` opens the thread's connection, and `connect_quick` one that neither waits for locks nor for the disk.
+    To write is to write to the page cache, and quick; to wait for locks, or for the disk, is not. So what many tasks
+    write in one turn of their loop is one transaction of the next turn, and a thread waits for the disk once for all of
+    it. What may take long, and what finds the file locked, another thread does; so it does what one task writes alone,
+    since somebody has to wait for the disk anyway. `connect` opens the connection of that thread, and `connect_quick`
+    one that waits for nothing.
     """
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], connect_quick: Callable[[], sqlite3.Connection]
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        connect_quick: Callable[[], sqlite3.Connection],
+        path: Path,
     ) -> None:
         self._connect = connect
         self._connect_quick = connect_quick
@@ -53,54 +68,52 @@ class Writer:
         self._quick_lock = threading.Lock()
         self._connected = False
         """Whether the thread has found the file fit for use."""
-        self._begun = 0
+        self._together: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        """What each loop does in its next turn."""
+        self._given = 0
         self._done = 0
-        """Jobs that the thread was given, and those of them that it has done."""
+        """How many jobs the thread was given, and how many of them it has done."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._process: int | None = None
+        self._unmoved = 0
+        """How many jobs were done together since the log was shortened."""
+        self._disk = Disk(path)
         _OPEN.add(self)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False) -> T:
-        """What `work` gives, once its transaction is on the disk; done also if the caller is cancelled.
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, which may take long; what it writes is on the disk then."""
+        self._do_together(asyncio.get_running_loop())
+        return cast("T", await self._handed_over(_Job(work)))
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
+        """What `work` gives, once it is on the disk; without `durably`, once it outlives this process.
 
         With `single` it is one statement that writes, and is read to its end: that needs no transaction around it.
         """
-        job = _Job(work, asyncio.get_running_loop(), single=single)
-        self._start()
-        self._begun += 1
-        self._jobs.put(job)
-        result: T = await job.future
-        return result
-
-    async def do_quickly(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False) -> T:
-        """What `work` gives, once it outlives this process; the next `do` puts it on the disk, too.
-
-        Nothing but the page cache is written to, which is quicker than to wake the thread. Where the thread has
-        something to do, or the file is locked or cannot be opened again, `work` waits in its queue.
-        """
-        if self._connected and self._begun == self._done and self._quick_lock.acquire(blocking=False):
-            try:
-                if self._quick is None:
-                    self._quick = self._connect_quick()
-                return work(self._quick) if single else _in_transaction(work, self._quick)
-            except Exception as error:
-                if not (_is_lock(error) or self._quick is None):
-                    raise
-            finally:
-                self._quick_lock.release()
-        return await self.do(work, single=single)
+        job = _Job(work, single=single, durably=durably)
+        together = self._together.get(job.loop)
+        if together is None:
+            self._together[job.loop] = [job]
+            job.loop.call_soon(self._do_together, job.loop)
+        else:
+            together.append(job)
+        return cast("T", await job.future)
 
     def close(self) -> None:
         """End the thread when all jobs are done, and wait for it."""
+        for loop in list(self._together):  # it has ended before its next turn
+            for job in self._together.pop(loop):
+                self._handed_over(job)
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
             thread.join()
+        self._disk.close()
         with self._quick_lock:
             if self._quick is not None:
                 self._quick.close()
@@ -112,9 +125,66 @@ class Writer:
         return self._closed
 
     @property
+    def lost(self) -> OSError | None:
+        """Why the disk did not take what was written; nothing is done any more then."""
+        return self._disk.lost
+
+    @property
     def strayed(self) -> bool:
         """Whether its thread is in the process that this one was forked from: nobody does its jobs here."""
         return self._process is not None and self._process != os.getpid()
+
+    def _do_together(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Do what this turn of the loop is to do: here, or in the thread, if that has not done yet what came before."""
+        jobs = self._together.pop(loop, [])
+        if not jobs:
+            return
+        alone = len(jobs) == 1 and jobs[0].durably
+        if alone or not self._carried_out(jobs):
+            left = set(jobs)
+        else:
+            left = {job for job in jobs if job.error is not None and _is_lock(job.error)}
+        for job in jobs:
+            if job in left:
+                job.error = None
+                self._handed_over(job)
+        jobs = [job for job in jobs if job not in left]
+        waiting = [job for job in jobs if job.durably]
+        if waiting:
+            self._disk.sync(partial(_answer, waiting))
+        _settle([job for job in jobs if not job.durably])
+        self._unmoved += len(jobs)
+        if self._unmoved > _LOG_JOBS:
+            self._unmoved = 0
+            self._disk.sync(self._shorten_log)
+
+    def _carried_out(self, jobs: list[_Job]) -> bool:
+        """Do `jobs` here and now; False, and nothing done, where that is not possible."""
+        idle = self._connected and self._given == self._done
+        if not idle or not self._quick_lock.acquire(blocking=False):
+            return False
+        try:
+            if self._quick is None:
+                self._quick = self._connect_quick()
+            _carry_out(jobs, self._quick)
+        except (sqlite3.Error, OSError):  # it cannot be opened a second time
+            return False
+        finally:
+            self._quick_lock.release()
+        return True
+
+    def _shorten_log(self, lost: OSError | None) -> None:
+        """Put its pages into the database; nobody here writes meanwhile, so it begins anew with what follows."""
+        with self._quick_lock, suppress(sqlite3.Error):
+            if self._quick is not None and lost is None:
+                self._quick.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _handed_over(self, job: _Job) -> asyncio.Future[Any]:
+        """What comes of `job`, which the thread does."""
+        self._start()
+        self._given += 1
+        self._jobs.put(job)
+        return job.future
 
     def _start(self) -> None:
         if self._thread is None:
@@ -129,8 +199,10 @@ class Writer:
         ended = False
         while not ended:
             jobs, ended = self._next()
+            if not jobs:
+                continue
             try:
-                if connection is None and jobs:
+                if connection is None:
                     connection = self._connect()
                     self._connected = True
             except BaseException as error:  # noqa: BLE001 - those who wait are told
@@ -139,7 +211,7 @@ class Writer:
             else:
                 _carry_out(jobs, connection)
             self._done += len(jobs)
-            _answer(jobs)
+            _answer(jobs, self.lost)
         if connection is not None:
             connection.close()
 
@@ -158,10 +230,8 @@ class Writer:
         return jobs, True
 
 
-def _carry_out(jobs: list[_Job], connection: sqlite3.Connection | None) -> None:
+def _carry_out(jobs: list[_Job], connection: sqlite3.Connection) -> None:
     """All `jobs` in one transaction; where it fails, each in one of its own."""
-    if connection is None:
-        return
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -200,8 +270,11 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
     return value
 
 
-def _answer(jobs: list[_Job]) -> None:
-    """Tell those who wait, each loop once."""
+def _answer(jobs: list[_Job], lost: OSError | None = None) -> None:
+    """Tell those who wait, each loop once; with what was `lost`, that theirs is."""
+    if lost is not None:
+        for job in jobs:
+            job.error = job.error or lost
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
