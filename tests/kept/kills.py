@@ -27,6 +27,7 @@ from flowdebate.errors import RunNotFound
 from flowdebate.runs.codec import digest_of
 from flowdebate.runs.events import RoundStarted
 from flowdebate.runs.records import Records
+from flowdebate.store import disk
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres import PostgresStore
 from flowdebate.store.sqlite import SqliteStore
@@ -156,15 +157,29 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
     store.commit, store.intend = kept, noted
     if isinstance(store, SqliteStore):
-        connect = store._writer._connect
+        _kill_in_commit(store._writer, killer)
+    return store
 
+
+def _kill_in_commit(writer: Any, killer: Killer) -> None:
+    """When an answer's statement is under way, in either connection, and when many of them go on the disk."""
+
+    def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
         def connected() -> Any:
             connection = connect()
             connection.set_trace_callback(lambda text: killer.at("in commit") if "excluded.body" in text else None)
             return connection
 
-        store._writer._connect = connected
-    return store
+        return connected
+
+    writer._connect, writer._connect_quick = watched(writer._connect), watched(writer._connect_quick)
+    sync = disk._sync
+
+    def synced(handle: int) -> None:
+        killer.at("in commit")
+        sync(handle)
+
+    disk._sync = synced
 
 
 @dataclass

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -16,10 +17,12 @@ import textwrap
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
 
 from flowdebate.errors import RunConflict, StoreError
+from flowdebate.store import disk, writer
 from flowdebate.store.port import RunHeader
 from flowdebate.store.sqlite import SqliteStore
 
@@ -460,3 +463,48 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
     child(code, tmp_path / "runs.sqlite3")
     assert await keys_in(tmp_path / "runs.sqlite3") == ["parent"]
     assert await keys_in(tmp_path / "runs.sqlite3", "r2") == ["child"]
+
+
+# The disk
+
+
+async def test_what_the_disk_did_not_take_is_told_and_nothing_follows_it(tmp_path: Path) -> None:
+    """A failure to sync is not tried again, since a second one may claim to have done what the first could not."""
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    await store.create(header())
+    broken = OSError(errno.EIO, "Input/output error")
+
+    async def commits(names: str) -> list[object]:
+        calls = [store.commit("r1", name, "call", "1", 1.0) for name in names]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    assert await commits("abc") == [None, None, None]
+    with patch.object(disk, "_sync", side_effect=broken) as sync:
+        assert {type(error) for error in await commits("defgh")} == {StoreError}
+    for call in (store.commit("r1", "late", "call", "1", 1.0), store.intend("r1", "late", "call", None), store.runs()):
+        with pytest.raises(
+            StoreError, match=r"was not put on the disk \(.*Input/output error\), and takes nothing more"
+        ):
+            await call
+    await store.close()
+    assert sync.call_count == 1
+    assert set(await keys_in(tmp_path / "runs.sqlite3")) >= {*"abc"}
+    other = SqliteStore(tmp_path / "runs.sqlite3")
+    await other.take("r1")
+    await other.commit("r1", "late", "call", "1", 1.0)
+    await other.close()
+
+
+async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+    """Though all that is written comes from many tasks at once."""
+    path = tmp_path / "runs.sqlite3"
+    store, longest = SqliteStore(path), 0
+    with patch.object(writer, "_LOG_JOBS", 50):
+        await store.create(header())
+        for turn in range(100):
+            body = '"' + "x" * 3000 + '"'
+            await asyncio.gather(*(store.commit("r1", f"{turn}-{n}", "call", body, 1.0) for n in range(10)))
+            longest = max(longest, path.with_name("runs.sqlite3-wal").stat().st_size)
+    assert longest < 2_000_000 < path.stat().st_size
+    await store.close()
+    assert len(await keys_in(path)) == 1_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from flowdebate.errors import StoreError
@@ -11,10 +11,12 @@ from flowdebate.store.port import ROW_FORMAT, RunHeader
 
 __all__ = ("header_of", "header_text")
 
+_FIELDS = tuple(field.name for field in fields(RunHeader))
+
 
 def header_text(header: RunHeader) -> str:
     """`header` as JSON."""
-    return json.dumps(asdict(header))
+    return json.dumps({name: getattr(header, name) for name in _FIELDS})
 
 
 def header_of(text: str, store: str) -> RunHeader:
@@ -23,7 +25,7 @@ def header_of(text: str, store: str) -> RunHeader:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format", 0)
         if isinstance(written, int) and written <= ROW_FORMAT:
-            return RunHeader(**{field.name: values[field.name] for field in fields(RunHeader) if field.name in values})
+            return RunHeader(**{name: values[name] for name in _FIELDS if name in values})
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"holds a run whose header cannot be read: {error}") from error
     raise StoreError(store, f"holds a run of a newer format ({written}, known: {ROW_FORMAT})")

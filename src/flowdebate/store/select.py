@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.store.memory import MemoryStore
@@ -41,10 +41,15 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
         return _named(choice)
-    if not isinstance(choice, (bool, str)) and isinstance(choice, Store):
+    if not isinstance(choice, (bool, str)) and _is_store(choice):
         return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
     raise ConfigurationError(where, "store", choice, allowed)
+
+
+def _is_store(choice: object) -> TypeGuard[Store]:
+    """Whether it is one; of what says that it is, Python does not have to look at all that a store has."""
+    return Store in type(choice).__mro__ or isinstance(choice, Store)
 
 
 async def close_store(store: Store) -> None:

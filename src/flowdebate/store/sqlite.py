@@ -5,38 +5,42 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.begun import Attempt, Begun, begun_in
+from flowdebate.store.begun import Begun, begun_in
 from flowdebate.store.owners import Owner
-from flowdebate.store.port import StepRow, Store, StoredRun
+from flowdebate.store.port import Store, StoredRun
 from flowdebate.store.rows import header_of, header_text
 from flowdebate.store.sqlite_file import connect, connect_quick
-from flowdebate.store.sqlite_statements import (
+from flowdebate.store.sqlite_rows import (
+    ADD_RUN,
+    ADD_STEP,
     AGAIN,
-    BEGIN,
     COMMIT,
     CREATE,
     FAIL,
+    FIND,
     FINISH,
-    KNOWN,
     LATEST_OF,
     RELEASE,
     RUN,
-    STEPS,
     TAKE,
+    keep_begun,
+    known_steps,
+    run_values,
+    step_values,
+    steps_of,
 )
-from flowdebate.store.texts import given, kept
 from flowdebate.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from flowdebate.store.port import RunHeader, StepKind, StoredStatus
+    from flowdebate.store.port import RunHeader, StepKind, StepRow, StoredStatus
 
 __all__ = ("SqliteStore",)
 
@@ -94,11 +98,10 @@ class SqliteStore(Store):
             if before.owned:
                 raise RunConflict(self.name, run_id)
             recoveries = before.recoveries + (before.status == "running")
+            connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
+            self._carry_out(connection, run_id, row[-2])
             if row[-2] is not None:
                 left.append(row[-2])
-                self._keep_open(connection, run_id, begun_in(self._own().begun(row[-2]), run_id))
-            connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
-            self._carry_out(connection, run_id)
             latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
@@ -135,20 +138,11 @@ class SqliteStore(Store):
         labels: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> Sequence[StoredRun]:
+        values = {"status": status, "block": block, "text": text or None}
+        values |= {"labels": json.dumps(dict(labels)) if labels else None}
+
         def work(connection: sqlite3.Connection) -> list[StoredRun]:
-            found = connection.execute(
-                f"{RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
-                " AND (:text IS NULL OR flowdebate_found(question, :text))"
-                " AND flowdebate_labelled(header, :labels)"
-                " ORDER BY created_at DESC, run_id LIMIT :limit",
-                {
-                    "status": status,
-                    "block": block,
-                    "text": text or None,
-                    "labels": json.dumps(dict(labels)) if labels else None,
-                    "limit": -1 if limit is None else limit,
-                },
-            )
+            found = connection.execute(FIND, values | {"limit": -1 if limit is None else limit})
             return [self._stored(row) for row in found]
 
         return await self._do(work)
@@ -163,54 +157,25 @@ class SqliteStore(Store):
         await self._do(work)
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        header = run.header
+        run_id = run.header.run_id
 
         def work(connection: sqlite3.Connection) -> None:
-            values = (
-                header.run_id,
-                header.block,
-                header.question,
-                run.status,
-                header.created_at,
-                run.updated_at,
-                run.steps,
-                run.recoveries,
-                header_text(header),
-                None if run.outcome is None else json.dumps(run.outcome, ensure_ascii=False),
-            )
             try:
-                connection.execute(
-                    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries,"
-                    " header, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    values,
-                )
+                connection.execute(ADD_RUN, run_values(run))
             except sqlite3.IntegrityError:
-                raise RunExists(self.name, header.run_id) from None
-            connection.executemany(
-                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        header.run_id,
-                        row.key,
-                        row.kind,
-                        row.request,
-                        row.attempts,
-                        json.dumps([kept(failure) for failure in row.failures], ensure_ascii=False),
-                        row.seq,
-                        row.at,
-                        row.body,
-                    )
-                    for row in steps
-                ],
-            )
+                raise RunExists(self.name, run_id) from None
+            connection.executemany(ADD_STEP, [step_values(run_id, row) for row in steps])
 
         await self._do(work)
 
     # Steps
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        with self._telling():
+        self._check_usable()
+        try:
             number = None if self._owner is None else self._begun.attempt(run_id, key, kind, request)
+        except OSError as error:
+            raise StoreError(self.name, self._told(error)) from error
         if number is not None:
             return number
 
@@ -218,8 +183,7 @@ class SqliteStore(Store):
             """For a step that is finished, or a run of which it was not known that it is carried out here."""
             self._check_own(connection, run_id)
             if not self._begun.carries_out(run_id):
-                self._keep_open(connection, run_id, begun_in(self._own().begun(self._own().id), run_id))
-                self._carry_out(connection, run_id)
+                self._carry_out(connection, run_id, self._own().id)
             number = self._begun.attempt(run_id, key, kind, request)
             if number is None:
                 values = {"run": run_id, "key": key, "kind": kind, "request": request}
@@ -250,7 +214,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             if key in attempts:
                 self._check_own(connection, run_id)
-                self._keep_open(connection, run_id, {key: attempts[key]})
+                keep_begun(connection, run_id, {key: attempts[key]})
             values = {"run": run_id, "key": key, "failure": failure, "owner": self._own().id}
             self._check_owned(connection, connection.execute(FAIL, values), run_id)
 
@@ -259,14 +223,7 @@ class SqliteStore(Store):
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
             owner = self._row(connection, run_id)[-2]
-            rows = {row.key: row for row in map(_step, connection.execute(STEPS, (run_id,)))}
-            begun = {} if owner is None else begun_in(self._own().begun(owner), run_id)
-            for key, (kind, request, number) in begun.items():
-                row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
-                if row.body is None and row.attempts < number:
-                    rows[key] = replace(row, kind=kind, request=request, attempts=number)
-            ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-            return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
+            return steps_of(connection, run_id, {} if owner is None else begun_in(self._own().begun(owner), run_id))
 
         return await self._do(work)
 
@@ -303,26 +260,26 @@ class SqliteStore(Store):
     # The file
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._telling():
+        self._check_usable()
+        try:
             return await self._writer.do(work)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(self.name, self._told(error)) from error
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        with self._telling():
+        self._check_usable()
+        try:
             return await self._writer.write(work, single=single, durably=durably)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(self.name, self._told(error)) from error
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Inside, what fails is a StoreError that says why; so is what cannot be done any more."""
+    def _check_usable(self) -> None:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.strayed:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         if self._writer.lost is not None:
             raise StoreError(self.name, self._told(self._writer.lost))
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(self.name, self._told(error)) from error
 
     def _told(self, error: Exception) -> str:
         if "locked" in str(error):
@@ -345,7 +302,7 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             if end(connection).rowcount:
-                self._keep_open(connection, run_id, attempts)
+                keep_begun(connection, run_id, attempts)
                 self._begun.leave(run_id)
 
         await self._write(work, single=not attempts, durably=False)
@@ -354,20 +311,13 @@ class SqliteStore(Store):
         for run_id in self._begun.runs:
             with suppress(RunConflict, RunNotFound):
                 self._check_own(connection, run_id)
-                self._keep_open(connection, run_id, self._begun.attempts(run_id))
+                keep_begun(connection, run_id, self._begun.attempts(run_id))
 
-    def _carry_out(self, connection: sqlite3.Connection, run_id: str) -> None:
-        """Know what is open and what is finished of a run that is owned here."""
-        known = connection.execute(KNOWN, (run_id,)).fetchall()
-        finished = [key for key, *_, done in known if done]
-        attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in known if not done}
-        self._begun.carry_out(run_id, attempts, finished)
-
-    def _keep_open(self, connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
-        """Put into the database what somebody has begun."""
-        for key, (kind, request, number) in attempts.items():
-            values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
-            connection.execute(BEGIN, values)
+    def _carry_out(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
+        """Know what is open and what is finished of a run, of which `owner` has begun what the database has not yet."""
+        if owner is not None:
+            keep_begun(connection, run_id, begun_in(self._own().begun(owner), run_id))
+        self._begun.carry_out(run_id, *known_steps(connection, run_id))
 
     async def _clear_away(self, owner: str) -> None:
         """Remove what a dead owner has begun, once nothing is left of which that says anything."""
@@ -407,17 +357,3 @@ class SqliteStore(Store):
             raise RunNotFound(self.name, run_id)
         if row[0] != self._own().id:
             raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
-
-
-def _step(row: tuple[Any, ...]) -> StepRow:
-    key, kind, request, attempts, failures, seq, at, body = row
-    return StepRow(
-        key=key,
-        kind=kind,
-        request=request,
-        attempts=attempts,
-        failures=tuple(map(given, json.loads(failures))),
-        seq=seq,
-        at=at,
-        body=body,
-    )

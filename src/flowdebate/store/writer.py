@@ -51,9 +51,8 @@ class Writer:
 
     To write is to write to the page cache, and quick; to wait for locks, or for the disk, is not. So what many tasks
     write in one turn of their loop is one transaction of the next turn, and a thread waits for the disk once for all of
-    it. What may take long, and what finds the file locked, another thread does; so it does what one task writes alone,
-    since somebody has to wait for the disk anyway. `connect` opens the connection of that thread, and `connect_quick`
-    one that waits for nothing.
+    it. Another thread does what may take long, what finds the file locked, and what one task writes alone. `connect`
+    opens its connection, and `connect_quick` one that waits for nothing.
     """
 
     def __init__(
@@ -70,6 +69,8 @@ class Writer:
         """Whether the thread has found the file fit for use."""
         self._together: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         """What each loop does in its next turn."""
+        self._crowd = 0
+        """How many jobs the last turn had that had any."""
         self._given = 0
         self._done = 0
         """How many jobs the thread was given, and how many of them it has done."""
@@ -95,11 +96,13 @@ class Writer:
         """
         job = _Job(work, single=single, durably=durably)
         together = self._together.get(job.loop)
-        if together is None:
+        if together is not None:
+            together.append(job)
+        elif durably and self._crowd <= 1 and self._given == self._done:
+            self._handed_over(job)  # somebody has to wait for the disk, and nobody else writes
+        else:
             self._together[job.loop] = [job]
             job.loop.call_soon(self._do_together, job.loop)
-        else:
-            together.append(job)
         return cast("T", await job.future)
 
     def close(self) -> None:
@@ -139,11 +142,11 @@ class Writer:
         jobs = self._together.pop(loop, [])
         if not jobs:
             return
-        alone = len(jobs) == 1 and jobs[0].durably
-        if alone or not self._carried_out(jobs):
-            left = set(jobs)
-        else:
+        self._crowd = len(jobs)
+        if self._carried_out(jobs):
             left = {job for job in jobs if job.error is not None and _is_lock(job.error)}
+        else:
+            left = set(jobs)
         for job in jobs:
             if job in left:
                 job.error = None
@@ -221,12 +224,9 @@ class Writer:
         item = self._jobs.get()
         while item is not None:
             jobs.append(item)
-            if len(jobs) == _MOST:
+            if len(jobs) == _MOST or self._jobs.empty():
                 return jobs, False
-            try:
-                item = self._jobs.get_nowait()
-            except queue.Empty:
-                return jobs, False
+            item = self._jobs.get()
         return jobs, True
 
 

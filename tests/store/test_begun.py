@@ -1,0 +1,168 @@
+"""What a SQLite store writes beside its file: that steps are begun, for those who take over from a dead process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import StoreError
+from flowdebate.store import begun as module
+from flowdebate.store.begun import Attempt, Begun, begun_in
+from flowdebate.store.port import StepRow
+from flowdebate.store.sqlite import SqliteStore
+from flowdebate.testing.store_rows import NASTY, header
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+RUNS = st.sampled_from(("r", "r2", *NASTY))
+KEYS = st.sampled_from(("k", "k2", *NASTY)) | st.text(max_size=3)
+ACTIONS = st.one_of(
+    st.tuples(st.just("attempt"), RUNS, KEYS, st.none() | st.text(max_size=3)),
+    st.tuples(st.just("finish"), RUNS, KEYS, st.none()),
+    st.tuples(st.just("leave"), RUNS, st.just(""), st.none()),
+)
+
+
+@given(actions=st.lists(ACTIONS, max_size=40), long=st.sampled_from((0, 60, 1 << 20)))
+def test_what_is_open_stands_in_the_file(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
+) -> None:
+    """Whatever is begun, finished and left, in whatever order, and however often the file is written anew."""
+    path = tmp_path_factory.mktemp("begun") / "owner.begun"
+    open_now: dict[str, dict[str, Attempt]] = {}
+    finished: dict[str, set[str]] = {}
+    with patch.object(module, "_LONG", long):
+        begun = Begun(path)
+        for action, run_id, key, request in actions:
+            if not begun.carries_out(run_id):
+                begun.carry_out(run_id, {"old": Attempt("effect", None, 4)}, ("older",))
+                open_now[run_id], finished[run_id] = {"old": Attempt("effect", None, 4)}, {"older"}
+            if action == "attempt":
+                number = begun.attempt(run_id, key, "call", request)
+                before = open_now[run_id].get(key)
+                expected = None if key in finished[run_id] else 1 + (before.number if before else 0)
+                assert number == expected
+                if number is not None:
+                    open_now[run_id][key] = Attempt("call", request, number)
+            elif action == "finish":
+                begun.finish(run_id, key)
+                open_now[run_id].pop(key, None)
+                finished[run_id].add(key)
+            else:
+                begun.leave(run_id)
+                del open_now[run_id]
+            for other, attempts in open_now.items():
+                assert begun.attempts(other) == attempts
+                written = {name: each for name, each in attempts.items() if each.kind == "call"}
+                assert written.items() <= begun_in(path, other).items()
+        begun.close()
+    assert not path.exists()
+
+
+def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    """What is finished is left out of it from time to time; what is open never is."""
+    path = tmp_path / "owner.begun"
+    with patch.object(module, "_LONG", 5_000):
+        begun = Begun(path)
+        begun.carry_out("r", {}, ())
+        begun.attempt("r", "open", "call", "hash")
+        for number in range(1_000):
+            begun.attempt("r", f"k{number}", "call", "hash")
+            begun.finish("r", f"k{number}")
+    assert path.stat().st_size < 12_000
+    assert begun_in(path, "r")["open"] == Attempt("call", "hash", 1)
+    begun.close()
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    """As on a disk that was full for a while; whose line it was is told."""
+    path = tmp_path / "owner.begun"
+    begun = Begun(path)
+    begun.carry_out("r", {}, ())
+    assert begun.attempt("r", "a", "call", None) == 1
+    write = os.write
+    with (
+        patch.object(os, "write", lambda handle, line: write(handle, line[:9])),
+        pytest.raises(OSError, match="No space left"),
+    ):
+        begun.attempt("r", "b", "call", None)
+    assert begun.attempt("r", "c", "call", None) == 1
+    assert begun.attempt("r", "b", "call", None) == 1
+    assert list(begun_in(path, "r")) == ["a", "c", "b"]
+    begun.close()
+
+
+async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: Path) -> None:
+    """The step counts as not begun, and it goes on once that is possible again."""
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    await store.create(header("r"))
+    with (
+        patch.object(os, "write", lambda *_: 0),
+        pytest.raises(StoreError, match=r"runs\.sqlite3: cannot be used: .*No space left"),
+    ):
+        await store.intend("r", "k", "call", None)
+    assert list(await store.steps("r")) == []
+    assert await store.intend("r", "k", "call", None) == 1
+    await store.close()
+
+
+DIES = """
+import asyncio, os, signal, sys
+from flowdebate.store.sqlite import SqliteStore
+from flowdebate.testing.store_rows import header
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    for name in ("r", "s"):
+        await store.create(header(name))
+        await store.intend(name, "kept", "call", "hash")
+        await store.commit(name, "kept", "call", "1", 1.0)
+    for _ in range(3):
+        await store.intend("r", "open", "effect", "asked")
+        await store.fail("r", "open", "no")
+    await store.intend("r", "open", "effect", "asked")
+    await store.intend("r", "new", "call", None)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_process_had_begun_is_known(tmp_path: Path) -> None:
+    """To those who look on, to who takes the run over, and in the file, when nothing is left beside it."""
+    path = tmp_path / "runs.sqlite3"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
+    assert await process.wait() == -signal.SIGKILL
+    left = [
+        StepRow(key="kept", kind="call", request="hash", seq=1, at=1.0, body="1"),
+        StepRow(key="new", kind="call"),
+        StepRow(key="open", kind="effect", request="asked", attempts=4, failures=("no", "no", "no")),
+    ]
+    store = SqliteStore(path)
+    assert list(await store.steps("r")) == left
+    await store.take("r")
+    assert list(await store.steps("r")) == left
+    assert await store.intend("r", "open", "effect", "again") == 5
+    assert await store.intend("r", "new", "call", None) == 2
+    await store.commit("r", "new", "call", "2", 2.0)
+    folder = tmp_path / "runs.sqlite3-owners"
+    assert len(list(folder.glob("*.begun"))) == 2, "the other run of the dead process may need it"
+    await store.take("s")
+    assert len(list(folder.glob("*.begun"))) == 1
+    await store.close()
+    assert list(folder.iterdir()) == []
+    again = SqliteStore(path)
+    rows = {row.key: (row.attempts, row.request) for row in await again.steps("r")}
+    assert rows == {"kept": (1, "hash"), "new": (2, None), "open": (5, "again")}
+    await again.close()
