@@ -501,10 +501,10 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):
         await store.create(header())
-        for turn in range(100):
+        for turn in range(200):
             body = '"' + "x" * 3000 + '"'
             await asyncio.gather(*(store.commit("r1", f"{turn}-{n}", "call", body, 1.0) for n in range(10)))
             longest = max(longest, path.with_name("runs.sqlite3-wal").stat().st_size)
-    assert longest < 2_000_000 < path.stat().st_size
+    assert longest < 6_000_000, "14 MB, were it never begun anew"
     await store.close()
-    assert len(await keys_in(path)) == 1_000
+    assert len(await keys_in(path)) == 2_000
