@@ -1,4 +1,4 @@
-"""What a live debate holds in memory: 1,000 debates, each waiting for the answer to its last argument."""
+"""What a live debate holds in memory: 1,000 debates, each waiting in its eighth turn, or right after it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gc
 import tempfile
 import tracemalloc
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,6 +18,7 @@ from report import print_table
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from flowdebate.runs.context import Context
     from flowdebate.store import StoreChoice
     from flowdebate.testing import ModelRequest, Reply
 
@@ -44,24 +46,40 @@ async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[An
     return (after - before) / DEBATES
 
 
-def flowdebate_start(*, store: StoreChoice = False) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+def flowdebate_start(
+    *, store: StoreChoice = False, in_call: bool = True
+) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
+    """With `in_call` it waits for the answer to its last argument, else after it, for whether it goes on."""
+    here: ContextVar[Callable[[], Awaitable[object]]] = ContextVar("here")
+
+    async def enough(ctx: Context) -> bool:
+        if not in_call and ctx.usage.calls == TURNS:
+            await here.get()()
+        return ctx.usage.calls == TURNS
+
     pattern = debate(
         name="held",
         debaters=[Debater("a", "for"), Debater("b", "against")],
-        max_rounds=TURNS // 2,
+        max_rounds=TURNS,
+        terminate_when=enough,
         synthesizer=False,
     )
 
     async def start(gate: asyncio.Event, arrived: Callable[[], None]) -> None:
         calls = 0
 
+        async def wait() -> None:
+            arrived()
+            await gate.wait()
+
         async def answer(request: ModelRequest) -> Reply:
             nonlocal calls
             calls += 1
-            if calls == TURNS:
-                arrived()
-                await gate.wait()
+            if in_call and calls == TURNS:
+                await wait()
             return VERDICT if request.output is not None else f"{calls} {TEXT}"
+
+        here.set(wait)
 
         await pattern.run("Is it so?", model=FunctionModel(answer), store=store)
 
@@ -104,8 +122,11 @@ def langgraph_start() -> Callable[[asyncio.Event, Callable[[], None]], Awaitable
 
 
 def main() -> None:
-    text = (TURNS - 1) * len(TEXT)
-    figures = {"flowdebate": asyncio.run(held(flowdebate_start()))}
+    text = TURNS * len(TEXT)
+    figures = {
+        "flowdebate": asyncio.run(held(flowdebate_start())),
+        "flowdebate, between two calls": asyncio.run(held(flowdebate_start(in_call=False))),
+    }
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "runs.sqlite3")
         figures["flowdebate, kept in SQLite"] = asyncio.run(held(flowdebate_start(store=store)))

@@ -28,6 +28,9 @@ class Attempt(NamedTuple):
     number: int
 
 
+_NONE = Attempt("call", None, 0)
+
+
 class Begun:
     """What one owner has begun and not finished, of all runs that it carries out.
 
@@ -40,38 +43,38 @@ class Begun:
         self._size = 0
         self._long = _LONG
         self._lock = threading.Lock()
-        self._open: dict[str, dict[str, Attempt]] = {}
-        self._finished: dict[str, set[str]] = {}
+        self._runs: dict[str, dict[str, Attempt | None]] = {}
+        """The steps of each run that it carries out: the last attempt, None for a step that is finished."""
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Those that it carries out."""
-        return tuple(self._open)
+        return tuple(self._runs)
 
     def carries_out(self, run_id: str) -> bool:
         """Whether it is one of them."""
-        return run_id in self._open
+        return run_id in self._runs
 
     def carry_out(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
         """Begin to carry out a run, of which these steps are open and finished."""
-        self._finished[run_id] = set(finished)
-        self._open[run_id] = dict(attempts)
+        self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
 
     def leave(self, run_id: str) -> None:
         """Carry it out no more."""
-        self._open.pop(run_id, None)
-        self._finished.pop(run_id, None)
+        self._runs.pop(run_id, None)
 
     def attempt(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
         """Write down that a step is begun: the attempt's number; None, and nothing written, for one that is finished.
 
         Nor for a run that is not carried out here. OSError where it cannot be written.
         """
-        run = self._open.get(run_id)
-        if run is None or key in self._finished[run_id]:
+        run = self._runs.get(run_id)
+        if run is None:
             return None
-        before = run.get(key)
-        attempt = Attempt(kind, request, 1 if before is None else before.number + 1)
+        before = run.get(key, _NONE)
+        if before is None:
+            return None
+        attempt = Attempt(kind, request, before.number + 1)
         line = _line(run_id, key, attempt)
         with self._lock:
             if self._size > self._long:
@@ -83,15 +86,19 @@ class Begun:
         run[key] = attempt
         return attempt.number
 
-    def attempts(self, run_id: str) -> Mapping[str, Attempt]:
-        """The run's open steps, by their keys."""
-        return self._open.get(run_id, {})
+    def last(self, run_id: str, key: str) -> Attempt | None:
+        """The last attempt at a step, if that is open."""
+        return self._runs.get(run_id, {}).get(key)
+
+    def attempts(self, run_id: str) -> dict[str, Attempt]:
+        """The last attempts at the run's open steps, by their keys."""
+        steps = list(self._runs.get(run_id, {}).items())  # at once, since another thread may begin one
+        return {key: attempt for key, attempt in steps if attempt is not None}
 
     def finish(self, run_id: str, key: str) -> None:
         """A step is open no more."""
-        if run_id in self._open:
-            self._open[run_id].pop(key, None)
-            self._finished[run_id].add(key)
+        if run_id in self._runs:
+            self._runs[run_id][key] = None
 
     def close(self) -> None:
         """Remove the file: what is open is in the database."""
@@ -107,7 +114,7 @@ class Begun:
 
     def _shorten(self) -> None:
         """Write the file anew, with no more than what is open."""
-        open_now = [(run_id, *each) for run_id, run in list(self._open.items()) for each in list(run.items())]
+        open_now = [(run_id, *each) for run_id in self.runs for each in self.attempts(run_id).items()]
         lines = b"".join(_line(*each) for each in open_now)
         part = self._path.with_suffix(".part")
         part.write_bytes(lines)

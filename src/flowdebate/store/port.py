@@ -106,8 +106,8 @@ class StoredRun:
 class Store(Protocol):
     """Keeps runs and their steps; `flowdebate.testing.StoreConformance` is what any implementation must pass.
 
-    What `commit`, `put` and `add` have written is durable when they return, with all that was written before it; what
-    others have written outlives the process. All write also if their caller is cancelled in the meantime. One owner
+    What `commit`, `put` and `add` have written is durable when they return, with the run that it is of; what others
+    have written outlives the process. All write also if their caller is cancelled in the meantime. One owner
     at a time carries out a run: the store object that has created or taken it, until it finishes or releases it, or
     its process dies. Another's writes are refused with RunConflict.
     StoreError, with the name of the place, for a store that cannot be read or written; it is left as it is.

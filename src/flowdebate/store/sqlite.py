@@ -50,10 +50,10 @@ T = TypeVar("T")
 class SqliteStore(Store):
     """Keeps runs in the file `path`, which is made where there is none; several processes may use it at once.
 
-    Answers are on the disk when they are written (WAL, synchronous=FULL), with all that was written before them; what
-    only says where a run stands outlives the process, and a power cut with the next answer. Many writes at once are one
-    transaction. Beside the file there is a folder with a lock file for each process that carries out runs. A file
-    system without locks that work, as many network drives are, will not do.
+    Answers are on the disk when they are written (WAL, synchronous=FULL); what only says where a run stands outlives
+    the process, but maybe not a power cut. Beside the file there is a folder, with a lock for each process that carries
+    out runs, and what it has begun and not finished. A file system without locks that work, as many network drives are,
+    will not do.
     `patience` is how many seconds another program may keep the file locked; StoreError then.
     """
 
@@ -193,7 +193,7 @@ class SqliteStore(Store):
         return await self._write(work, durably=False)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        attempt = None if self._owner is None else self._begun.attempts(run_id).get(key)
+        attempt = None if self._owner is None else self._begun.last(run_id, key)
         values = {"run": run_id, "key": key, "kind": kind, "at": at, "body": body}
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
@@ -209,7 +209,7 @@ class SqliteStore(Store):
         self._begun.finish(run_id, key)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        attempts = {} if self._owner is None else dict(self._begun.attempts(run_id))
+        attempts = {} if self._owner is None else self._begun.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
             if key in attempts:
@@ -298,7 +298,7 @@ class SqliteStore(Store):
 
     async def _leave(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
         """Carry it out no more, if `end` has changed anything; what is open is in the database then."""
-        attempts = {} if self._owner is None else dict(self._begun.attempts(run_id))
+        attempts = {} if self._owner is None else self._begun.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
             if end(connection).rowcount:
