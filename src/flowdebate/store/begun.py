@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from json.encoder import encode_basestring_ascii as _text
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return {}
-    start = f"[{json.dumps(run_id)}, ".encode()
+    start = f"[{_text(run_id)}, ".encode()
     found: dict[str, Attempt] = {}
     for line in lines:
         if line.startswith(start):
@@ -146,4 +147,5 @@ def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
     """An attempt as a line, which begins with its end: what stands before it may have been cut off."""
-    return f"\n{json.dumps([run_id, key, *attempt])}".encode()
+    request = "null" if attempt.request is None else _text(attempt.request)
+    return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()
