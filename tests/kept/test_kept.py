@@ -28,7 +28,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models import ModelSettings
 from flowdebate.runs.codec import failure_of, failure_text
-from flowdebate.runs.events import ModelCalled, RunStarted
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.journal import Journal
 from flowdebate.runs.kept import MAX_RECOVERIES
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
@@ -98,6 +98,23 @@ async def test_times_are_those_of_the_run() -> None:
     assert [task.to_wire() for task in again.tasks.list()] == [task.to_wire() for task in first.tasks.list()]
     begun = [event.at for result in (first, again) for event in result.events if isinstance(event, RunStarted)]
     assert begun[0] == begun[1] == (await store.run(first.run_id)).header.created_at
+
+
+async def test_a_run_took_as_long_whoever_is_asked() -> None:
+    """Its last event, its result and its store, however long it takes to write it down."""
+
+    class Slow(MemoryStore):
+        async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
+            await asyncio.sleep(0.05)
+            await super().finish(run_id, status, outcome)
+
+    store = Slow()
+    result = await rent().run("?", model=Counting().model, store=store, run_id="r")
+    (finished,) = (event for event in result.events if isinstance(event, RunFinished))
+    assert result.seconds == finished.seconds
+    outcome = (await store.run("r")).outcome
+    assert outcome is not None
+    assert outcome["seconds"] == round(result.seconds, 3)
 
 
 async def test_a_run_is_found_by_what_it_is_about() -> None:

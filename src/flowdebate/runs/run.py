@@ -41,6 +41,7 @@ class Run:
     """Carries out one run; made by `Block.run`, reached by blocks as `ctx.run`."""
 
     __slots__ = (
+        "_ended",
         "_held",
         "_holds",
         "_started",
@@ -86,6 +87,7 @@ class Run:
         self.acting = False
         """Whether its block has begun to act."""
         self._started: float | None = None
+        self._ended: float | None = None
         self.journal = journal
         """What records its steps; None where nothing is kept."""
         self.records = Records(session.resources, time.time if journal is None else journal.now)
@@ -114,6 +116,7 @@ class Run:
     def end(self, status: RunStatus, error: str | None = None) -> None:
         """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
         if self.status == "running":
+            self._ended = time.perf_counter()
             self._salvage(status)
             self.emit(
                 RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error)
@@ -149,8 +152,10 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long ago the run began."""
-        return 0.0 if self._started is None else time.perf_counter() - self._started
+        """How long the run has taken: until now, or to its end."""
+        if self._started is None:
+            return 0.0
+        return (time.perf_counter() if self._ended is None else self._ended) - self._started
 
     def warn_once(self, key: str, message: str) -> None:
         """Warn the first time that this run comes to `key`."""
