@@ -86,7 +86,9 @@ class Writer:
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` gives, which may take long; what it writes is on the disk then."""
-        self._do_together(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        for one in [one for one in self._together if one is loop or one.is_closed()]:  # it comes after what they write
+            self._do_together(one)
         return cast("T", await self._handed_over(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
