@@ -465,6 +465,22 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
     assert await keys_in(tmp_path / "runs.sqlite3", "r2") == ["child"]
 
 
+def test_what_a_loop_was_to_write_that_has_ended_is_written(tmp_path: Path) -> None:
+    """By whoever uses the store next: the loop was stopped before its next turn."""
+    store = SqliteStore(tmp_path / "runs.sqlite3")
+    asyncio.run(store.create(header()))
+    loop = asyncio.new_event_loop()
+    tasks = [loop.create_task(store.commit("r1", f"k{number}", "call", "1", 1.0)) for number in range(5)]
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    for task in tasks:
+        task.get_coro().close()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    assert [row.key for row in asyncio.run(store.steps("r1"))] == [f"k{number}" for number in range(5)]
+    asyncio.run(store.close())
+
+
 # The disk
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -23,7 +23,7 @@ from flowdebate.store.postgres_schema import _FOLDER, KNOWN
 from flowdebate.testing.store_rows import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from flowdebate.store.port import StoredRun
     from tests.store.postgres import Server
@@ -205,6 +205,45 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
     assert {run.header.run_id for run in await store.runs()} == set("abcd")
     assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
     await store.close()
+
+
+class Unheard(PostgresStore):
+    """One whose first answer is lost; before it asks again, somebody else has changed the document."""
+
+    def __init__(self, url: str, *, schema: str, ends: bool) -> None:
+        super().__init__(url, schema=schema)
+        self._ends = ends
+        self._heard = False
+
+    async def _do(self, about: str, work: Callable[[psycopg.Connection[tuple[Any, ...]]], Any]) -> Any:
+        def again(session: psycopg.Connection[tuple[Any, ...]]) -> Any:
+            if self._heard:
+                return work(session)
+            self._heard = True
+            if not self._ends:  # it is lost before it is done
+                with suppress(ZeroDivisionError), session.transaction():
+                    work(session)
+                    raise ZeroDivisionError
+            else:
+                work(session)
+            session.execute("UPDATE documents SET body = '3' WHERE body = '2' OR NOT %s", (self._ends,))
+            raise psycopg.errors.SerializationFailure
+
+        return await super()._do(about, again)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_change_of_a_document_is_done_once_though_nobody_heard_of_it(
+    a_server: Server, schema: str, *, ends: bool
+) -> None:
+    """What was committed is not done again after somebody else has built on it; what was not is refused then."""
+    store = PostgresStore(a_server.url, schema=schema)
+    assert await store.put("c", "n", "1")
+    unheard = Unheard(a_server.url, schema=schema, ends=ends)
+    assert await unheard.put("c", "n", "2", expected="1") is ends
+    assert await store.documents("c") == {"n": "3"}
+    for each in (store, unheard):
+        await each.close()
 
 
 async def test_a_statement_takes_no_longer_than_it_may(a_server: Server, schema: str) -> None:

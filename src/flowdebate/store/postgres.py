@@ -26,6 +26,8 @@ from flowdebate.store.postgres_rows import (
     INSERT,
     INTEND,
     OWNERSHIP,
+    PUT,
+    PUT_NEW,
     RUN,
     STEPS,
     TAKE,
@@ -35,6 +37,7 @@ from flowdebate.store.postgres_rows import (
     outcome_text,
     step_of,
     stored_of,
+    was_committed,
 )
 from flowdebate.store.postgres_schema import prepare
 from flowdebate.store.texts import given, kept
@@ -262,23 +265,22 @@ class PostgresStore(Store):
         return await self._do(collection, work)
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        values = {"collection": kept(collection), "key": kept(key), "body": kept(body), "change": _claim()}
-        there = "collection = %(collection)s AND key = %(key)s"
-        statement = (
-            "INSERT INTO documents (collection, key, body, change)"
-            " VALUES (%(collection)s, %(key)s, %(body)s, %(change)s) ON CONFLICT DO NOTHING"
-        )
+        values = {"collection": kept(collection), "key": kept(key), "body": kept(body)}
+        statement = PUT_NEW
         if expected is not None:
             values["expected"] = kept(expected)
-            statement = (
-                f"UPDATE documents SET body = %(body)s, change = %(change)s WHERE {there} AND body = %(expected)s"  # noqa: S608
-            )
+            statement = PUT
+        committed: list[int] = []
 
         def work(session: _Session) -> bool:
-            if session.execute(statement.encode(), values).rowcount:
+            if committed and was_committed(session, committed[-1]):  # others may have put theirs in its place since
                 return True
-            row = session.execute(f"SELECT change FROM documents WHERE {there}".encode(), values).fetchone()  # noqa: S608
-            return row is not None and row[0] == values["change"]
+            with session.transaction():
+                transaction = session.execute("SELECT txid_current()").fetchone()
+                if transaction is None or not session.execute(statement, values).rowcount:
+                    return False
+                committed.append(transaction[0])
+            return True
 
         return await self._do(collection, work)
 

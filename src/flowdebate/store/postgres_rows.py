@@ -13,6 +13,8 @@ from flowdebate.store.texts import given, kept
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import psycopg
+
     from flowdebate.store.port import RunHeader
 
 __all__ = (
@@ -24,6 +26,8 @@ __all__ = (
     "INSERT",
     "INTEND",
     "OWNERSHIP",
+    "PUT",
+    "PUT_NEW",
     "RUN",
     "STEPS",
     "TAKE",
@@ -33,6 +37,7 @@ __all__ = (
     "outcome_text",
     "step_of",
     "stored_of",
+    "was_committed",
 )
 
 RUN = (
@@ -98,6 +103,12 @@ ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
+PUT_NEW = """
+INSERT INTO documents (collection, key, body) VALUES (%(collection)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING
+"""
+PUT = """
+UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key = %(key)s AND body = %(expected)s
+"""
 
 
 def folded(text: str) -> bytes:
@@ -154,3 +165,13 @@ def step_of(row: tuple[Any, ...]) -> StepRow:
         at=at,
         body=None if body is None else given(body),
     )
+
+
+def was_committed(session: psycopg.Connection[tuple[Any, ...]], transaction: int) -> bool:
+    """What became of a transaction whose end was not heard of; an error that passes while it has none."""
+    from psycopg.errors import SerializationFailure
+
+    row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()
+    if row is not None and row[0] == "in progress":
+        raise SerializationFailure(f"transaction {transaction}, whose session was lost, has not ended yet")
+    return row is not None and row[0] == "committed"

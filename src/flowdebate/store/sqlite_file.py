@@ -100,13 +100,15 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
     end = time.monotonic() + patience
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(_PAUSE)
         else:
-            return
+            break
+    if mode != "wal":
+        raise sqlite3.OperationalError("it can have no write-ahead log here")
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from flowdebate.store.disk import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 __all__ = ("Writer",)
@@ -86,9 +86,8 @@ class Writer:
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` gives, which may take long; what it writes is on the disk then."""
-        loop = asyncio.get_running_loop()
-        for one in [one for one in self._together if one is loop or one.is_closed()]:  # it comes after what they write
-            self._do_together(one)
+        self._take_over_stranded()
+        self._do_together(asyncio.get_running_loop())  # that comes before it
         return cast("T", await self._handed_over(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
@@ -109,9 +108,7 @@ class Writer:
 
     def close(self) -> None:
         """End the thread when all jobs are done, and wait for it."""
-        for loop in list(self._together):  # it has ended before its next turn
-            for job in self._together.pop(loop):
-                self._handed_over(job)
+        self._take_over_stranded(closing=True)
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -145,15 +142,12 @@ class Writer:
         if not jobs:
             return
         self._crowd = len(jobs)
-        if self._carried_out(jobs):
-            left = {job for job in jobs if job.error is not None and _is_lock(job.error)}
-        else:
-            left = set(jobs)
-        for job in jobs:
-            if job in left:
-                job.error = None
-                self._handed_over(job)
-        jobs = [job for job in jobs if job not in left]
+        if not self._carried_out(jobs):
+            self._leave_to_thread(jobs)
+            return
+        locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
+        self._leave_to_thread(locked)
+        jobs = [job for job in jobs if job not in locked]
         waiting = [job for job in jobs if job.durably]
         if waiting:
             self._disk.sync(partial(_answer, waiting))
@@ -162,6 +156,17 @@ class Writer:
         if self._unmoved > _LOG_JOBS:
             self._unmoved = 0
             self._disk.sync(self._shorten_log)
+
+    def _take_over_stranded(self, *, closing: bool = False) -> None:
+        """Let the thread do what a loop was to do that has ended before its next turn."""
+        for loop in list(self._together):
+            if closing or loop.is_closed():
+                self._leave_to_thread(self._together.pop(loop, []))
+
+    def _leave_to_thread(self, jobs: Iterable[_Job]) -> None:
+        for job in jobs:
+            job.error = None
+            self._handed_over(job)
 
     def _carried_out(self, jobs: list[_Job]) -> bool:
         """Do `jobs` here and now; False, and nothing done, where that is not possible."""

@@ -49,7 +49,6 @@ _TABLES = (
         key text COLLATE "C" NOT NULL,
         number bigint GENERATED ALWAYS AS IDENTITY,
         body text NOT NULL,
-        change bigint NOT NULL,
         PRIMARY KEY (collection, key)
     )
     """,
