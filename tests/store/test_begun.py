@@ -66,7 +66,7 @@ def test_what_is_open_stands_in_the_file(
                 assert begun.attempts(other) == attempts
                 written = {name: each for name, each in attempts.items() if each.kind == "call"}
                 assert written.items() <= begun_in(path, other).items()
-        begun.close()
+        begun.close(remove=True)
     assert not path.exists()
 
 
@@ -82,7 +82,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
             begun.finish("r", f"k{number}")
     assert path.stat().st_size < 12_000
     assert begun_in(path, "r")["open"] == Attempt("call", "hash", 1)
-    begun.close()
+    begun.close(remove=True)
 
 
 def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     assert begun.attempt("r", "c", "call", None) == 1
     assert begun.attempt("r", "b", "call", None) == 1
     assert list(begun_in(path, "r")) == ["a", "c", "b"]
-    begun.close()
+    begun.close(remove=True)
 
 
 async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: Path) -> None:

@@ -101,12 +101,13 @@ class Begun:
         if run_id in self._runs:
             self._runs[run_id][key] = None
 
-    def close(self) -> None:
-        """Remove the file: what is open is in the database."""
+    def close(self, *, remove: bool) -> None:
+        """Write no more; `remove` the file where all that is open is in the database."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-            self._path.unlink(missing_ok=True)
+            if remove:
+                self._path.unlink(missing_ok=True)
 
     def _opened(self) -> int:
         if self._file is None:

@@ -249,9 +249,11 @@ class SqliteStore(Store):
         import asyncio
 
         if self._owner is not None and not (self._writer.closed or self._writer.strayed):
-            with suppress(StoreError):  # what it has begun stays beside the file then
+            kept = False
+            with suppress(StoreError):
                 await self._do(self._leave_all)
-                self._begun.close()
+                kept = True
+            self._begun.close(remove=kept)
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
         if owner is not None and not self._writer.strayed:
