@@ -148,14 +148,12 @@ class Writer:
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._leave_to_thread(locked)
         jobs = [job for job in jobs if job not in locked]
+        self._unmoved += len(jobs)
         waiting = [job for job in jobs if job.durably]
         if waiting:
-            self._disk.sync(partial(_answer, waiting))
+            told = partial(_answer, waiting)
+            self._disk.sync(told if self._unmoved < _LOG_JOBS else partial(self._shorten_log, told))
         _settle([job for job in jobs if not job.durably])
-        self._unmoved += len(jobs)
-        if self._unmoved > _LOG_JOBS:
-            self._unmoved = 0
-            self._disk.sync(self._shorten_log)
 
     def _take_over_stranded(self, *, closing: bool = False) -> None:
         """Let the thread do what a loop was to do that has ended before its next turn."""
@@ -183,11 +181,16 @@ class Writer:
             self._quick_lock.release()
         return True
 
-    def _shorten_log(self, lost: OSError | None) -> None:
-        """Put its pages into the database; nobody here writes meanwhile, so it begins anew with what follows."""
+    def _shorten_log(self, told: Callable[[OSError | None], None], lost: OSError | None) -> None:
+        """Put the log's pages into the database before those who wait are `told`: what they write next begins it anew.
+
+        Where others are writing or reading just then, it goes on, and this is tried again after what is written next.
+        """
         with self._quick_lock, suppress(sqlite3.Error):
             if self._quick is not None and lost is None:
-                self._quick.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                busy = self._quick.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+                self._unmoved = _LOG_JOBS if busy else 0
+        told(lost)
 
     def _handed_over(self, job: _Job) -> asyncio.Future[Any]:
         """What comes of `job`, which the thread does."""
