@@ -57,7 +57,11 @@ class Begun:
         return run_id in self._runs
 
     def carry_out(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
-        """Begin to carry out a run, of which these steps are open and finished."""
+        """Begin to carry out a run, of which these steps are open and finished; OSError where that cannot be written.
+
+        What the file says of the run so far is true no more: it may be of another one that was deleted.
+        """
+        self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
 
     def leave(self, run_id: str) -> None:
@@ -76,14 +80,7 @@ class Begun:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        line = _line(run_id, key, attempt)
-        with self._lock:
-            if self._size > self._long:
-                self._shorten()
-            written = os.write(self._opened(), line)
-            self._size += written
-        if written < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self._write(_line(run_id, key, attempt))
         run[key] = attempt
         return attempt.number
 
@@ -109,6 +106,15 @@ class Begun:
             if remove:
                 self._path.unlink(missing_ok=True)
 
+    def _write(self, line: bytes) -> None:
+        with self._lock:
+            if self._size > self._long:
+                self._shorten()
+            written = os.write(self._opened(), line)
+            self._size += written
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
     def _opened(self) -> int:
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -129,7 +135,7 @@ class Begun:
 
 
 def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
-    """The last attempts at steps of a run that stand in the file at `path`, if it is there; finished or not."""
+    """The last attempts at a run's steps since it is carried out, as the file at `path` has them; finished or not."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -139,10 +145,13 @@ def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
     for line in lines:
         if line.startswith(start):
             try:
-                _, key, kind, request, number = json.loads(line)
+                _, key, *attempt = json.loads(line)
             except ValueError:  # the disk was full in the midst of it
                 continue
-            found[key] = Attempt(kind, request, number)
+            if key is None:  # it is carried out anew
+                found = {}
+            else:
+                found[key] = Attempt(*attempt)
     return found
 
 

@@ -87,7 +87,7 @@ class SqliteStore(Store):
                 raise RunExists(self.name, run_id) from None
             self._begun.carry_out(run_id, {}, ())
 
-        await self._write(work, single=True, durably=False)
+        await self._write(work, durably=False)
 
     async def take(self, run_id: str) -> StoredRun:
         left: list[str] = []

@@ -68,6 +68,25 @@ class StepTests(StoreStage):
             assert [row.seq for row in rows] == [1, 2, None, None, None, None, None]
 
     @alone
+    async def test_a_deleted_run_leaves_nothing_to_one_of_its_name(self, make: MakeStore) -> None:
+        """Whether that is begun, or comes from another store."""
+        async with opened(make) as store:
+            for again in range(3):
+                await store.create(header("r"))
+                assert list(await store.steps("r")) == []
+                assert await store.intend("r", "open", "call", None) == 1
+                await store.fail("r", "failed", "no")
+                await store.commit("r", f"done {again}", "call", "1", 1.0)
+                copy = await store.run("r")
+                await store.release("r")
+                await store.delete("r")
+                await store.add(replace(copy, owned=False, steps=0), [])
+                await store.take("r")
+                assert list(await store.steps("r")) == []
+                await store.finish("r", "complete", None)
+                await store.delete("r")
+
+    @alone
     async def test_any_text_is_kept_as_it_is(self, make: MakeStore) -> None:
         """Ids, keys, hashes, bodies, failures, labels, questions, documents: none is changed, or mixed up."""
         async with opened(make) as store:
