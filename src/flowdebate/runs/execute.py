@@ -184,6 +184,10 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
     return RunHandle(run, task)
 
 
+_LOOK = 0.5
+"""Seconds for which a thread waits for another one before it looks whether it was interrupted."""
+
+
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The result of the coroutine that `make` makes, for scripts and notebooks (where a loop is running already)."""
     return _run_in_thread(make) if _loop_is_running() else asyncio.run(make())
@@ -219,14 +223,20 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="flowdebate-run-sync")
     try:
         thread.start()
-        wait([outcome])
+        _wait_for(outcome)
     except BaseException:  # a notebook's interrupt: the run, and the model calls that it waits for, end with it
         if not outcome.cancel():
             _stop(stopped, cancels)
-            wait([outcome])
+            _wait_for(outcome)
         raise
     thread.join()
     return outcome.result()
+
+
+def _wait_for(outcome: Future[Any]) -> None:
+    """Until it is done; an interrupt that comes just before Python waits is noticed when it looks up, not never."""
+    while not wait([outcome], timeout=_LOOK).done:
+        pass
 
 
 def _stop(stopped: threading.Event, cancels: Sequence[Callable[[], object]]) -> None:
