@@ -24,14 +24,17 @@ class Disk:
         self._handle: int | None = None
         self._waiting: queue.SimpleQueue[_Told | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
         self.lost: OSError | None = None
         """Why the disk did not take what was written. What it has of it nobody knows: nothing more may follow."""
 
     def sync(self, told: _Told) -> None:
         """Call `told` from the thread, once all that has been written is on the disk, or with why it may not be."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="flowdebate-disk", daemon=True)
-            self._thread.start()
+            with self._lock:  # two loops may come to it at once
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="flowdebate-disk", daemon=True)
+                    self._thread.start()
         self._waiting.put(told)
 
     def close(self) -> None:
