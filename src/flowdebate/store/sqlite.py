@@ -31,6 +31,7 @@ from flowdebate.store.sqlite_rows import (
     TAKE,
     keep_begun,
     known_steps,
+    owner_of,
     run_values,
     step_values,
     steps_of,
@@ -99,9 +100,10 @@ class SqliteStore(Store):
                 raise RunConflict(self.name, run_id)
             recoveries = before.recoveries + (before.status == "running")
             connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
-            self._carry_out(connection, run_id, row[-2])
-            if row[-2] is not None:
-                left.append(row[-2])
+            owner = owner_of(row)
+            self._carry_out(connection, run_id, owner)
+            if owner is not None:
+                left.append(owner)
             latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
@@ -222,7 +224,7 @@ class SqliteStore(Store):
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
-            owner = self._row(connection, run_id)[-2]
+            owner = owner_of(self._row(connection, run_id))
             return steps_of(connection, run_id, {} if owner is None else begun_in(self._own().begun(owner), run_id))
 
         return await self._do(work)

@@ -32,6 +32,7 @@ __all__ = (
     "TAKE",
     "keep_begun",
     "known_steps",
+    "owner_of",
     "run_values",
     "step_values",
     "steps_of",
@@ -95,6 +96,12 @@ ADD_RUN = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def owner_of(row: tuple[Any, ...]) -> str | None:
+    """Who carries out, or has died carrying out, the run of a row of RUN."""
+    owner: str | None = row[-2]
+    return owner
 
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
