@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate.errors import ModelTimeout
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from report import print_table
 
 if TYPE_CHECKING:

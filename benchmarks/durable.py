@@ -16,7 +16,7 @@ from report import alternating, print_table
 
 if TYPE_CHECKING:
     from flowdebate.store import StoreChoice
-    from flowdebate.store.port import StepKind
+    from flowdebate.store.base import StepKind
     from flowdebate.testing import ModelRequest, Reply
 
 CALLS = 13

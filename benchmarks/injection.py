@@ -23,12 +23,12 @@ from pydantic import BaseModel, Field, create_model
 from flowdebate import Debater, create_debate_transcript, debate
 from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.local import LocalModel
+from flowdebate.models.local.model import LocalModel
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ATTACKS
-from flowdebate.testing.functions import Returns
+from flowdebate.testing.hostile import Returns
 from injection_debates import DEBATES
 from injection_defences import DEFENCES, judge_with
 from injection_report import Judged, report, write_into

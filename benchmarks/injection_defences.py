@@ -6,17 +6,16 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import create_judge, generator
-from flowdebate.blocks.judge_answers import verdict_among
-from flowdebate.views.entries import HOW_TO_READ
-from flowdebate.views.judge import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn, verdict_among
+from flowdebate.patterns.debate.transcript import HOW_TO_READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from flowdebate import DebateContributionEntry
     from flowdebate.models.base import ModelSettings
-    from flowdebate.resources.transcript import Transcript
+    from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
-    from flowdebate.schemas import DebateContributionEntry
 
 __all__ = ("DEFENCES", "judge_with")
 

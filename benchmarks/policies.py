@@ -15,7 +15,7 @@ from flowdebate.models import (
     Timeout,
     Wrapper,
 )
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from flowdebate.testing import FunctionModel
 from report import alternating, print_table
 

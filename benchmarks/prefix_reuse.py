@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import Debater, create_debate_transcript, debate, generator
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.local import LocalModel
+from flowdebate.models.local.model import LocalModel
+from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.runs.events import ModelCalled
-from flowdebate.views.debater import render_debater_system, render_debater_turn
 from report import print_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
-    from flowdebate.resources.transcript import Transcript
+    from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evidence.estimates import table
-from flowdebate.measures.ballots import decide, effective_n, is_settled
-from flowdebate.schemas.judging import JudgeBallot
-from flowdebate.testing import judgements
-from flowdebate.testing.sim_judge import SimJudge
-from flowdebate.views.schedules import Schedule
+from flowdebate.patterns.debate.judging.ballots import decide, effective_n, is_settled
+from flowdebate.patterns.debate.judging.schedules import Schedule
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.testing.simulated import judgements
+from flowdebate.testing.simulated.judge import SimJudge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.schemas.judging import DecidedBy
+    from flowdebate.patterns.debate.judging.schemas import DecidedBy
 
 __all__ = ("exact",)
 

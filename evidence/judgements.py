@@ -19,16 +19,16 @@ from pydantic import Field, create_model
 
 from evidence.facts import SIDES, FactPair, fact_pairs
 from evidence.letters import LetterModel
-from flowdebate import generator
+from flowdebate import DebateContributionEntry, generator
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.local import LocalModel
+from flowdebate.models.local.model import LocalModel
+from flowdebate.patterns.debate.judging.prompt import JudgeTemplate, render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.runs.events import ModelCalled
-from flowdebate.schemas import DebateContributionEntry, WireModel
-from flowdebate.schemas.judging import JudgeBallot
-from flowdebate.views.entries import HOW_TO_READ, render_entries
-from flowdebate.views.judge import JudgeTemplate, render_judge_system, render_judge_turn
-from flowdebate.views.schedules import JudgeView, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import MalformedResponse
 from flowdebate.models.base import ModelResponse
-from flowdebate.models.local_server import running_server
+from flowdebate.models.local.server import running_server
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ import numpy as np
 
 from evidence.estimates import Estimate, bootstrapped, table, wilson
 from evidence.judgements import MODELS
-from flowdebate.measures.audit_words import findings
-from flowdebate.measures.ballots import decide
-from flowdebate.measures.judge_chance import full_audit
+from flowdebate.evaluation.judges.report import findings
+from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from evidence.facts import FactPair
     from evidence.judgements import Row
-    from flowdebate.schemas.judging import DecidedBy, JudgeBallot
+    from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot
 
 __all__ = ("real",)
 

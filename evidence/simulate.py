@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowdebate.testing import judgements
-from flowdebate.testing.sim_draws import normals
-from flowdebate.testing.sim_judge import SimJudge
+from flowdebate.testing.simulated import judgements
+from flowdebate.testing.simulated.draws import normals
+from flowdebate.testing.simulated.judge import SimJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

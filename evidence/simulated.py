@@ -8,8 +8,8 @@ import numpy as np
 
 from evidence.estimates import Estimate, mean_of, table
 from evidence.simulate import WORLDS, Ballots, World, ballots, right
-from flowdebate.testing import judgements
-from flowdebate.testing.judgements import Decided
+from flowdebate.testing.simulated import judgements
+from flowdebate.testing.simulated.judgements import Decided
 
 __all__ = ("Quote", "content", "curtailing", "labels", "quotes", "schedules")
 
@@ -89,7 +89,7 @@ def schedules(scale: float = 1.0) -> tuple[str, dict[tuple[str, str, str], Estim
 
 
 def _calls(cast: Ballots, sides: int) -> int:
-    from flowdebate.views.schedules import as_schedule
+    from flowdebate.patterns.debate.judging.schedules import as_schedule
 
     return as_schedule(cast.schedule, where="evidence").calls(sides) * cast.times
 

@@ -10,16 +10,15 @@ import numpy as np
 
 from evidence.estimates import mean_of, table, wilson
 from evidence.simulate import SEED
-from flowdebate import Debater, debate
-from flowdebate.measures.ballots import PUBLISHED_CORRELATION, effective_n
-from flowdebate.measures.judge_chance import full_audit
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.schemas.judging import JudgeBallot
-from flowdebate.testing.functions import Returns
-from flowdebate.testing.sim_debaters import SimDebater
-from flowdebate.testing.sim_draws import normal, normals
-from flowdebate.testing.sim_judge import SimJudge
-from flowdebate.views.entries import render_entries
+from flowdebate import DebateContributionEntry, Debater, debate
+from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, effective_n
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.transcript import render_entries
+from flowdebate.testing.hostile import Returns
+from flowdebate.testing.simulated.debaters import SimDebater
+from flowdebate.testing.simulated.draws import normal, normals
+from flowdebate.testing.simulated.judge import SimJudge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

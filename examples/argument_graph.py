@@ -10,15 +10,15 @@ import json
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.measures.aif import to_aif
-from flowdebate.measures.arguments import claim_strengths, contest, graph_of_debate
-from flowdebate.measures.quotes import verify_quotes
-from flowdebate.views.quotes import render_quotes
+from flowdebate.evaluation.arguments.aif import to_aif
+from flowdebate.evaluation.arguments.graph import claim_strengths, contest, graph_of_debate
+from flowdebate.patterns.debate.quotes.prompt import render_quotes
+from flowdebate.patterns.debate.quotes.verify import verify_quotes
 
 if TYPE_CHECKING:
+    from flowdebate import DebateContributionEntry
+    from flowdebate.evaluation.arguments.schemas import Contested
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateContributionEntry
-    from flowdebate.schemas.arguments import Contested
 
 REPORT = (
     "Two years after the town closed Mill Street to cars, 1.5 times as many people walk there. Shops report "

@@ -11,16 +11,16 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
-from flowdebate.blocks.judge_options import JudgeOptions
-from flowdebate.measures.audit_words import findings
-from flowdebate.measures.judge_chance import full_audit
-from flowdebate.patterns.rejudge import ArguedDebate, create_rejudge
-from flowdebate.schemas import DebateContributionEntry
+from flowdebate import DebateContributionEntry
+from flowdebate.evaluation.judges.rejudge import ArguedDebate, create_rejudge
+from flowdebate.evaluation.judges.report import findings
+from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
+    from flowdebate.evaluation.judges.schemas import JudgeAudit
     from flowdebate.models import Model
-    from flowdebate.schemas.audit import JudgeAudit
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 

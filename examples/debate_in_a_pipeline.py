@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from flowdebate import Debater, debate, handler, outline, sequencer
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 TOPICS = ["tabs", "trailing commas", "monorepos"]
 

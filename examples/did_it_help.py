@@ -12,15 +12,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import debate
+from flowdebate.evaluation.benefit.evaluate import evaluate_sync
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
-from flowdebate.patterns.evaluate import evaluate_sync
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.evaluation.benefit.schemas import HelpReport
     from flowdebate.models import Model
-    from flowdebate.schemas.helped import HelpReport
     from flowdebate.testing import ModelRequest
 
 SIDES = [{"name": "ann", "stance": "it is prime"}, {"name": "bob", "stance": "it is not prime"}]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from flowdebate import Debater, answer_sync, debate, human, terminal
 
 if TYPE_CHECKING:
-    from flowdebate import HumanRequest
+    from flowdebate import DebateRawOutput, HumanRequest
     from flowdebate.models import Model
     from flowdebate.runs.result import RunResult
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Should the old bridge be closed to cars?"
 STORE = Path(gettempdir()) / "bridge.sqlite3"

@@ -13,8 +13,8 @@ from flowdebate import Debater, debate
 
 if TYPE_CHECKING:
     from flowdebate.models import Model
-    from flowdebate.runs.batch_summary import BatchSummary
-    from flowdebate.store.select import StoreChoice
+    from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.store.open import StoreChoice
 
 QUESTIONS = [
     {"id": "A1", "topic": "transport", "question": "Should our town close its centre to cars?"},

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import Debater, create_debate_transcript, create_moderator, debate
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Should we move the checkout service to another region?"
 

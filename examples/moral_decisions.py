@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate import HandoffOutput
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models import Model
-    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.patterns.handoff.schemas import TransitionForm
 
 PROPOSITION = (
     "Artificial intelligence should be allowed to make moral decisions in situations where humans fail to agree."

@@ -8,9 +8,9 @@ from flowdebate import Debater, OpenAIModel, debate
 from flowdebate.models import ModelSettings
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Is a hot dog a sandwich?"
 

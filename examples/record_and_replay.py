@@ -11,8 +11,8 @@ from flowdebate import Debater, debate
 from flowdebate.models import Recorded, Replayed
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Should meetings be recorded by default?"
 

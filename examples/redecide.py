@@ -11,14 +11,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.blocks.judge_options import JudgeOptions
-from flowdebate.measures.protocol_words import findings
-from flowdebate.measures.protocols import redecide
+from flowdebate.evaluation.recount.recount import redecide
+from flowdebate.evaluation.recount.report import findings
+from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
+    from flowdebate.evaluation.recount.schemas import Redecided
     from flowdebate.models import Model
-    from flowdebate.schemas.redecided import Redecided
 
 SIDES = ("cap rents", "build homes", "do nothing")
 OPINIONS = {

@@ -9,8 +9,8 @@ from flowdebate.models import CircuitBreaker, Fallback, RateLimit, Retrying, Tim
 from flowdebate.runs.events import CallFellBack
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Should the night train come back?"
 

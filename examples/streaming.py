@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.runs.events import DebateStopped, ModelCalled, RoundStarted, TextDelta, TurnStarted, VerdictReached
+from flowdebate.patterns.debate.events import VerdictReached
+from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnStarted
+from flowdebate.runs.events import ModelCalled, TextDelta
 
 if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
     from flowdebate.models import Model
-    from flowdebate.schemas import DebateRawOutput
 
 QUESTION = "Should code review be optional for small changes?"
 

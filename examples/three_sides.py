@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from flowdebate import (
-    Debater,
-    DebateVerdict,
-    create_debate_transcript,
-    debate,
-    format_transcript_for_judge,
-    generator,
-)
+from flowdebate import Debater, DebateVerdict, create_debate_transcript, debate, format_transcript_for_judge, generator
 
 if TYPE_CHECKING:
     from flowdebate import DebateInput

@@ -16,14 +16,15 @@ from typer import Exit
 from typer.main import get_command
 
 import flowdebate
-from flowdebate import errors
+from flowdebate import DebateRawOutput, errors
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.cli.app import app
-from flowdebate.models import OpenAIModel, gguf
+from flowdebate.models import OpenAIModel
+from flowdebate.models.local import gguf
+from flowdebate.patterns.debate.schemas import StopReason
 from flowdebate.runs import events
 from flowdebate.runs.result import RunResult
-from flowdebate.schemas import DebateRawOutput, StopReason
 from flowdebate.testing import strategies
 
 if TYPE_CHECKING:

@@ -8,33 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.handler import handler
-from flowdebate.blocks.judge import create_judge, create_judge_panel
-from flowdebate.blocks.judge_options import JudgeOptions
-from flowdebate.blocks.losses import StandIn
-from flowdebate.blocks.moderator import create_moderator
 from flowdebate.blocks.outline import outline
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.blocks.synthesizer import create_synthesizer
 from flowdebate.blocks.tools import Capability
-from flowdebate.blocks.transcript_blocks import create_init_transcript, create_record_argument
 from flowdebate.errors import FlowDebateError, FlowDebateWarning
-from flowdebate.models.openai import OpenAIModel
+from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate import debate
-from flowdebate.patterns.roster import Debater, Persona
-from flowdebate.resources.task import Task
-from flowdebate.resources.tasks import TaskCollection, create_task_collection
-from flowdebate.resources.transcript import create_debate_transcript
-from flowdebate.runs.limits import Limits, Price
-from flowdebate.runs.session import Session
-from flowdebate.schemas import (
+from flowdebate.patterns.debate.debater import create_debater
+from flowdebate.patterns.debate.judging.judge import create_judge, create_judge_panel
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.judging.prompt import format_transcript_for_judge
+from flowdebate.patterns.debate.moderator import create_moderator
+from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
-    DebateLoss,
     DebateModeratorDecision,
     DebateModeratorOutput,
     DebateRawOutput,
@@ -42,25 +33,34 @@ from flowdebate.schemas import (
     DebateTranscriptState,
     DebateVerdict,
 )
-from flowdebate.views.judge import format_transcript_for_judge
+from flowdebate.patterns.debate.state import create_record_argument
+from flowdebate.patterns.debate.synthesizer import create_synthesizer
+from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.failures import StandIn
+from flowdebate.patterns.recording import create_init_transcript
+from flowdebate.patterns.roster import Debater, Persona
+from flowdebate.patterns.state import DebateLoss
+from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
+from flowdebate.resources.tasks.task import Task
+from flowdebate.runs.limits import Limits, Price
+from flowdebate.runs.session import Session
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.human import human
-    from flowdebate.blocks.human_answers import answer, answer_sync
-    from flowdebate.blocks.human_terminal import terminal
+    from flowdebate.blocks.human.answers import answer, answer_sync
+    from flowdebate.blocks.human.human import human
+    from flowdebate.blocks.human.terminal import terminal
     from flowdebate.blocks.tools import function_schema
     from flowdebate.patterns.consensus import consensus
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.patterns.deliberation import deliberation
+    from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.handoff import handoff
+    from flowdebate.patterns.handoff.schemas import HandoffOutput
     from flowdebate.patterns.round_robin import round_robin
-    from flowdebate.runs.batch_item import BatchItem, BatchResult
-    from flowdebate.runs.batch_summary import BatchSummary
-    from flowdebate.runs.kept import Keeping
-    from flowdebate.runs.parking import HumanRequest
-    from flowdebate.schemas.consensus import ConsensusOutput
-    from flowdebate.schemas.deliberation import DeliberationOutput
-    from flowdebate.schemas.handoff import HandoffOutput
-    from flowdebate.schemas.panel import PanelOutput
+    from flowdebate.patterns.round_robin.schemas import PanelOutput
+    from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary
+    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.suspend import HumanRequest
 
 __all__ = (
     "BatchItem",

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import DebateState, generator, sequencer
-from flowdebate.blocks.baselines import Baselines, baselines_asked, create_baselines
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
+from flowdebate.patterns.debate.baselines import Baselines, baselines_asked, create_baselines
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
-from flowdebate.schemas.baselines import BASELINES, BaselineAnswer
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 

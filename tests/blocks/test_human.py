@@ -12,17 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from flowdebate import Debater, HumanRequest, debate, generator, handler, human, outline, sequencer
+from flowdebate import (
+    DebateContributionEntry,
+    Debater,
+    DebateVerdict,
+    HumanRequest,
+    debate,
+    generator,
+    handler,
+    human,
+    outline,
+    sequencer,
+)
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.human_data import as_said, checked_against
-from flowdebate.blocks.human_terminal import Terminal
+from flowdebate.blocks.human.data import as_said, checked_against
+from flowdebate.blocks.human.prompt import render_said
+from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
-from flowdebate.runs.parking import Parked, request_of
-from flowdebate.schemas import DebateContributionEntry, DebateVerdict
+from flowdebate.runs.durable.suspend import Parked, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel
-from flowdebate.views.human import render_said
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowdebate.store.select import STORE_VARIABLE
+from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

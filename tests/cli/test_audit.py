@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.measures.audit_words import LIMITS
+from flowdebate.evaluation.judges.report import LIMITS
 
 from .stage import Stage
 from .test_kept import add_like, newest

@@ -25,8 +25,7 @@ from flowdebate.cli.batch.out import open_out
 from flowdebate.cli.batch.rows import read_rows
 from flowdebate.cli.pages.batch import BatchView, view_of
 from flowdebate.models.usage import Usage
-from flowdebate.runs.batch_item import BatchItem
-from flowdebate.runs.batch_summary import BatchSummary
+from flowdebate.runs.batch.result import BatchItem, BatchSummary
 
 from .siblings import stage
 from .stage import PATIENCE, OnTerminal, Stage, command, environment

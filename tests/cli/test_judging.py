@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from flowdebate import DebateRawOutput
 from flowdebate.cli.app import app
-from flowdebate.schemas import DebateRawOutput
 
 from .stage import Stage
 

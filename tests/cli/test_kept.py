@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flowdebate import handler
 from flowdebate.cli.app import app
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.sqlite.store import SqliteStore
 
 from .siblings import VERBS, stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
     from flowdebate.runs.context import Context
-    from flowdebate.store.port import StoredRun
+    from flowdebate.store.base import StoredRun
 
 ALL = {"run": ("debate", (*SIDES, "--moderator")), **VERBS}
 ONE_TURN = (("Homes ", "first."),)

@@ -12,7 +12,8 @@ from flowdebate.cli.document import DebateDocument, Side
 from flowdebate.cli.page import Page, render
 from flowdebate.cli.pages.debate import DebateView
 from flowdebate.cli.text import printable
-from flowdebate.runs.events import BlockAnswered, RoundStarted, TextDelta, ToolCalled, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 
 from .test_render import DOCUMENT, HOSTILE
 

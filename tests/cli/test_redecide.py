@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from flowdebate.cli.verbs.redecide import redecide
-from flowdebate.measures.protocol_words import LIMITS
-from flowdebate.measures.protocols import ALL
+from flowdebate.evaluation.recount.recount import ALL
+from flowdebate.evaluation.recount.report import LIMITS
 
 from .siblings import saved, stage
 from .stage import Stage

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 
+from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
 from flowdebate.cli.document import DebateDocument, Side, Tokens
 from flowdebate.cli.report import escaped, quoted, report
 from flowdebate.cli.text import printable
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

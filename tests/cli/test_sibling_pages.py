@@ -18,7 +18,8 @@ from flowdebate.cli.page import Page, render
 from flowdebate.cli.pages.deliberation import DeliberationView
 from flowdebate.cli.report import report
 from flowdebate.cli.text import printable
-from flowdebate.runs.events import BlockAnswered, TextDelta, TurnFinished, TurnStarted
+from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.runs.events import BlockAnswered, TextDelta
 
 from .siblings import ANSWERS, REPORTS, saved, stage
 from .stage import OnTerminal, Stage

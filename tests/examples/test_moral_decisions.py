@@ -11,7 +11,7 @@ from tests.patterns.handoff.speakers import FORMS, over
 from tests.test_examples import load
 
 if TYPE_CHECKING:
-    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.patterns.handoff.schemas import TransitionForm
     from flowdebate.testing import ModelRequest
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ModelError, ModelTimeout
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
-from flowdebate.models.boundary import ask
-from flowdebate.models.structured import prepare
+from flowdebate.models.call import ask
+from flowdebate.models.openai.structured import prepare
 from tests.models.server import ChatServer, fine
 
 from .fault import Fault, Played, Verdict
 
 if TYPE_CHECKING:
-    from flowdebate.models.clients import Transport
+    from flowdebate.models.openai.clients import Transport
     from tests.models.server import Exchange
 
 __all__ = ("KEY", "Stage", "play", "untrusted")

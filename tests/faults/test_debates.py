@@ -14,7 +14,7 @@ from tests.models.server import ChatServer, fine
 from .debate_rows import DEBATE, decides, finds
 
 if TYPE_CHECKING:
-    from flowdebate.models.clients import Transport
+    from flowdebate.models.openai.clients import Transport
     from tests.models.server import Exchange, Handler
 
     from .debate_rows import DebateFault

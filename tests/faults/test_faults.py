@@ -10,7 +10,7 @@ from .rows import FAULTS
 from .stage import play
 
 if TYPE_CHECKING:
-    from flowdebate.models.clients import Transport
+    from flowdebate.models.openai.clients import Transport
 
     from .fault import Fault
 

@@ -10,7 +10,7 @@ import pytest
 
 from flowdebate.errors import MalformedResponse, ModelUnavailable, SchemaViolation
 from flowdebate.models import ModelRequest, OpenAIModel, OutputSchema, Retry
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from tests.models.server import ChatServer, completion, tool_call
 
 from .fault import VERDICT, Verdict
@@ -18,7 +18,7 @@ from .handlers import answer, told
 from .stage import untrusted
 
 if TYPE_CHECKING:
-    from flowdebate.models.clients import Transport
+    from flowdebate.models.openai.clients import Transport
     from tests.models.server import Exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]

@@ -109,7 +109,7 @@ SHORT_OF_DESCRIPTORS = """
 import asyncio, logging, os, resource, sys
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models import ModelRequest, OpenAIModel
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 
 async def main():
     model = OpenAIModel("m", base_url=sys.argv[1], api_key="k", retry=None)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.models import ModelRequest, OpenAIModel
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from tests.models.server import ChatServer, completion
 from tests.soak.cancel_storm import storm
 
 if TYPE_CHECKING:
-    from flowdebate.models.clients import Transport
+    from flowdebate.models.openai.clients import Transport
     from tests.models.server import Exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]

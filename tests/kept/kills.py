@@ -24,13 +24,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunNotFound
-from flowdebate.runs.codec import digest_of
-from flowdebate.runs.events import RoundStarted
-from flowdebate.runs.records import Records
-from flowdebate.store import disk
+from flowdebate.patterns.events import RoundStarted
+from flowdebate.runs.durable.codec import digest_of
+from flowdebate.runs.events import Records
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.store.sqlite import file as disk
+from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 
 from .patterns import PATTERNS, QUESTION, answer_to, state_of

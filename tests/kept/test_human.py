@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Persona, answer, consensus, debate, deliberation, handoff, human, round_robin
-from flowdebate.blocks.human_answers import open_requests
+from flowdebate.blocks.human.answers import open_requests
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, RunNotFound
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel

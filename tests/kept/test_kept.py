@@ -27,10 +27,10 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.models import ModelSettings
-from flowdebate.runs.codec import failure_of, failure_text
+from flowdebate.runs.durable.codec import failure_of, failure_text
+from flowdebate.runs.durable.journal import Journal
+from flowdebate.runs.durable.resume import MAX_RECOVERIES
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
-from flowdebate.runs.journal import Journal
-from flowdebate.runs.kept import MAX_RECOVERIES
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.aif import EXTENSION, from_aif, to_aif
-from flowdebate.measures.arguments import ArgumentGraph, Claim, argument_graph
+from flowdebate.evaluation.arguments.aif import EXTENSION, from_aif, to_aif
+from flowdebate.evaluation.arguments.graph import ArgumentGraph, Claim, argument_graph
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_from(["RA1", "CA1", "E1", "", "1"])
 

@@ -9,8 +9,9 @@ from argumentation.gradual.gradual import WeightedBipolarGraph
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import DebateContributionEntry
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.arguments import (
+from flowdebate.evaluation.arguments.graph import (
     ArgumentGraph,
     Claim,
     Contested,
@@ -20,7 +21,6 @@ from flowdebate.measures.arguments import (
     contest,
     graph_of_debate,
 )
-from flowdebate.schemas import DebateContributionEntry
 from tests.measures.drawn import texts
 
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0, 5e-324, 1 - 2**-53])

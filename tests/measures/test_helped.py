@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
+from flowdebate import DebateRawOutput, DebateVerdict
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.help_words import change_words
-from flowdebate.measures.helped import help_item, helped
-from flowdebate.measures.paired import holm, items_needed, newcombe, sign_test, wilson
-from flowdebate.schemas import DebateRawOutput, DebateVerdict
-from flowdebate.schemas.baselines import BaselineAnswer
-from flowdebate.schemas.helped import Found, HelpItem
+from flowdebate.evaluation.benefit.comparison import help_item, helped
+from flowdebate.evaluation.benefit.paired import holm, items_needed, newcombe, sign_test, wilson
+from flowdebate.evaluation.benefit.report import change_words
+from flowdebate.evaluation.benefit.schemas import Found, HelpItem
+from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.schemas.baselines import BaselineName
-    from flowdebate.schemas.helped import Finding, HelpReport
+    from flowdebate.evaluation.benefit.schemas import Finding, HelpReport
+    from flowdebate.patterns.debate.schemas import BaselineName
 
 LAW = settings(max_examples=60, deadline=None)
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.audit_words import LIMITS, findings
-from flowdebate.measures.judge_audit import audit
-from flowdebate.measures.judge_chance import full_audit
-from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.evaluation.judges.audit import audit
+from flowdebate.evaluation.judges.report import LIMITS, findings
+from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.schemas.audit import JudgeAudit, JudgeFigures
+    from flowdebate.evaluation.judges.schemas import JudgeAudit, JudgeFigures
 
 SIDES = ("yes", "no", "both")
 

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.audit_words import findings
-from flowdebate.measures.judge_audit import audit
-from flowdebate.measures.judge_chance import full_audit
-from flowdebate.measures.judge_power import NEEDED, power, smallest_n, smallest_rate, sought
-from flowdebate.schemas.judging import JudgeBallot
-from flowdebate.views.schedules import as_schedule
+from flowdebate.evaluation.judges.audit import audit
+from flowdebate.evaluation.judges.power import NEEDED, power, smallest_n, smallest_rate, sought
+from flowdebate.evaluation.judges.report import findings
+from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.patterns.debate.judging.schedules import as_schedule
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from tests.measures.test_judge_audit import all_figures, ballot, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.schemas.audit import JudgeAudit
+    from flowdebate.evaluation.judges.schemas import JudgeAudit
 
 AUDITS = 1_000
 FIRST, LAST = ballot("ab", "a"), ballot("ab", "b")
@@ -204,13 +204,13 @@ sys.meta_path.insert(0, Gone())
 import importlib.util
 importlib.util.find_spec = lambda name, real=importlib.util.find_spec: None if name == "scipy" else real(name)
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.audit_words import findings
-from flowdebate.measures.judge_audit import audit
-from flowdebate.schemas.judging import JudgeBallot
+from flowdebate.evaluation.judges.report import findings
+from flowdebate.evaluation.judges.audit import audit
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 cast = [[JudgeBallot(order=["a", "b"], winner="a")]] * 3
 assert findings(audit(cast))
 assert not {"numpy", "scipy"} & set(sys.modules)
-from flowdebate.measures.judge_chance import full_audit
+from flowdebate.evaluation.judges.significance import full_audit
 try:
     full_audit(cast)
 except ConfigurationError as error:

@@ -12,21 +12,20 @@ from hypothesis import strategies as st
 
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.ballots import decide
-from flowdebate.measures.papers import exact
-from flowdebate.measures.protocol_words import LIMITS, findings
-from flowdebate.measures.protocols import ALL, redecide
-from flowdebate.measures.rankings import beaten, borda, copeland, instant_runoff
-from flowdebate.schemas.judging import JudgeBallot, Judging
-from flowdebate.schemas.measures import Ballot
+from flowdebate.evaluation.recount.rankings import beaten, borda, copeland, instant_runoff
+from flowdebate.evaluation.recount.recount import ALL, redecide
+from flowdebate.evaluation.recount.report import LIMITS, findings
+from flowdebate.measures.schemas import Ballot
+from flowdebate.patterns.debate.judging.ballots import decide, exact
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from random import Random
 
-    from flowdebate.schemas.consensus import ConsensusOutput
-    from flowdebate.schemas.judging import DecidedBy, OnFlip
-    from flowdebate.schemas.redecided import ProtocolName, Redecided
+    from flowdebate.evaluation.recount.schemas import ProtocolName, Redecided
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 

@@ -9,12 +9,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.quote_words import words_of
-from flowdebate.measures.quotes import Sources, find_quotes, verify_quotes
+from flowdebate.patterns.debate.quotes.verify import Sources, find_quotes, verify_quotes, words_of
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
-    from flowdebate.schemas.arguments import VerifiedQuote
+    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
 
 REPORT = (
     "Rents — as the report says — fell by 1.5 per cent in May.\n"

@@ -22,7 +22,7 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall, Usage
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ import pytest
 
 from flowdebate.errors import ModelTimeout
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 
 from .server import ChatServer, chunk, completion
 
@@ -242,7 +242,7 @@ async def test_a_proxy_for_the_world_is_not_asked_for_this_machine() -> None:
         script = (
             "import asyncio, sys\n"
             "from flowdebate.models import ModelRequest, OpenAIModel\n"
-            "from flowdebate.models.boundary import ask\n"
+            "from flowdebate.models.call import ask\n"
             "request = ModelRequest(messages=[{'role': 'user', 'content': 'x'}], block='b')\n"
             "print(asyncio.run(ask(OpenAIModel('m', base_url=sys.argv[1]), request)).text)\n"
         )

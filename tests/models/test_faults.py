@@ -38,8 +38,8 @@ from flowdebate.models import (
     allow_real_models,
     forbid_real_models,
 )
-from flowdebate.models.boundary import ask
-from flowdebate.models.foreign import classify, retry_after
+from flowdebate.models.call import ask
+from flowdebate.models.openai.error_mapping import classify, retry_after
 
 from .server import ChatServer, chunk, completion
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ModelUnavailable
-from flowdebate.models.gguf import find_local_model, join_parts
+from flowdebate.models.local.gguf import find_local_model, join_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,8 +29,8 @@ from flowdebate.models import (
     forbid_real_models,
     stop_local_servers,
 )
-from flowdebate.models.boundary import ask
-from flowdebate.models.local_server import running_server
+from flowdebate.models.call import ask
+from flowdebate.models.local.server import running_server
 
 from .small_model import small_test_model
 
@@ -284,8 +284,8 @@ async def run_script(script: str, *arguments: str) -> asyncio.subprocess.Process
 ONE_CALL = """
 import asyncio, sys
 from flowdebate.models import *
-from flowdebate.models.boundary import ask
-from flowdebate.models.local_server import running_server
+from flowdebate.models.call import ask
+from flowdebate.models.local.server import running_server
 from pathlib import Path
 model = LocalModel(sys.argv[1])
 request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="b", settings=ModelSettings(max_tokens=2))
@@ -315,7 +315,7 @@ sys.modules["xllamacpp"] = None
 import asyncio
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models import *
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 try:
     asyncio.run(ask(LocalModel(), ModelRequest(messages=[], block="b")))
 except ModelUnavailable as error:

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from flowdebate.models import LocalModel, ModelRequest, ModelSettings, OutputSchema, ToolSpec, stop_local_servers
-from flowdebate.models.boundary import ask
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.call import ask
+from flowdebate.models.local.gguf import local_model_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

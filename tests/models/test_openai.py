@@ -21,12 +21,12 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, ToolCall, ToolSpec, Usage
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 
 from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 if TYPE_CHECKING:
-    from flowdebate.models.chat import StructuredMode
+    from flowdebate.models.openai.chat import StructuredMode
 
     from .server import Handler
 

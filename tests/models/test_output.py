@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from flowdebate import DebateVerdict
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.output import OutputSchema
-from flowdebate.schemas import DebateVerdict
 from tests.ids import shown
 
 INTS = st.integers(-(2**53), 2**53)

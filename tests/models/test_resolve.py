@@ -11,7 +11,7 @@ import pytest
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import ModelResolver, check_model
 

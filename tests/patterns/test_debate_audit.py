@@ -17,8 +17,8 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.resources.task_changes import TaskChanged
-from flowdebate.runs.events import TurnFinished, TurnStarted
+from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.resources.tasks.transitions import TaskChanged
 from flowdebate.testing import ScriptedModel
 
 from .debates import QUESTION, SIDES, VERDICT, by_seat, decision, events, moderated, script

@@ -8,8 +8,8 @@ import pytest
 
 from flowdebate import Session, debate
 from flowdebate.errors import ModelError
-from flowdebate.patterns.debate.raw_output import stop_reason
-from flowdebate.runs.events import DebateStopped
+from flowdebate.patterns.debate.output import stop_reason
+from flowdebate.patterns.events import DebateStopped
 
 from .debates import QUESTION, SIDES, by_seat, decision, events, moderated, script
 

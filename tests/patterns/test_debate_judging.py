@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
-from flowdebate.runs.events import BlockAnswered, JudgeViewMade, SeatLost
+from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.transcript import parse_entries
+from flowdebate.patterns.events import SeatLost
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
-from flowdebate.views.entries import parse_entries
 
 from .debates import QUESTION, SIDES, events
 

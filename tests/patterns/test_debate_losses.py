@@ -24,7 +24,8 @@ from flowdebate.errors import (
     RateLimited,
     Refused,
 )
-from flowdebate.runs.events import BlockAnswered, SeatLost, TurnFinished
+from flowdebate.patterns.events import SeatLost, TurnFinished
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, script

@@ -9,7 +9,8 @@ import pytest
 from flowdebate import DebateModeratorOutput, Debater, debate
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import Retry, Retrying
-from flowdebate.runs.events import ModeratorDecided, RoundStarted, TurnStarted
+from flowdebate.patterns.debate.events import ModeratorDecided
+from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, turn_of

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Capability, Debater, Session, Visibility, debate, generator
-from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta, TurnFinished
+from flowdebate.patterns.events import TurnFinished
+from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
 
 from .debates import QUESTION, SIDES, VERDICT, by_seat, decision, events, moderated, script, system_of

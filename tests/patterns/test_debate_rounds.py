@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowdebate import DebateInput, Debater, DebateTranscriptState, Session, create_debate_transcript, debate
-from flowdebate.runs.events import DebateStopped, ModelCalled, RoundStarted, TurnFinished, TurnStarted, VerdictReached
-from flowdebate.schemas import DebateContributionEntry
+from flowdebate import (
+    DebateContributionEntry,
+    DebateInput,
+    Debater,
+    DebateTranscriptState,
+    Session,
+    create_debate_transcript,
+    debate,
+)
+from flowdebate.patterns.debate.events import VerdictReached
+from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.events import ModelCalled
 
 from .debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 from flowdebate import FlowDebateWarning
 from flowdebate.errors import FlowDebateError
-from flowdebate.runs.events import DebateStopped, RoundStarted, RunFinished, TurnStarted
+from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnStarted
+from flowdebate.runs.events import RunFinished
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import debates
 

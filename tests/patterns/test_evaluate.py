@@ -9,8 +9,8 @@ import pytest
 
 from flowdebate import debate
 from flowdebate.errors import ConfigurationError, ProviderFailed
-from flowdebate.patterns.evaluate import evaluate, evaluate_sync
-from flowdebate.patterns.with_baselines import with_baselines
+from flowdebate.evaluation.benefit.evaluate import evaluate, evaluate_sync
+from flowdebate.patterns.debate.baselines import with_baselines
 from flowdebate.runs.limits import Limits
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate import DebateContributionEntry, DebateRawOutput
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.rejudge import ArguedDebate, create_rejudge, rejudge
-from flowdebate.schemas import DebateContributionEntry, DebateRawOutput
+from flowdebate.evaluation.judges.rejudge import ArguedDebate, create_rejudge, rejudge
+from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.resources.archive import Archive, PersonaRecord, Rating
-from flowdebate.schemas.consensus import CritiquePattern, PastDebate
-from flowdebate.schemas.measures import Position
+from flowdebate.measures.schemas import Position
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, Rating
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

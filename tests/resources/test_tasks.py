@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from flowdebate import DebateContributionEntry
 from flowdebate.errors import ConfigurationError, IllegalTransition, TaskNotFound
-from flowdebate.resources import task_transitions
-from flowdebate.resources.task import TASK_STATUSES, TERMINAL_STATUSES, Task, TaskStatus
-from flowdebate.resources.task_changes import TaskChange, TaskChanged
-from flowdebate.resources.task_transitions import TRANSITIONS, TaskAction
-from flowdebate.resources.tasks import TaskCollection, create_task_collection
-from flowdebate.schemas import DebateContributionEntry
+from flowdebate.resources.tasks import transitions as task_transitions
+from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
+from flowdebate.resources.tasks.task import TASK_STATUSES, TERMINAL_STATUSES, Task, TaskStatus
+from flowdebate.resources.tasks.transitions import TRANSITIONS, TaskAction, TaskChange, TaskChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.resources.task_specs import TaskSpec
+    from flowdebate.resources.tasks.specs import TaskSpec
 
 ACTIONS: tuple[TaskAction, ...] = get_args(TaskAction)
 LEASE = 5.0

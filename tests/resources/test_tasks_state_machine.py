@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flowdebate.errors import ConfigurationError, IllegalTransition
-from flowdebate.resources.task import TASK_STATUSES, Task
-from flowdebate.resources.tasks import TaskCollection
+from flowdebate.resources.tasks.collection import TaskCollection
+from flowdebate.resources.tasks.task import TASK_STATUSES, Task
 
 if TYPE_CHECKING:
-    from flowdebate.resources.task_changes import TaskChanged
+    from flowdebate.resources.tasks.transitions import TaskChanged
 
 WORKERS = st.sampled_from([None, "anna", "ben"])
 ASSIGNEES = st.sampled_from([None, "pro", "con"])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from flowdebate import DebateInput, Debater, Limits, Price, debate, handler
 from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, RunExists, StoreError
 from flowdebate.models.usage import Usage
-from flowdebate.runs.batch import seed_of_item
-from flowdebate.runs.batch_summary import BatchSummary
-from flowdebate.runs.kept import Keeping
+from flowdebate.runs.batch.batch import seed_of_item
+from flowdebate.runs.batch.result import BatchSummary
+from flowdebate.runs.durable.resume import Keeping
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from tests.kept.patterns import PATTERNS, answer_to
 from tests.kept.test_resume import told
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.runs.batch import Batch
+    from flowdebate.runs.batch.batch import Batch
     from flowdebate.runs.context import Context
 
 pytestmark = pytest.mark.anyio

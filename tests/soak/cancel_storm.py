@@ -13,8 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, get_args
 
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema
-from flowdebate.models.boundary import ask
-from flowdebate.models.clients import Transport
+from flowdebate.models.call import ask
+from flowdebate.models.openai.clients import Transport
 from tests.models.server import ChatServer, chunk, completion
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field
 
+from flowdebate._util.text import is_blank
 from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, SchemaViolation
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAIModel, OutputSchema, ToolCall, Usage
 from flowdebate.models.base import FinishReason, Flag, ToolSpec
-from flowdebate.models.boundary import ask
-from flowdebate.models.clients import Clients, Endpoint
-from flowdebate.models.openai import LADDER
+from flowdebate.models.call import ask
+from flowdebate.models.openai.clients import Clients, Endpoint
+from flowdebate.models.openai.model import LADDER
 from flowdebate.models.retry import Retry
-from flowdebate.models.text import is_blank
 
 from .mutations import CANARY, Answer, mutated_answer
 

@@ -6,12 +6,12 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.views import parse_entries, render_entries
-from flowdebate.views.debater import render_debater_turn
-from flowdebate.views.judge import format_transcript_for_judge, render_judge_turn
-from flowdebate.views.moderator import render_moderator_turn
-from flowdebate.views.synthesizer import render_synthesizer_turn
+from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
+from flowdebate.patterns.debate.debater import render_debater_turn
+from flowdebate.patterns.debate.judging.prompt import format_transcript_for_judge, render_judge_turn
+from flowdebate.patterns.debate.moderator import render_moderator_turn
+from flowdebate.patterns.debate.synthesizer import render_synthesizer_turn
+from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from tests.views.nasty import FORGERIES
 
 if TYPE_CHECKING:

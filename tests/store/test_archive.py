@@ -13,19 +13,12 @@ from hypothesis import strategies as st
 
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
-from flowdebate.resources.archive import Archive, PersonaRecord
-from flowdebate.schemas.consensus import (
-    CritiqueAsked,
-    CritiquePattern,
-    PastDebate,
-    ProposalAsked,
-    RevisionAsked,
-    VoteAsked,
-)
-from flowdebate.schemas.measures import Position
+from flowdebate.measures.schemas import Position
+from flowdebate.patterns.consensus.schemas import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -140,7 +133,7 @@ async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
 PROCESS = """
 import asyncio, sys
 from flowdebate.store.archive import stored_archive
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.sqlite.store import SqliteStore
 
 async def main(path, mine):
     store = SqliteStore(path)

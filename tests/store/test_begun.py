@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import StoreError
-from flowdebate.store import begun as module
-from flowdebate.store.begun import Attempt, Begun, begun_in
-from flowdebate.store.port import StepRow
-from flowdebate.store.sqlite import SqliteStore
-from flowdebate.testing.store_rows import NASTY, header
+from flowdebate.store.base import StepRow
+from flowdebate.store.sqlite import open_steps as module
+from flowdebate.store.sqlite.open_steps import Attempt, Begun, begun_in
+from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing.store.fixtures import NASTY, header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,8 +120,8 @@ async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: P
 
 DIES = """
 import asyncio, os, signal, sys
-from flowdebate.store.sqlite import SqliteStore
-from flowdebate.testing.store_rows import header
+from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing.store.fixtures import header
 
 async def main():
     store = SqliteStore(sys.argv[1])

@@ -9,15 +9,15 @@ import psycopg
 import pytest
 
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flowdebate.testing.store_stage import MakeStore
+    from flowdebate.testing.store.fixtures import MakeStore
     from tests.store.postgres import Server
 
 T = TypeVar("T")

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
-from flowdebate.store.exchange import Imported, export_run, export_schema, import_runs, read_export, write_export
+from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
+from flowdebate.store.export import Imported, export_run, export_schema, import_runs, read_export, write_export
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.port import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.store.port import Store
+    from flowdebate.store.base import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -22,9 +22,10 @@ from unittest.mock import patch
 import pytest
 
 from flowdebate.errors import RunConflict, StoreError
-from flowdebate.store import disk, writer
-from flowdebate.store.port import RunHeader
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.base import RunHeader
+from flowdebate.store.sqlite import file as disk
+from flowdebate.store.sqlite import writer
+from flowdebate.store.sqlite.store import SqliteStore
 
 pytestmark = [
     pytest.mark.anyio,
@@ -34,8 +35,8 @@ pytestmark = [
 COMMON = """
 import asyncio, os, sys, sqlite3, signal
 from flowdebate.errors import StoreError
-from flowdebate.store.port import RunHeader
-from flowdebate.store.sqlite import SqliteStore
+from flowdebate.store.base import RunHeader
+from flowdebate.store.sqlite.store import SqliteStore
 
 path = sys.argv[1]
 

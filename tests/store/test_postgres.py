@@ -18,14 +18,14 @@ import psycopg
 import pytest
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.store.postgres_schema import _FOLDER, KNOWN
-from flowdebate.testing.store_rows import header
+from flowdebate.store.postgres.schema import _FOLDER, KNOWN
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.testing.store.fixtures import header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flowdebate.store.port import StoredRun
+    from flowdebate.store.base import StoredRun
     from tests.store.postgres import Server
 
 pytestmark = pytest.mark.anyio
@@ -128,8 +128,8 @@ async def test_whoever_was_gone_too_long_is_kept_out(a_server: Server, schema: s
 
 DYING = """
 import asyncio, sys
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.testing.store_rows import header
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.testing.store.fixtures import header
 async def main():
     store = PostgresStore(sys.argv[1], schema=sys.argv[2])
     await store.create(header("r"))
@@ -158,8 +158,8 @@ async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server:
 
 FIRST = """
 import asyncio, sys
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.testing.store_rows import header
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.testing.store.fixtures import header
 async def main():
     store = PostgresStore(sys.argv[1], schema=sys.argv[2])
     sys.stdin.read()
@@ -171,8 +171,8 @@ asyncio.run(main())
 
 LEAVING = """
 import asyncio, sys
-from flowdebate.store.postgres import PostgresStore
-from flowdebate.testing.store_rows import header
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.testing.store.fixtures import header
 store = PostgresStore(sys.argv[1], schema=sys.argv[2])
 async def main():
     await store.create(header("r"))
@@ -346,7 +346,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
     """ConfigurationError with the command."""
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from flowdebate.store.postgres import PostgresStore\n"
+        "from flowdebate.store.postgres.store import PostgresStore\n"
         "try: PostgresStore('postgresql://localhost/x')\n"
         "except ValueError as error: print(error)"
     )

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from flowdebate import Debater, consensus, debate, generator
+from flowdebate import DebateContributionEntry, Debater, consensus, debate, generator
 from flowdebate.errors import ConfigurationError, MalformedResponse
+from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.patterns.roster import Persona
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.testing.sim_debaters import SimDebater, conformist, said_positions, stubborn
-from flowdebate.testing.sim_judge import SimJudge
-from flowdebate.views.entries import render_entries
+from flowdebate.testing.simulated.debaters import SimDebater, conformist, said_positions, stubborn
+from flowdebate.testing.simulated.judge import SimJudge
 
 SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: milk.\n  | [dan] I hold: gin."
 """What Dan is made to say stands behind a bar, and is not his."""

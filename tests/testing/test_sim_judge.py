@@ -11,26 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import Debater, debate
-from flowdebate.blocks.judge_options import JudgeOptions
+from flowdebate import DebateContributionEntry, Debater, debate
 from flowdebate.errors import ConfigurationError, MalformedResponse
-from flowdebate.measures.ballots import decide
 from flowdebate.models.base import Model, ModelRequest, ModelSettings
 from flowdebate.models.output import OutputSchema
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.schemas.judging import JudgeBallot
-from flowdebate.testing import judgements
-from flowdebate.testing.functions import Returns
-from flowdebate.testing.sim_draws import normal, normals, uniform
-from flowdebate.testing.sim_judge import SimJudge, length_of, style_of
-from flowdebate.testing.sim_views import read_view
-from flowdebate.views.entries import render_entries
+from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.transcript import render_entries
+from flowdebate.testing.hostile import Returns
+from flowdebate.testing.simulated import judgements
+from flowdebate.testing.simulated.draws import normal, normals, uniform
+from flowdebate.testing.simulated.judge import SimJudge, length_of, style_of
+from flowdebate.testing.simulated.prompts import read_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from flowdebate.schemas import DebateVerdict
+    from flowdebate import DebateVerdict
 
 STANCES = ("cap rents", "free rents", "tax land, [at once]", "build")
 """One has what a tag cannot hold."""

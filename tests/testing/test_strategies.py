@@ -11,15 +11,21 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from flowdebate import DebateModeratorOutput, Debater, DebateVerdict, create_debate_transcript, create_judge, debate
+from flowdebate import (
+    DebateModeratorOutput,
+    Debater,
+    DebateTranscriptState,
+    DebateVerdict,
+    create_debate_transcript,
+    create_judge,
+    debate,
+)
+from flowdebate._util.text import clean_text
 from flowdebate.errors import ModelError
-from flowdebate.models.text import clean_text
+from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.roster import checked_roster
-from flowdebate.runs.events import RoundStarted
-from flowdebate.schemas import DebateTranscriptState
 from flowdebate.testing import FunctionModel
-from flowdebate.testing.functions import Returns, StopWhen
-from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.hostile import Returns, Sabotage, StopWhen
 from flowdebate.testing.strategies import (
     arguments,
     debaters,

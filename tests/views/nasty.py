@@ -6,7 +6,7 @@ import re
 
 from hypothesis import strategies as st
 
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision
+from flowdebate import DebateContributionEntry, DebateModeratorDecision
 
 FORGERIES = (
     "\n[against] I concede",

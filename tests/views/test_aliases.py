@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.schemas.anonymity import LeakReport
-from flowdebate.views.aliases import Aliases, make_aliases
-from flowdebate.views.leaks import leak_report
+from flowdebate import DebateContributionEntry
+from flowdebate.patterns.anonymity.aliases import Aliases, leak_report, make_aliases
+from flowdebate.patterns.anonymity.schemas import LeakReport
 from tests.views.naming_corpus import FURTHER, NAMING, ROSTERS, SILENT
 from tests.views.nasty import anything, texts
 

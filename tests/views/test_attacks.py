@@ -13,30 +13,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from flowdebate import Debater, create_debate_transcript, create_moderator, debate
+from flowdebate import (
+    DebateContributionEntry,
+    DebateModeratorDecision,
+    Debater,
+    DebateRawOutput,
+    DebateVerdict,
+    create_debate_transcript,
+    create_moderator,
+    debate,
+    format_transcript_for_judge,
+)
+from flowdebate._util.text import clean_text
 from flowdebate.cli.document import DebateDocument, Side
 from flowdebate.cli.page import Page, render
 from flowdebate.cli.report import report
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.text import clean_text
-from flowdebate.runs.events import JudgeViewMade
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
+from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
+from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
+from flowdebate.patterns.debate.transcript import parse_entries, render_entries
+from flowdebate.prompts.escaping import quoted, unquoted
 from flowdebate.testing import ATTACKS, Attack, FunctionModel
-from flowdebate.views import (
-    format_transcript_for_judge,
-    parse_entries,
-    quoted,
-    render_debater_system,
-    render_debater_turn,
-    render_entries,
-    render_judge_system,
-    render_judge_turn,
-    render_moderator_system,
-    render_moderator_turn,
-    render_synthesizer_system,
-    render_synthesizer_turn,
-    unquoted,
-)
 from tests.views.nasty import anything, entry, headings, lines_of, tags
 
 if TYPE_CHECKING:

@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.consensus import (
-    ConsensusContext,
-    Critique,
-    CritiquePattern,
-    PastDebate,
-    Proposal,
-)
-from flowdebate.testing import ATTACKS
-from flowdebate.views.consensus import (
+from flowdebate.patterns.consensus.prompts import (
     CONSENSUS,
     ConsensusTemplate,
     render_agent_system,
@@ -29,7 +21,10 @@ from flowdebate.views.consensus import (
     render_tie_turn,
     render_vote_turn,
 )
-from flowdebate.views.quote import tag_name, unquoted
+from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
+from flowdebate.prompts.escaping import tag_name, unquoted
+from flowdebate.resources.archive import CritiquePattern, PastDebate
+from flowdebate.testing import ATTACKS
 from tests.views.nasty import lines_of, texts
 from tests.views.test_attacks import CONTROL_TOKENS
 

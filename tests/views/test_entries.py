@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import DebateContributionEntry
 from flowdebate.errors import FlowDebateError, ViewError
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.views import parse_entries, render_entries
+from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from tests.views.nasty import entries, entry, headings, lines_of, rounds_shown, tags, texts
 
 Entries = list[DebateContributionEntry]

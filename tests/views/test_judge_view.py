@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.views import format_transcript_for_judge, order_for_judge, parse_entries, render_entries
+from flowdebate import DebateContributionEntry, format_transcript_for_judge
+from flowdebate.patterns.debate.judging.prompt import order_for_judge
+from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from tests.views.nasty import entries, entry
 
 if TYPE_CHECKING:

@@ -5,18 +5,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.schemas import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.views import (
-    render_debater_system,
-    render_debater_turn,
-    render_entries,
-    render_judge_system,
-    render_judge_turn,
-    render_moderator_system,
-    render_moderator_turn,
-    render_synthesizer_system,
-    render_synthesizer_turn,
-)
+from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
+from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
+from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
+from flowdebate.patterns.debate.transcript import render_entries
 from tests.views.nasty import FORGERIES, debates, decision, entry, headings, lines_of, rounds_shown, tags, texts
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, ViewError
-from flowdebate.views import quoted, unquoted
-from flowdebate.views.quote import tag_name, tag_text, unescaped
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text, unescaped, unquoted
 from tests.views.nasty import texts
 
 

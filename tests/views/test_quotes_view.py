@@ -5,10 +5,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.measures.quotes import verify_quotes
-from flowdebate.views.entries import render_entries
-from flowdebate.views.quote import quoted
-from flowdebate.views.quotes import is_quotes_line, mark_quotes, render_quotes
+from flowdebate.patterns.debate.quotes.prompt import is_quotes_line, mark_quotes, render_quotes
+from flowdebate.patterns.debate.quotes.verify import verify_quotes
+from flowdebate.patterns.debate.transcript import render_entries
+from flowdebate.prompts.escaping import quoted
 from tests.views.nasty import entry, lines_of
 from tests.views.nasty import texts as nasty
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowdebate.schemas.deliberation import ModeratorReport
-from flowdebate.views.report import parse_report, render_report
+from flowdebate.patterns.deliberation.moderator import parse_report, render_report
+from flowdebate.patterns.deliberation.schemas import ModeratorReport
 
 from .nasty import anything, texts
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import DebateContributionEntry
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas import DebateContributionEntry
-from flowdebate.views.entries import parse_entries
-from flowdebate.views.judge import in_view, render_view
-from flowdebate.views.schedules import JudgeView, Schedule, as_schedule, sampled
+from flowdebate.patterns.debate.judging.prompt import in_view, render_view
+from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule, as_schedule, sampled
+from flowdebate.patterns.debate.transcript import parse_entries
 
 sides = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6, unique=True)
 few = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4, unique=True)

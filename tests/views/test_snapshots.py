@@ -6,23 +6,17 @@ from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from flowdebate.schemas import (
+from flowdebate import (
     DebateContributionEntry,
     DebateModeratorDecision,
     DebateRawOutput,
     DebateVerdict,
-)
-from flowdebate.views import (
     format_transcript_for_judge,
-    render_debater_system,
-    render_debater_turn,
-    render_judge_system,
-    render_judge_turn,
-    render_moderator_system,
-    render_moderator_turn,
-    render_synthesizer_system,
-    render_synthesizer_turn,
 )
+from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
+from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 
 QUESTION = "Should we ship the editor this week?\nTwo tests fail now and then."
 STANCES = ("ship now", "do not ship now")

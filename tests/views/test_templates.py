@@ -7,21 +7,12 @@ import pytest
 from hypothesis import given
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.views import (
-    DEBATER,
-    JUDGE,
-    MODERATOR,
-    SYNTHESIZER,
-    DebaterTemplate,
-    JudgeTemplate,
-    ModeratorTemplate,
-    SynthesizerTemplate,
-    quoted,
-    render_debater_system,
-    render_debater_turn,
-    render_judge_turn,
-)
-from flowdebate.views.template import Template, filled
+from flowdebate.patterns.debate.debater import DEBATER, DebaterTemplate, render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.judging.prompt import JUDGE, JudgeTemplate, render_judge_turn
+from flowdebate.patterns.debate.moderator import MODERATOR, ModeratorTemplate
+from flowdebate.patterns.debate.synthesizer import SYNTHESIZER, SynthesizerTemplate
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import Template, filled
 from tests.views.nasty import texts
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from flowdebate.patterns.handoff.transition import Transition, read_transition
 from flowdebate.patterns.roster import as_seen
+from flowdebate.prompts.escaping import tag_name
+from flowdebate.prompts.names import AROUND, name_among
 from flowdebate.testing.strategies import names
-from flowdebate.views.names import AROUND, name_among
-from flowdebate.views.quote import tag_name
-from flowdebate.views.transition import Transition, read_transition
 from tests.ids import shown
 
 PRO, CON, NEUTRAL = ROSTER = ["Proponent", "Opponent", "Neutral"]

@@ -9,11 +9,11 @@ import pytest
 
 from flowdebate.errors import RunNotFound
 from flowdebate.store.memory import MemoryStore
-from flowdebate.testing.store_rows import header
+from flowdebate.testing.store.fixtures import header
 from flowdebate.workers.draining import Draining
 
 if TYPE_CHECKING:
-    from flowdebate.store.port import StoredStatus
+    from flowdebate.store.base import StoredStatus
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from flowdebate.store.postgres import PostgresStore
+from flowdebate.store.postgres.store import PostgresStore
 from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.base import ModelRequest, ModelResponse
-from flowdebate.models.policies.shared_rate import SharedRateLimit
+from flowdebate.models.policies.shared_rate_limit import SharedRateLimit
 from flowdebate.models.usage import Usage
-from flowdebate.store.postgres_counter import PostgresCounter
+from flowdebate.store.postgres.rate_counter import PostgresCounter
 from tests.workers.conftest import ROOT
 from tests.workers.fleet import model_server
 

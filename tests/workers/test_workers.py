@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, debate
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound, StoreError
-from flowdebate.store.postgres import PostgresStore
+from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
 from flowdebate.workers.reaper import number_of, worker_id
 from tests.workers.conftest import until
 
 if TYPE_CHECKING:
-    from flowdebate.store.port import StepKind
+    from flowdebate.store.base import StepKind
     from flowdebate.workers import Standing
     from tests.store.postgres import Server
     from tests.workers.conftest import Fleet

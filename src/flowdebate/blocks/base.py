@@ -16,21 +16,24 @@ if TYPE_CHECKING:
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.batch import Batch, OnError
-    from flowdebate.runs.batch_item import BatchResult
-    from flowdebate.runs.batch_summary import BatchSummary
+    from flowdebate.runs.batch.batch import Batch, OnError
+    from flowdebate.runs.batch.result import BatchResult, BatchSummary
     from flowdebate.runs.context import Context
-    from flowdebate.runs.journal import Uncertain
-    from flowdebate.runs.kept import Keeping
+    from flowdebate.runs.durable.journal import Uncertain
+    from flowdebate.runs.durable.resume import Keeping
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.session import SessionLike
-    from flowdebate.store.select import StoreChoice
+    from flowdebate.store.open import StoreChoice
 
 __all__ = ("Block",)
 
+
 InT_contra = TypeVar("InT_contra", contravariant=True)
+
+
 OutT_co = TypeVar("OutT_co", covariant=True)
+
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})
 
@@ -151,7 +154,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         RunNotFound; RunConflict while somebody else carries the run out; DeadLetter where it has ended its process
         again and again, unless `revive`.
         """
-        from flowdebate.runs.kept import taken_up
+        from flowdebate.runs.durable.resume import taken_up
 
         run, value = await taken_up(
             store,
@@ -197,7 +200,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         was left is carried on. RunChanged where another question, pattern, model or seed stands there.
         `progress` is given the summary after each run; once `until` is true of it, no further question is taken.
         """
-        from flowdebate.runs.batch import Batch
+        from flowdebate.runs.batch.batch import Batch
 
         return Batch(
             self,

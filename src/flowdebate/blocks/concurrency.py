@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import add_note, told
-from flowdebate.runs.parking import Parked, together
+from flowdebate.runs.durable.suspend import Parked, together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = ("in_order",)
+
 
 T = TypeVar("T")
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.functions import Invocation, invocation, result_of
-from flowdebate.blocks.handler import checked_resources
-from flowdebate.blocks.merge import merged_resources
+from flowdebate.blocks.handler import Invocation, checked_resources, invocation, result_of
+from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
-from flowdebate.models.checks import check_count
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.context import place_of
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
@@ -23,12 +22,22 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
-__all__ = ("Generator", "MessagesSlot", "TextSlot", "Visibility", "generator")
+__all__ = (
+    "Generator",
+    "MessagesSlot",
+    "TextSlot",
+    "Visibility",
+    "generator",
+)
+
 
 OutT = TypeVar("OutT")
 
+
 TextSlot: TypeAlias = str | Callable[..., Any]
 """Text, or a function of `(input, ctx)` or `(input)` that gives it."""
+
+
 MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
 """Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that gives them."""
 

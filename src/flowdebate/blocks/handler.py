@@ -2,31 +2,109 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.functions import Function, function_name, invocation, is_awaitable
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Mapping
 
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
-__all__ = ("BlockLike", "Handler", "as_block", "checked_resources", "handler")
+__all__ = (
+    "BlockLike",
+    "Function",
+    "Handler",
+    "Invocation",
+    "as_block",
+    "checked_resources",
+    "function_name",
+    "handler",
+    "invocation",
+    "is_awaitable",
+    "result_of",
+)
+
+
+Function: TypeAlias = Callable[..., Any]
+"""`f(value)` or `f(value, ctx)`, sync or async."""
+
+
+Invocation: TypeAlias = "Callable[[Any, Context], Any]"
+"""A function in its one uniform shape."""
+
+
+def invocation(function: Function, *, where: str, field: str) -> Invocation:
+    """`function` as something that takes value and context; ConfigurationError if it can take neither shape.
+
+    A block is refused: called as a function, it would have no place of its own in the run, and no resources.
+    """
+    if not callable(function) or isinstance(function, Block):
+        raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return lambda value, _: function(value)  # a builtin that does not tell: str, len, …
+    if _takes_context(signature):
+        return function
+    if _fits(signature, 1):
+        return lambda value, _: function(value)
+    raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+
+
+def _takes_context(signature: inspect.Signature) -> bool:
+    if not _fits(signature, 2):
+        return False
+    second = list(signature.parameters.values())[1:2]
+    # a second parameter with a default is an option of the function, unless it says that it is the context
+    return not second or second[0].default is inspect.Parameter.empty or second[0].name == "ctx"
+
+
+def _fits(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def is_awaitable(outcome: object) -> bool:
+    """Whether `outcome` has to be awaited; asked of its type, since values may answer slowly or wrongly."""
+    return hasattr(type(outcome), "__await__")
+
+
+async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - whatever the application's function gave
+    """`outcome`, awaited if it has to be."""
+    return await outcome if is_awaitable(outcome) else outcome
+
+
+def function_name(function: Function) -> str:
+    """A name to show for `function`."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return "function" if name == "<lambda>" else name
+
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` to be made one."""
 
+
 _LONG = 1.0
 """Seconds for which a function may keep the event loop to itself before that is logged."""
+
+
 _LOGGER = logging.getLogger("flowdebate")
 
+
 InT = TypeVar("InT")
+
+
 OutT = TypeVar("OutT")
 
 
@@ -63,6 +141,8 @@ def handler(
     name: str | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Handler[InT, OutT]: ...
+
+
 @overload
 def handler(
     function: Callable[[InT, Context], OutT],
@@ -71,14 +151,20 @@ def handler(
     name: str | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Handler[InT, OutT]: ...
+
+
 @overload
 def handler(
     function: Function, /, *, name: str | None = None, resources: Mapping[str, Resource] | None = None
 ) -> Handler[Any, Any]: ...
+
+
 @overload
 def handler(
     *, name: str | None = None, resources: Mapping[str, Resource] | None = None
 ) -> Callable[[Function], Handler[Any, Any]]: ...
+
+
 def handler(
     function: Function | None = None,
     /,

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
 
-__all__ = ("Outline", "outline")
+__all__ = (
+    "Outline",
+    "outline",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

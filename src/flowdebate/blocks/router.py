@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.functions import Function, invocation, result_of
-from flowdebate.blocks.handler import BlockLike, as_block
-from flowdebate.blocks.merge import merged_resources
+from flowdebate.blocks.handler import BlockLike, Function, as_block, invocation, result_of
+from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, shown
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
-__all__ = ("Router", "router")
+__all__ = (
+    "Router",
+    "router",
+)
 
 
 class Router(Block[Any, Any]):

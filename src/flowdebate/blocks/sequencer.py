@@ -8,9 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.functions import Function, Invocation, function_name, invocation, result_of
-from flowdebate.blocks.handler import BlockLike, as_block, checked_resources
-from flowdebate.blocks.merge import merged_resources
+from flowdebate.blocks.handler import (
+    BlockLike,
+    Function,
+    Invocation,
+    as_block,
+    checked_resources,
+    function_name,
+    invocation,
+    result_of,
+)
+from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
@@ -22,10 +30,18 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
 
-__all__ = ("Sequencer", "sequencer")
+__all__ = (
+    "Sequencer",
+    "sequencer",
+)
+
 
 InT = TypeVar("InT")
+
+
 OutT = TypeVar("OutT")
+
+
 NewT = TypeVar("NewT")
 
 

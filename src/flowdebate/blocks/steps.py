@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.functions import Invocation, result_of
+from flowdebate.blocks.handler import Invocation, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LoopLimitExceeded, OutputError, shown
 from flowdebate.runs.context import place_of
@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.runs.context import Context
 
-__all__ = ("Branch", "DoLoop", "ForEach", "LoopBack", "Map", "Parallel", "Rescue", "Step", "Tap", "Then")
+__all__ = (
+    "Branch",
+    "DoLoop",
+    "ForEach",
+    "LoopBack",
+    "Map",
+    "Parallel",
+    "Rescue",
+    "Step",
+    "Tap",
+    "Then",
+)
+
 
 AnyBlock = "Block[Any, Any]"
 

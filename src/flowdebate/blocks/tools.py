@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
 
+from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, problems_of, told
 from flowdebate.models.base import ToolSpec
-from flowdebate.models.schema_refs import inlined
-from flowdebate.models.text import clean_text
+from flowdebate.models.json_schema import inlined
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.functions import Function
+    from flowdebate.blocks.handler import Function
     from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
-__all__ = ("Capability", "Tool", "ToolLike", "as_tools", "check_uses", "function_schema", "tool")
+__all__ = (
+    "Capability",
+    "Tool",
+    "ToolLike",
+    "as_tools",
+    "check_uses",
+    "function_schema",
+    "tool",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

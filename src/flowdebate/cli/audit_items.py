@@ -10,16 +10,16 @@ from pydantic import ValidationError
 
 from flowdebate.cli.files import parse_json_line, read_text
 from flowdebate.errors import BadFile, problems_of, shown
-from flowdebate.patterns.rejudge import NAME as REJUDGE
-from flowdebate.patterns.rejudge import ArguedDebate
-from flowdebate.schemas.audit import AuditItem
-from flowdebate.schemas.judging import Judging
+from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
+from flowdebate.evaluation.judges.rejudge import ArguedDebate
+from flowdebate.evaluation.judges.schemas import AuditItem
+from flowdebate.patterns.debate.judging.schemas import Judging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flowdebate.schemas.judging import JudgeBallot
-    from flowdebate.store.port import StoredRun
+    from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    from flowdebate.store.base import StoredRun
 
 __all__ = ("Items", "argued", "items_of", "read_items")
 

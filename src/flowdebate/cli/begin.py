@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.keeping import Place
     from flowdebate.cli.plan import Plan
-    from flowdebate.runs.journal import Uncertain
-    from flowdebate.runs.kept import Keeping
+    from flowdebate.runs.durable.journal import Uncertain
+    from flowdebate.runs.durable.resume import Keeping
     from flowdebate.runs.run import Run
 
 __all__ = ("Anew", "Begin", "CarriedOn")
@@ -45,7 +45,7 @@ class Anew:
     async def __call__(self, plan: Plan, pattern: Sequencer[Any, Any], /) -> tuple[Run, Any]:
         if self.place is None:
             return _made(plan, pattern, keeping=False), plan.subject
-        from flowdebate.runs.kept import Keeping
+        from flowdebate.runs.durable.resume import Keeping
 
         run = _made(plan, pattern, keeping=Keeping(store=self.place.store, plan=kept_plan(plan)))
         assert run.journal is not None  # noqa: S101 - it has a store
@@ -72,7 +72,7 @@ class CarriedOn:
     revive: bool = False
 
     async def __call__(self, plan: Plan, pattern: Sequencer[Any, Any], /) -> tuple[Run, Any]:
-        from flowdebate.runs.kept import taken_up
+        from flowdebate.runs.durable.resume import taken_up
 
         assert self.place is not None  # noqa: S101 - it is kept somewhere
         return await taken_up(

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from flowdebate._util.wire import WireModel
 from flowdebate.cli.files import parse_json, read_text
 from flowdebate.errors import BadFile, problems_of, shown
-from flowdebate.schemas import DebateRawOutput, DebateStatus, WireModel
+from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.patterns.state import DebateStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from flowdebate.cli.find import WORDS, state_of
 from flowdebate.errors import RunNotFound
-from flowdebate.measures.helped import help_item
+from flowdebate.evaluation.benefit.comparison import help_item
 from flowdebate.models.usage import Usage
-from flowdebate.schemas import DebateRawOutput
+from flowdebate.patterns.debate.schemas import DebateRawOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.cli.trials import Trial
-    from flowdebate.schemas.helped import HelpItem
-    from flowdebate.store.port import Store
+    from flowdebate.evaluation.benefit.schemas import HelpItem
+    from flowdebate.store.base import Store
 
 __all__ = ("Evaluated", "read_evaluated")
 

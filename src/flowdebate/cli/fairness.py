@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from flowdebate.cli.document import Tokens
-    from flowdebate.schemas import DebateRawOutput
+    from flowdebate.patterns.debate.schemas import DebateRawOutput
 
 __all__ = ("notes_on",)
 
@@ -15,7 +15,7 @@ __all__ = ("notes_on",)
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
     """A line for each thing that there is to tell.
 
-    >>> from flowdebate.schemas import DebateRawOutput
+    >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
     >>> notes_on(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]), None)
     ['Quotes: none']
     """
@@ -40,8 +40,8 @@ def _names(raw: DebateRawOutput) -> str | None:
 def _baselines(raw: DebateRawOutput, usage: Tokens | None) -> str | None:
     if raw.baselines is None or raw.verdict is None or usage is None:
         return None
-    from flowdebate.measures.help_words import change_words
-    from flowdebate.measures.helped import help_item
+    from flowdebate.evaluation.benefit.comparison import help_item
+    from flowdebate.evaluation.benefit.report import change_words
 
     known = usage.prompt_tokens is not None and usage.completion_tokens is not None
     tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None

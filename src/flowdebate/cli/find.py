@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, get_args
 
 from flowdebate.cli.keys import COMMAND, text
 from flowdebate.errors import ConfigurationError, RunNotFound
-from flowdebate.store.port import StoredStatus
+from flowdebate.store.base import StoredStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("STATES", "WORDS", "ago", "found", "goes_on", "last", "listed", "state_of")
 

@@ -8,17 +8,17 @@ import typer
 
 from flowdebate.cli.keys import Key, choice, flag, text
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.judging import DecidedBy, OnFlip
+from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.blocks.human import Ask
-    from flowdebate.blocks.judge_options import JudgeOptions
+    from flowdebate.blocks.human.human import Ask
     from flowdebate.cli.keys import Given
     from flowdebate.cli.plan import Models
-    from flowdebate.schemas import DebateVerdict
-    from flowdebate.schemas.judging import Judging
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.debate.judging.schemas import Judging
+    from flowdebate.patterns.debate.schemas import DebateVerdict
 
 __all__ = (
     "JUDGE_KEYS",
@@ -85,8 +85,8 @@ JUDGE_KEYS: Mapping[str, Key] = {
 
 def judge_options(given: Given, made: Models, *, ask: Ask | None) -> JudgeOptions | None:
     """What was said about the judge; None for nothing. `ask` is how a person is asked where ballots flip."""
-    from flowdebate.blocks.judge_options import JudgeOptions
-    from flowdebate.views.schedules import as_schedule
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.debate.judging.schedules import as_schedule
 
     if all(given[key] is None for key in JUDGE_KEYS):
         return None
@@ -118,7 +118,7 @@ def nobody_of(verdict: DebateVerdict) -> str:
 def ballots_of(judging: Judging) -> str | None:
     """What ballots there are, in a line; None for a judge that was asked once.
 
-    >>> from flowdebate.schemas.judging import JudgeBallot, Judging
+    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
     >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
     '2 (swap), which disagree: a 0.50, b 0.50'

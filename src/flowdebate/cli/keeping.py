@@ -15,7 +15,7 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.store.port import Store
+    from flowdebate.store.base import Store
 
 __all__ = ("Place", "opened")
 
@@ -37,7 +37,7 @@ def opened(where: str | None) -> Iterator[Place]:
 
     ConfigurationError for what is no store. Nothing is read or made yet.
     """
-    from flowdebate.store.select import STORE_VARIABLE, close_store, default_store_path, open_store
+    from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
 
     if where is not None and not text().fits(where):
         raise ConfigurationError(COMMAND, "--store", where, "the path of a file, or postgresql://…")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.cli.plan import Plan
-    from flowdebate.store.port import StoredRun
+    from flowdebate.store.base import StoredRun
 
 __all__ = ("kept_plan", "plan_of", "verb_of")
 

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.runs.events import (
-    BlockAnswered,
-    CallFellBack,
-    CallRetried,
-    RoundStarted,
-    SeatLost,
-    TextDelta,
-    ToolCalled,
-    TurnFinished,
-    TurnStarted,
-)
+from flowdebate.patterns.events import RoundStarted, SeatLost, TurnFinished, TurnStarted
+from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, TextDelta, ToolCalled
 
 if TYPE_CHECKING:
     from flowdebate.cli.document import Document

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from flowdebate.cli.document import Document, Speaker, Tokens
+    from flowdebate.patterns.state import DebateLoss, Instead
     from flowdebate.runs.events import ToolCalled
-    from flowdebate.schemas import DebateLoss, Instead
 
 __all__ = ("Page", "render")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypedDict
 
+    from flowdebate._util.wire import WireModel
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.document import Document
     from flowdebate.cli.keys import Given
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.runs.limits import Limits
-    from flowdebate.schemas import WireModel
 
     class Common(TypedDict):
         """The fields of `Plan`, but for who speaks."""
@@ -148,7 +148,7 @@ class Models:
 
     def __call__(self, spec: str, where: str, field: str) -> Model | str:
         """The model; ConfigurationError for a name that means none."""
-        from flowdebate.models.openai import OpenAIModel
+        from flowdebate.models.openai.model import OpenAIModel
         from flowdebate.models.resolve import check_model
 
         if self._base_url is None:

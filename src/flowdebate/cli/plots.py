@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.cli.pages.audit import Row
-    from flowdebate.schemas.audit import JudgeAudit
+    from flowdebate.evaluation.judges.schemas import JudgeAudit
 
 __all__ = ("FORMATS", "check_plot", "plot")
 

@@ -27,7 +27,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     if policies.are_none:
         return plan
     if policies.replay is not None:
-        from flowdebate.models.policies.replayed import Replayed
+        from flowdebate.models.recording.replay import Replayed
 
         replayed = Replayed(policies.replay)
         return with_models(plan, lambda _: replayed)
@@ -88,8 +88,8 @@ _ASKED: ContextVar[Model] = ContextVar("asked")
 
 def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], Model]:
     """What makes models that keep all their answers in one file; it goes by the name of the `first` one."""
-    from flowdebate.models.boundary import answer
-    from flowdebate.models.policies.recorded import Recorded
+    from flowdebate.models.call import answer
+    from flowdebate.models.recording.recorder import Recorded
     from flowdebate.models.wrapper import Wrapper
 
     if TYPE_CHECKING:

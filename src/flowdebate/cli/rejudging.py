@@ -8,21 +8,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.blocks.judge_options import JudgeOptions
 from flowdebate.cli.audit_items import Items, argued
 from flowdebate.cli.keys import COMMAND, count, flag, model_name, text
 from flowdebate.cli.plan import Models
 from flowdebate.cli.streams import tell
 from flowdebate.errors import ConfigurationError, told
-from flowdebate.patterns.rejudge import ArguedDebate, rejudge
-from flowdebate.runs.kept import Keeping
-from flowdebate.schemas.audit import AuditItem
+from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
+from flowdebate.evaluation.judges.schemas import AuditItem
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.runs.durable.resume import Keeping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.models.base import Model
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("KEYS", "Rejudging")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.document import Document
     from flowdebate.models.base import ModelRequest
-    from flowdebate.store.port import StepRow, StoredRun
+    from flowdebate.store.base import StepRow, StoredRun
 
 __all__ = ("replayed",)
 
@@ -26,8 +26,8 @@ def replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
 
 async def _replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
+    from flowdebate.runs.durable.resume import taken_up
     from flowdebate.runs.execute import start_block
-    from flowdebate.runs.kept import taken_up
     from flowdebate.store.memory import MemoryStore
 
     silent = _Silent()

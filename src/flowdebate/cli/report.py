@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flowdebate.cli.document import Document
-    from flowdebate.schemas import DebateLoss
+    from flowdebate.patterns.state import DebateLoss
 
 __all__ = ("escaped", "losses", "output", "quoted", "report", "speaker")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.plan import Plan
-    from flowdebate.schemas.baselines import BaselineName
+    from flowdebate.patterns.debate.schemas import BaselineName
 
 __all__ = ("Trial", "Trials", "choices_of", "matched")
 

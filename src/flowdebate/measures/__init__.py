@@ -13,21 +13,20 @@ from flowdebate.measures.evidence import claims_without_evidence
 from flowdebate.measures.flips import Flip, FlipKind, Position, flips
 from flowdebate.measures.short_answers import match_choice, same_answer
 from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
-from flowdebate.measures.strength import Strength, agreement, strength
 from flowdebate.measures.topologies import Edge, Topology, edges
-from flowdebate.measures.votes import Ballot, Tally, VotingRule, tally, vote_weight
+from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally, vote_weight
 
 if TYPE_CHECKING:
-    from flowdebate.measures.aif import from_aif, to_aif
-    from flowdebate.measures.arguments import argument_graph, claim_strengths, contest, graph_of_debate
-    from flowdebate.measures.audit_words import findings
-    from flowdebate.measures.ballots import decide, effective_n, is_settled
-    from flowdebate.measures.help_words import change_words
-    from flowdebate.measures.judge_audit import audit
-    from flowdebate.measures.judge_chance import full_audit
-    from flowdebate.measures.judge_power import power, smallest_n
-    from flowdebate.measures.protocols import redecide
-    from flowdebate.measures.quotes import Sources, find_quotes, verify_quotes
+    from flowdebate.evaluation.arguments.aif import from_aif, to_aif
+    from flowdebate.evaluation.arguments.graph import argument_graph, claim_strengths, contest, graph_of_debate
+    from flowdebate.evaluation.benefit.report import change_words
+    from flowdebate.evaluation.judges.audit import audit
+    from flowdebate.evaluation.judges.power import power, smallest_n
+    from flowdebate.evaluation.judges.report import findings
+    from flowdebate.evaluation.judges.significance import full_audit
+    from flowdebate.evaluation.recount.recount import redecide
+    from flowdebate.patterns.debate.judging.ballots import decide, effective_n, is_settled
+    from flowdebate.patterns.debate.quotes.verify import Sources, find_quotes, verify_quotes
 
 __all__ = (
     "Ballot",

@@ -7,16 +7,20 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError, OutputError, shown
+from flowdebate.measures.schemas import Convergence, ConvergenceStatus
 from flowdebate.measures.short_answers import answer_words, same_answer
 from flowdebate.measures.similarity import best_similarity
-from flowdebate.schemas.measures import Convergence, ConvergenceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.measures.similarity import Matrix, Similarity
 
-__all__ = ("Convergence", "ConvergenceStatus", "convergence")
+__all__ = (
+    "Convergence",
+    "ConvergenceStatus",
+    "convergence",
+)
 
 
 def convergence(

@@ -6,27 +6,25 @@ from typing import TYPE_CHECKING
 
 from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall, ToolSpec
 from flowdebate.models.guard import allow_real_models, forbid_real_models
-from flowdebate.models.openai import OpenAIModel
+from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import resolve_model
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
-    from flowdebate.models.local import LocalModel, stop_local_servers
-    from flowdebate.models.policies.breaker import Breaker, Breakers
-    from flowdebate.models.policies.circuit import CircuitBreaker
-    from flowdebate.models.policies.concurrency import ConcurrencyLimit
-    from flowdebate.models.policies.each_request import EachRequest
+    from flowdebate.models.local.model import LocalModel, stop_local_servers
+    from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
+    from flowdebate.models.policies.concurrency_limit import ConcurrencyLimit
     from flowdebate.models.policies.fallback import Fallback
-    from flowdebate.models.policies.rate import RateLimit
-    from flowdebate.models.policies.recorded import Recorded
-    from flowdebate.models.policies.replayed import Replayed
+    from flowdebate.models.policies.rate_limit import RateLimit
     from flowdebate.models.policies.retrying import Retrying
-    from flowdebate.models.policies.shared_rate import SharedRateLimit
+    from flowdebate.models.policies.shared_rate_limit import SharedRateLimit
     from flowdebate.models.policies.timeout import Timeout
+    from flowdebate.models.recording.recorder import Recorded
+    from flowdebate.models.recording.replay import Replayed
     from flowdebate.models.retry import Retry
-    from flowdebate.models.wrapper import Wrapper
+    from flowdebate.models.wrapper import EachRequest, Wrapper
 
 __all__ = (
     "Attempt",

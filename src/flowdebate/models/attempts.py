@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = ("Attempt", "Attempts", "Meter", "usage_of")
+__all__ = (
+    "Attempt",
+    "Attempts",
+    "Meter",
+    "usage_of",
+)
 
 
 _UNKNOWN = Usage.unknown()

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.models.chat import StructuredMode
+    from flowdebate.models.openai.chat import StructuredMode
 
-__all__ = ("PROVIDERS", "Provider")
+__all__ = (
+    "PROVIDERS",
+    "Provider",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

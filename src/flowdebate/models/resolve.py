@@ -19,21 +19,37 @@ from typing import TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model
-from flowdebate.models.gguf import WAYS_OUT, local_model_installed
-from flowdebate.models.openai import OpenAIModel
+from flowdebate.models.local.gguf import WAYS_OUT, local_model_installed
+from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.providers import PROVIDERS
 
-__all__ = ("ModelChoice", "ModelResolver", "ModelSpec", "check_model", "model_of_environment", "resolve_model")
+__all__ = (
+    "ModelChoice",
+    "ModelResolver",
+    "ModelSpec",
+    "check_model",
+    "model_of_environment",
+    "resolve_model",
+)
+
 
 ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""
 
+
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 """What a run may be given as `model`: for all intents, by intent (`{"chat": …, "synthesize": …}`), or nothing."""
 
+
 _INTENTS = ("chat", "synthesize")
+
+
 _PREFIX = "intent/"
+
+
 _VARIABLE = "FLOWDEBATE_MODEL"
+
+
 _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 
@@ -125,7 +141,7 @@ def _default() -> str:
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
     if spec == "local":
-        from flowdebate.models.local import LocalModel
+        from flowdebate.models.local.model import LocalModel
 
         return LocalModel()
     provider_name, slash, name = spec.partition("/")

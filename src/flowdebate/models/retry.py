@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from flowdebate._util.validation import check_count
 from flowdebate.errors import (
     ConfigurationError,
     EmptyResponse,
@@ -20,8 +21,7 @@ from flowdebate.errors import (
     RateLimited,
     SchemaViolation,
 )
-from flowdebate.models.checks import check_count
-from flowdebate.models.notices import CallRetried
+from flowdebate.models.events import CallRetried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest, ModelResponse
 
-__all__ = ("Retry", "repeated")
+__all__ = (
+    "Retry",
+    "repeated",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +141,14 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
 REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
 """What a model is told of an answer that does not fit."""
 
+
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 """Failures of the answer, not of the endpoint: there is nothing to wait for."""
+
+
 _ONCE = (EmptyResponse, OutputTruncated)
 """What a model does twice it will do again."""
+
+
 _LONGEST_QUOTE = 20_000
 """Characters of a bad answer that the model is shown."""

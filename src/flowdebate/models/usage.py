@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("Usage", "estimated_tokens")
+__all__ = (
+    "Usage",
+    "estimated_tokens",
+)
+
 
 _CHARACTERS = 4
 """Of a token, about."""
@@ -68,4 +72,6 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 _NONE = Usage(calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+
+
 _UNKNOWN = Usage(calls=1)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.boundary import answer
+from flowdebate.models.call import answer
 from flowdebate.models.resolve import resolve_model
 
 if TYPE_CHECKING:
@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.retry import Retry
 
-__all__ = ("Wrapper",)
+__all__ = (
+    "EachRequest",
+    "Wrapper",
+)
 
 
 class Wrapper:
@@ -73,3 +77,17 @@ def inner_model(spec: Model | str, *, where: str) -> Model:
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
         raise ConfigurationError(where, "model", spec, "a Model or the name of one: an intent is known to runs alone")
     return resolve_model(spec)
+
+
+class EachRequest(Wrapper):
+    """A wrapper whose `request` goes once around each request of `inner`, not once around all of a call's.
+
+    >>> from flowdebate.models import OpenAIModel, Retry
+    >>> EachRequest(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
+    5
+    """
+
+    @property
+    def retry(self) -> Retry | None:
+        """How `inner` repeats failed calls: whoever asks this model does so instead, around it."""
+        return getattr(self.inner, "retry", None)

@@ -5,24 +5,20 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.text import is_blank
+from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.losses import StandIn
-from flowdebate.blocks.moderator import Moderator
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
-from flowdebate.models.checks import check_count, check_seconds
 from flowdebate.models.resolve import check_model
-from flowdebate.models.text import is_blank
+from flowdebate.patterns.failures import StandIn
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from flowdebate.models.base import Model
-    from flowdebate.patterns.roster import Debater
 
 __all__ = (
     "check_failure_options",
-    "check_moderator_roster",
     "check_name",
     "check_predicate",
     "check_rounds",
@@ -30,10 +26,9 @@ __all__ = (
     "check_seats",
     "check_synthesizer",
     "check_transcript",
-    "warn_of_kin",
-    "warn_of_named_judge",
     "warn_of_rounds",
 )
+
 
 MANY_ROUNDS = 4
 """More rounds than this are warned of."""
@@ -100,55 +95,12 @@ def check_failure_options(
     check_seconds(where, **{name: value for name, value in given.items() if value is not None})
 
 
-def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401
-    """A default moderator picks from the names that the debaters have."""
-    if not isinstance(moderator, Moderator):
-        return
-    names = [debater.name for debater in roster]
-    if sorted(moderator.roster_names) != sorted(names):
-        raise ConfigurationError(
-            where, "moderator", list(moderator.roster_names), f"made with the debaters' names, roster_names={names}"
-        )
-
-
 def warn_of_rounds(where: str, max_rounds: int, *, who: str) -> None:
     """Warn of many rounds; called by the pattern's own function, whose caller is shown."""
     if max_rounds > MANY_ROUNDS:
         warnings.warn(
             f"{where}: max_rounds={max_rounds}: {who} tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
             f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
-            FlowDebateWarning,
-            stacklevel=3,
-        )
-
-
-def warn_of_kin(
-    where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: Model | str | None
-) -> None:
-    """Warn of judges that were chosen, and are of the family of a debater."""
-    from flowdebate.runs.audit import kin_among
-
-    argued = [debater.model or model for debater in roster if debater.block is None]
-    names = [[known if isinstance(known, str) else known.name for known in some if known] for some in (judges, argued)]
-    kin = kin_among(*names)
-    if kin:
-        told = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
-        warnings.warn(
-            f"{where}: a judge is of the family of a debater ({told}): it may favour what reads like its own; choose "
-            "judges of other families",
-            FlowDebateWarning,
-            stacklevel=3,
-        )
-
-
-def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: Model | str | None) -> None:
-    """Warn of a default judge that is shown names and shares a model with a debater."""
-    same = [debater.name for debater in roster if debater.block is None and (debater.model or model) == model]
-    if same:
-        warnings.warn(
-            f"{where}: anonymize_transcript=False while the default judge shares a model with "
-            f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
-            "or give the judge another model (judge=create_judge(..., model=...))",
             FlowDebateWarning,
             stacklevel=3,
         )

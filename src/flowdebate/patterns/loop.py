@@ -6,29 +6,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human_seats import seated
-from flowdebate.blocks.losses import GuardedSeat, OnFailure, StandIn, is_loss
+from flowdebate.blocks.human.prompt import render_who
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.blocks.transcript_blocks import audit_resources, create_init_transcript
-from flowdebate.blocks.turn import Turn
 from flowdebate.patterns import checks
+from flowdebate.patterns.failures import GuardedSeat, OnFailure, StandIn, is_loss
+from flowdebate.patterns.recording import audit_resources, create_init_transcript
 from flowdebate.patterns.rounds import accept, another_round, begin, end_of_turns, increment_round
-from flowdebate.views.human import render_who
+from flowdebate.patterns.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.functions import Function
-    from flowdebate.blocks.handler import Handler
+    from flowdebate.blocks.handler import Function, Handler
     from flowdebate.models.base import Model
     from flowdebate.patterns.roster import Debater, Persona
+    from flowdebate.patterns.state import PatternInput, PatternState
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas import PatternInput, PatternState
 
-__all__ = ("Loop", "Terms", "checked_loop", "in_declared_order")
+__all__ = (
+    "Loop",
+    "Terms",
+    "checked_loop",
+    "in_declared_order",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

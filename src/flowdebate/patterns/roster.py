@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.text import clean_text, is_blank
-from flowdebate.views.names import as_seen
+from flowdebate.prompts.names import as_seen
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
 
-__all__ = ("Debater", "Persona", "as_seen", "checked_roster")
+__all__ = (
+    "Debater",
+    "Persona",
+    "as_seen",
+    "checked_roster",
+)
 
 
 @dataclass(frozen=True, slots=True)

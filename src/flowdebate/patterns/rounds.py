@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.blocks.functions import Function, result_of
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.state import entries_of, pattern_state
+from flowdebate._util.text import clean_text
+from flowdebate.blocks.handler import Function, Handler, handler, result_of
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, SchemaViolation
-from flowdebate.models.text import clean_text
-from flowdebate.runs.events import DebateStopped, RoundStarted
-from flowdebate.schemas import PatternInput
+from flowdebate.patterns.events import DebateStopped, RoundStarted
+from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.state import PatternState
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas import PatternState
 
 __all__ = (
     "accept",
@@ -32,6 +30,7 @@ __all__ = (
     "increment_round",
     "validate_output",
 )
+
 
 InputT = TypeVar("InputT", bound=PatternInput)
 

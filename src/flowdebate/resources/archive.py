@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.wire import WireModel
+from flowdebate.measures.schemas import Position, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.schemas.consensus import CritiquePattern, PastDebate
-    from flowdebate.schemas.measures import Position
-
 __all__ = (
     "Archive",
+    "CritiquePattern",
     "CritiquePatterns",
+    "PastDebate",
     "PastDebates",
     "PersonaRecord",
     "Personas",
@@ -225,3 +225,27 @@ def _words(text: str) -> frozenset[str]:
     """What two tasks may have in common: their longer words, which say something; never nothing."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_folded(text)])
+
+
+class PastDebate(WireModel):
+    """An earlier debate, as later ones are told of it."""
+
+    id: str
+    task: str
+    outcome: Literal["consensus", "no_consensus"]
+    answer: str | None = None
+    winner: str | None = None
+    strength: Strength | None = None
+    confidence: float = 0.0
+    at: float = 0.0
+    """When it was held, in seconds since the epoch."""
+
+
+class CritiquePattern(WireModel):
+    """A point that critics made, and how often it helped."""
+
+    issue: str
+    suggestion: str = ""
+    successes: int = 0
+    """How often the criticised proposal was revised and then won."""
+    uses: int = 0

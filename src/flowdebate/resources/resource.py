@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ("Resource", "ResourceScope", "Resources", "StateHandle", "StateResource")
+__all__ = (
+    "HeldResource",
+    "Resource",
+    "ResourceScope",
+    "Resources",
+    "StateHandle",
+    "StateResource",
+)
+
 
 StateT = TypeVar("StateT")
 
@@ -122,3 +130,23 @@ class Resources:
     def _missing(self, key: str) -> str:
         there = ", ".join(map(repr, self._handles)) or "none"
         return f"no resource {key!r} is in reach (there: {there}); declare it: handler(..., resources={{{key!r}: ...}})"
+
+
+HeldT = TypeVar("HeldT")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldResource(Generic[HeldT]):
+    """What `make` makes, under `key`; return the same object for one that all runs share.
+
+    >>> HeldResource(key="notes", make=list).open(None)
+    []
+    """
+
+    key: str
+    make: Callable[[], HeldT]
+
+    def open(self, scope: ResourceScope, /) -> HeldT:
+        """The object."""
+        del scope
+        return self.make()

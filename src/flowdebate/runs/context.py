@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from flowdebate.runs.run import Run
     from flowdebate.runs.session import Session
 
-__all__ = ("Context", "SequencerHandle", "place_of")
+__all__ = (
+    "Context",
+    "SequencerHandle",
+    "place_of",
+)
+
 
 _SPECIAL = re.compile(r"[%/\[\]#]")
 

@@ -12,35 +12,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate.models.notices import CallFellBack, CallRetried, CircuitChanged
+from flowdebate.models.events import CallFellBack, CallRetried, CircuitChanged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Flag
     from flowdebate.models.usage import Usage
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict, Instead, Seat
 
 __all__ = (
     "BlockAnswered",
     "CallFellBack",
     "CallRetried",
     "CircuitChanged",
-    "DebateStopped",
     "HumanAsked",
-    "JudgeViewMade",
     "ModelCalled",
-    "ModeratorDecided",
-    "RoundStarted",
+    "Records",
     "RunFinished",
     "RunStarted",
     "RunStatus",
-    "SeatLost",
     "TextDelta",
     "ToolCalled",
-    "TurnFinished",
-    "TurnStarted",
-    "VerdictReached",
 )
+
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Where a run stands: under way; over as it should be; over without something that a provider lost; over without a
@@ -72,48 +67,6 @@ class RunFinished:
 
 
 @dataclass(slots=True, kw_only=True)
-class RoundStarted:
-    """A round of a debate begins."""
-
-    kind: ClassVar[str] = "round_started"
-    round: int
-    max_rounds: int
-
-
-@dataclass(slots=True, kw_only=True)
-class ModeratorDecided:
-    """A moderator opened a round."""
-
-    kind: ClassVar[str] = "moderator_decided"
-    block: str
-    decision: DebateModeratorDecision
-
-
-@dataclass(slots=True, kw_only=True)
-class TurnStarted:
-    """A debater has the floor."""
-
-    kind: ClassVar[str] = "turn_started"
-    block: str
-    round: int
-    agent_name: str
-    stance: str | None = None
-    """The position that the pattern assigned to it, where it assigns any."""
-
-
-@dataclass(slots=True, kw_only=True)
-class TurnFinished:
-    """A debater's argument stands in the transcript."""
-
-    kind: ClassVar[str] = "turn_finished"
-    block: str
-    round: int
-    agent_name: str
-    stance: str | None = None
-    """The position that the pattern assigned to it, where it assigns any."""
-
-
-@dataclass(slots=True, kw_only=True)
 class HumanAsked:
     """A human is asked; the answer is a `BlockAnswered`, in a later life of the run where it waits for that."""
 
@@ -121,54 +74,6 @@ class HumanAsked:
     block: str
     path: str
     """The place of the block in the run."""
-
-
-@dataclass(slots=True, kw_only=True)
-class SeatLost:
-    """A provider failed for good, and the debate goes on without what this seat should have said."""
-
-    kind: ClassVar[str] = "seat_lost"
-    block: str
-    seat: Seat
-    round: int
-    name: str
-    """The debater's name; the block's for other seats."""
-    error: str
-    """The class of the error."""
-    message: str
-    instead: Instead
-
-
-@dataclass(slots=True, kw_only=True)
-class DebateStopped:
-    """The last round is over; `reason` says why there is no other, in the words of the pattern."""
-
-    kind: ClassVar[str] = "debate_stopped"
-    rounds: int
-    reason: str
-
-
-@dataclass(slots=True, kw_only=True)
-class JudgeViewMade:
-    """What the judge is shown: `order` holds, for each place in its view, the argument's index in the transcript."""
-
-    kind: ClassVar[str] = "judge_view_made"
-    block: str
-    order: tuple[int, ...]
-    anonymized: bool
-    view: int = 0
-    """Which view of the judge's schedule it is."""
-    model: str | None = None
-    """The model of a panel that is shown it; None for the judge's own."""
-
-
-@dataclass(slots=True, kw_only=True)
-class VerdictReached:
-    """The judge has found."""
-
-    kind: ClassVar[str] = "verdict_reached"
-    block: str
-    verdict: DebateVerdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,3 +129,45 @@ class ModelCalled:
     """How a structured answer was asked for, where the model knows several ways."""
     flags: tuple[Flag, ...] = ()
     """What was odd about the answer."""
+
+
+class Records:
+    """The `ResourceScope` of a run."""
+
+    __slots__ = ("closed", "events", "listeners", "now", "saved_states")
+
+    def __init__(self, saved: dict[str, Any], now: Callable[[], float]) -> None:
+        self.now = now
+        """The run's clock, in seconds since the epoch."""
+        self.events: list[object] = []
+        """Everything told so far; what `result.events` will be."""
+        self.listeners: list[Callable[[object], None]] = []
+        """Those who read along; without any, text is not streamed."""
+        self.saved_states: dict[str, Any] = _SavedStates(saved)
+        """What the session held when the run began, by key; what is set goes to the session, for later runs."""
+        self.closed = False
+        """Whether the run is over."""
+
+    def emit(self, event: object, /) -> None:
+        """Keep `event`, and tell it to those who read along; once the run is over, nothing."""
+        if self.closed:
+            return
+        self.events.append(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def tell(self, event: object) -> None:
+        """Tell `event` to those who read along, without keeping it."""
+        for listener in self.listeners:
+            listener(event)
+
+
+class _SavedStates(dict[str, Any]):
+    """Reads what was there when the run began: all that it opens starts from the same. Writes to the session."""
+
+    def __init__(self, session: dict[str, Any]) -> None:
+        super().__init__(session)
+        self._session = session
+
+    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
+        self._session[key] = state

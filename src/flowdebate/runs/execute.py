@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, told
 from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.durable.suspend import Parked
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.parking import Parked
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import as_session
-from flowdebate.store.select import STORE_VARIABLE
+from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,14 +25,22 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
+    from flowdebate.runs.durable.resume import Keeping
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.kept import Keeping
     from flowdebate.runs.session import SessionLike
-    from flowdebate.store.select import StoreChoice
+    from flowdebate.store.open import StoreChoice
 
-__all__ = ("make_run", "run_block", "run_sync", "start_block")
+__all__ = (
+    "make_run",
+    "run_block",
+    "run_sync",
+    "start_block",
+)
+
 
 OutT_co = TypeVar("OutT_co", covariant=True)
+
+
 T = TypeVar("T")
 
 
@@ -80,7 +88,7 @@ def make_run(
         limits=limits,
     )
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
-        from flowdebate.runs.kept import keep
+        from flowdebate.runs.durable.resume import keep
 
         keep(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None:
@@ -142,7 +150,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
 
 async def _write_down(run: Run, output: object, error: str | None) -> None:
     """How a run that is kept has ended."""
-    from flowdebate.runs.kept import outcome_of
+    from flowdebate.runs.durable.resume import outcome_of
 
     assert run.journal is not None  # noqa: S101 - the caller has looked
     if run.status != "running":

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import ModelRequest
 
-__all__ = ("Budget", "Limits", "Price", "Prices")
+__all__ = (
+    "Budget",
+    "Limits",
+    "Price",
+    "Prices",
+)
+
 
 _PER = 1_000_000
+
+
 _ANSWER = 1_000
 """Tokens of an answer whose length nobody told and nothing bounds."""
 

@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate.resources.resource import StateHandle
-from flowdebate.resources.tasks import TaskCollection
+from flowdebate.resources.tasks.collection import TaskCollection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
+    from flowdebate.evaluation.judges.run_audit import RunAudit
     from flowdebate.models.usage import Usage
-    from flowdebate.runs.audit import RunAudit
+    from flowdebate.patterns.debate.schemas import DebateTranscriptState
+    from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.parking import HumanRequest
     from flowdebate.runs.run import Run
     from flowdebate.runs.session import Session
-    from flowdebate.schemas import DebateTranscriptState
 
-__all__ = ("RunHandle", "RunResult")
+__all__ = (
+    "RunHandle",
+    "RunResult",
+)
+
 
 OutT = TypeVar("OutT")
 
@@ -75,7 +79,7 @@ class RunView:
     @property
     def audit(self) -> RunAudit:
         """What the run shows of its judge: figures of its ballots, names that arguments held, whose kin it is."""
-        from flowdebate.runs.audit import audit_of
+        from flowdebate.evaluation.judges.run_audit import audit_of
 
         return audit_of(self.raw, self.events)
 

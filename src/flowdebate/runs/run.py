@@ -10,14 +10,13 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
-from flowdebate.models import boundary
+from flowdebate.models import call
 from flowdebate.models.attempts import usage_of
 from flowdebate.models.usage import Usage
-from flowdebate.runs.codec import attempts_of, attempts_text, call_text, digest_of, failed_text, read_call
 from flowdebate.runs.context import Context, Scope
-from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.durable.codec import attempts_of, attempts_text, call_text, digest_of, failed_text, read_call
+from flowdebate.runs.events import ModelCalled, Records, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
-from flowdebate.runs.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
+    from flowdebate.runs.durable.journal import Journal
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.journal import Journal
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.session import Session
-    from flowdebate.store.port import StepRow
+    from flowdebate.store.base import StepRow
 
 __all__ = ("Run",)
+
 
 T = TypeVar("T")
 
@@ -219,7 +219,7 @@ class Run:
         started = time.perf_counter()
         response, error = None, None
         try:
-            response = await boundary.ask(model, request)
+            response = await call.ask(model, request)
             if journal is not None:
                 seconds = time.perf_counter() - started
                 await journal.commit(

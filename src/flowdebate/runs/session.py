@@ -11,7 +11,10 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from flowdebate.models.base import Message
 
-__all__ = ("Session", "SessionLike")
+__all__ = (
+    "Session",
+    "SessionLike",
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.port import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
-from flowdebate.store.select import StoreChoice, default_store_path, open_store
+from flowdebate.store.open import StoreChoice, default_store_path, open_store
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import stored_archive
-    from flowdebate.store.exchange import export_run, import_runs, write_export
-    from flowdebate.store.postgres import PostgresStore
-    from flowdebate.store.sqlite import SqliteStore
+    from flowdebate.store.export import export_run, import_runs, write_export
+    from flowdebate.store.postgres.store import PostgresStore
+    from flowdebate.store.sqlite.store import SqliteStore
 
 __all__ = (
     "MemoryStore",

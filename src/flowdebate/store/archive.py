@@ -14,25 +14,30 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from flowdebate.errors import ConfigurationError, StoreError, problems_of, shown, told
-from flowdebate.resources.archive import Archive, PersonaRecord
-from flowdebate.schemas.consensus import CritiquePattern, PastDebate
-from flowdebate.schemas.measures import Position
-from flowdebate.store.select import open_store
+from flowdebate.measures.schemas import Position
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
+from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.resources.archive import CritiquePatterns, PastDebates, Personas, Positions, Rating, Ratings
-    from flowdebate.store.port import Store
-    from flowdebate.store.select import StoreChoice
+    from flowdebate.store.base import Store
+    from flowdebate.store.open import StoreChoice
 
 __all__ = ("stored_archive",)
 
+
 PartT = TypeVar("PartT")
+
+
 _Tell: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
+
 
 _FORMAT = 1
 """The number of the form in which documents are written; older ones stay readable."""
+
+
 _LONGEST_NAME = 100
 
 

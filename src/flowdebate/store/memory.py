@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.port import RunHeader, StepRow, Store, StoredRun
+from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.store.port import StepKind, StoredStatus
+    from flowdebate.store.base import StepKind, StoredStatus
 
 __all__ = ("MemoryStore",)
 

@@ -9,9 +9,9 @@ from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
-from flowdebate.testing.sim_debaters import SimDebater, conformist, stubborn
-from flowdebate.testing.sim_judge import SimJudge
-from flowdebate.testing.store_conformance import StoreConformance
+from flowdebate.testing.simulated.debaters import SimDebater, conformist, stubborn
+from flowdebate.testing.simulated.judge import SimJudge
+from flowdebate.testing.store.conformance import StoreConformance
 
 __all__ = (
     "ATTACKS",

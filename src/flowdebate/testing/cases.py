@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from flowdebate.runs.session import SessionLike
     from flowdebate.testing.models import Reply
 
-__all__ = ("Answers", "DebateCase")
+__all__ = (
+    "Answers",
+    "DebateCase",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,24 @@
-"""Values that blocks and models give at their worst, and that a failing test can show."""
+"""Functions to build debates of, whose `repr` says what they do: a failing test can be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ("Sabotage", "Unprintable", "Unreadable")
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "Measure",
+    "Returns",
+    "Sabotage",
+    "StopWhen",
+    "Unprintable",
+    "Unreadable",
+)
 
 
 class Sabotage(Exception):
@@ -44,3 +58,68 @@ class Unreadable(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return "Unreadable()"
+
+
+Measure = Literal["round", "entries", "calls", "raises"]
+"""What a predicate looks at: the round, the arguments so far, the model calls so far; or it raises Sabotage."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Returns:
+    """A block's function that gives `values`: in round 1 the first, and after the last the first again.
+
+    Exceptions among them are raised. With `wait` it has to be awaited.
+
+    >>> Returns("For.", "Still for.")
+    Returns('For.', 'Still for.')
+    """
+
+    values: tuple[Any, ...]
+    wait: bool
+
+    def __init__(self, *values: object, wait: bool = False) -> None:
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "wait", wait)
+
+    def __call__(self, _: object, ctx: Context) -> object:
+        return _later(self._value, ctx) if self.wait else self._value(ctx)
+
+    def __repr__(self) -> str:
+        return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
+
+    def _value(self, ctx: Context) -> object:
+        value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+
+@dataclass(frozen=True)
+class StopWhen:
+    """A `terminate_when` that is true once `measure` has come to `at_least`; with `wait` it has to be awaited.
+
+    >>> StopWhen("round", 2)
+    StopWhen(measure='round', at_least=2, wait=False)
+    """
+
+    measure: Measure
+    at_least: int = 0
+    wait: bool = False
+
+    def __call__(self, ctx: Context) -> bool | Awaitable[bool]:
+        return _later(self._holds, ctx) if self.wait else self._holds(ctx)
+
+    def _holds(self, ctx: Context) -> bool:
+        if self.measure == "raises":
+            raise Sabotage("terminate_when")
+        if self.measure == "round":
+            reached = ctx.sequencer.state.round
+        elif self.measure == "entries":
+            reached = len(ctx.resources.transcript.state.entries)
+        else:
+            reached = ctx.usage.calls
+        return bool(reached >= self.at_least)
+
+
+async def _later(function: Any, ctx: Context) -> Any:  # noqa: ANN401 - either of the two above
+    return function(ctx)

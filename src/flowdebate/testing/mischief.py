@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.schemas import DebateModeratorOutput
+from flowdebate.patterns.debate.schemas import DebateModeratorOutput
 from flowdebate.testing.hostile import Sabotage, Unprintable, Unreadable
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
     from pydantic import BaseModel
 
-__all__ = ("hostile_replies", "hostile_values", "spoiled", "unvalidated")
+__all__ = (
+    "hostile_replies",
+    "hostile_values",
+    "spoiled",
+    "unvalidated",
+)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
 
-from flowdebate.blocks.functions import result_of
+from flowdebate.blocks.handler import result_of
 from flowdebate.errors import MalformedResponse, ScriptError, shown
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Usage
@@ -17,7 +17,13 @@ from flowdebate.models.usage import Usage
 if TYPE_CHECKING:
     from flowdebate.models.base import Message, ModelRequest
 
-__all__ = ("FunctionModel", "RecordedCall", "Reply", "ScriptedModel")
+__all__ = (
+    "FunctionModel",
+    "RecordedCall",
+    "Reply",
+    "ScriptedModel",
+)
+
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
 """What a double answers with: text, a structured answer, a whole response, tool calls, or an exception to raise."""

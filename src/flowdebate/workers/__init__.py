@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from flowdebate.workers.deployment import Workers
-from flowdebate.workers.standing import Delivery, Standing
+from flowdebate.workers.status import Delivery, Standing
 
 __all__ = ("Delivery", "Standing", "Workers")

@@ -16,7 +16,10 @@ from importlib import import_module
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.workers.deployment import Workers
 
-__all__ = ("load", "main")
+__all__ = (
+    "load",
+    "main",
+)
 
 
 def load(spec: str) -> Workers:

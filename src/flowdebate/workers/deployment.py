@@ -8,13 +8,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists
-from flowdebate.models.checks import check_count, check_seconds
+from flowdebate.runs.durable.resume import Keeping
 from flowdebate.runs.execute import make_run
-from flowdebate.runs.kept import Keeping
-from flowdebate.store.port import StoredRun
-from flowdebate.workers.deliveries import Deliveries
-from flowdebate.workers.standing import DELIVERIES, Standing
+from flowdebate.store.base import StoredRun
+from flowdebate.workers.queue import Deliveries
+from flowdebate.workers.status import DELIVERIES, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
-    from flowdebate.store.port import RunHeader, Store, StoredStatus
+    from flowdebate.store.base import RunHeader, Store, StoredStatus
 
 __all__ = ("Workers",)
+
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 
@@ -85,7 +86,7 @@ class Workers:
     def store(self) -> Store:
         """Where the runs are kept."""
         if self._store is None:
-            from flowdebate.store.postgres import PostgresStore
+            from flowdebate.store.postgres.store import PostgresStore
 
             self._store = PostgresStore(self.url, schema=self.schema)
         return self._store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.store.port import StepKind, Store, StoredStatus
+    from flowdebate.store.base import StepKind, Store, StoredStatus
 
 __all__ = ("Draining",)
 

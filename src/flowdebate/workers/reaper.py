@@ -7,21 +7,28 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.store.postgres_address import Address
-from flowdebate.store.postgres_owner import ALIVE
+from flowdebate.store.postgres.address import Address
+from flowdebate.store.postgres.owner_lock import ALIVE
 
 if TYPE_CHECKING:
     import psycopg
 
     from flowdebate.workers.deployment import Workers
 
-__all__ = ("Reaper", "number_of", "worker_id")
+__all__ = (
+    "Reaper",
+    "number_of",
+    "worker_id",
+)
+
 
 GRACE = 1.0
 """Seconds for which a worker has to be gone: after a restart of the server all are, for a moment."""
 
+
 _ONE_AT_A_TIME = 0x464C4452
 """The first half of the number of the lock under which a queue is swept: "FLDR"."""
+
 
 _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - no value stands in it
 

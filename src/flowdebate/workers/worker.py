@@ -10,21 +10,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError, told
-from flowdebate.store.postgres_address import Address
-from flowdebate.store.postgres_owner import PostgresOwner
-from flowdebate.workers.deliveries import WORKFLOW, driver
+from flowdebate.store.postgres.address import Address
+from flowdebate.store.postgres.owner_lock import PostgresOwner
 from flowdebate.workers.draining import Draining
+from flowdebate.workers.queue import WORKFLOW, driver
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:
-    from flowdebate.store.port import Store
+    from flowdebate.store.base import Store
     from flowdebate.workers.deployment import Workers
 
 __all__ = ("Worker",)
 
+
 _LONGEST_PAUSE = 5.0
+
+
 _TRIES = 100
 """How often a run is carried on whose store is away: for ten minutes at least."""
+
+
 _LEFT_EVERY = 3
 """Every so many sweeps the store is looked through as well."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import ProviderFailed
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, Usage
 from flowdebate.models.attempts import Attempts
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -35,8 +35,8 @@ from flowdebate.models import (
     Usage,
 )
 from flowdebate.models.attempts import Attempts
-from flowdebate.models.boundary import ask
-from flowdebate.models.policies.failure import CLASSES
+from flowdebate.models.call import ask
+from flowdebate.models.recording.cassette import CLASSES
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 from .helpers import Leaf, Naps, down, question

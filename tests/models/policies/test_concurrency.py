@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.models import ConcurrencyLimit, OpenAIModel, Retry, Timeout
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from tests.models.server import ChatServer
 
 from .helpers import Leaf, arriving, down, lasting, now, order_of, question, since_start, warped

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, ProviderFailed, RateLimited
 from flowdebate.models import Fallback, ModelResponse, OpenAIModel, RateLimit, Retry, Timeout
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from tests.models.server import ChatServer
 
 from .helpers import (

@@ -43,8 +43,8 @@ from flowdebate.models import (
     forbid_real_models,
 )
 from flowdebate.models.attempts import Attempts
-from flowdebate.models.boundary import ask
-from flowdebate.models.policies.failure import CLASSES, FACTS, Failure
+from flowdebate.models.call import ask
+from flowdebate.models.recording.cassette import CLASSES, FACTS, Failure
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
 from flowdebate.testing import FunctionModel, ScriptedModel

@@ -50,8 +50,8 @@ from flowdebate.models import (
     Wrapper,
 )
 from flowdebate.models.attempts import Attempts
-from flowdebate.models.boundary import ask
-from flowdebate.models.notices import CallRetried
+from flowdebate.models.call import ask
+from flowdebate.models.events import CallRetried
 from tests.models.server import ChatServer, Exchange, completion, fine
 
 from .helpers import Leaf, Naps, down, errors_of, hang, now, question, warped

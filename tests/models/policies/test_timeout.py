@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from flowdebate.errors import ConfigurationError, ConnectionLost, ModelTimeout
 from flowdebate.models import ModelRequest, OpenAIModel, Retry, Timeout, ToolSpec
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from tests.models.server import ChatServer, Exchange, chunk
 
 from .helpers import Leaf, errors_of, hang, lasting, now, question, warped

@@ -27,7 +27,7 @@ from flowdebate.models import (
     Wrapper,
 )
 from flowdebate.models.attempts import Attempts
-from flowdebate.models.boundary import ask
+from flowdebate.models.call import ask
 from flowdebate.testing import FunctionModel
 from tests.models.server import ChatServer, Exchange, chunk, fine
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.runs.result import RunView
-    from flowdebate.schemas.consensus import ConsensusOutput
 
 TASK = "How can rents be affordable?"
 NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
 from flowdebate.errors import NoProposals, ProviderFailed
-from flowdebate.models.policies.breaker import Breakers
+from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_told, comparable, consensus_events, model, plan

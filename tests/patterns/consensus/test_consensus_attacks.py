@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
-from flowdebate.models.text import clean_text
-from flowdebate.resources.archive import Archive
-from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+from flowdebate._util.text import clean_text
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS
 from tests.views.nasty import texts
 from tests.views.test_attacks import CONTROL_TOKENS

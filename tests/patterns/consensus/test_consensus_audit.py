@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, NoProposals
-from flowdebate.models.policies.breaker import Breakers
+from flowdebate.measures.schemas import Ballot
+from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.patterns.consensus.schemas import Critique
 from flowdebate.runs.events import ModelCalled
-from flowdebate.schemas.consensus import Critique
-from flowdebate.schemas.measures import Ballot
 from tests.patterns.debates import events
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_told, model, plan

@@ -17,7 +17,7 @@ from .debates import TASK, THREE, Call, answer_of, call_of, check_told, consensu
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
-    from flowdebate.schemas.consensus import ConsensusOutput
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 pytestmark = pytest.mark.anyio
 

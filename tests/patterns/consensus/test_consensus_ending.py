@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
 from flowdebate.errors import OutputError, ProviderFailed
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
 
 if TYPE_CHECKING:
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd, RoundsAsked
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.consensus import ConsensusOutput, EarlyEnd, RoundsAsked
 
 
 def ended(output: ConsensusOutput) -> tuple[str, int] | None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -27,7 +26,9 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.models.base import ModelResponse
-from flowdebate.runs.events import SeatLost, TextDelta
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
+from flowdebate.patterns.events import SeatLost
+from flowdebate.runs.events import TextDelta
 from tests.patterns.debates import events
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan

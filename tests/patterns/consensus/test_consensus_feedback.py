@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from flowdebate import Limits, sequencer
 from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
-from flowdebate.resources.archive import Archive, PersonaRecord
-from flowdebate.schemas.consensus import CritiquePattern, PastDebate
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, check_told, comparable, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.consensus import ConsensusOutput
 
 PARTS = ("past_debates", "critique_patterns", "ratings", "positions", "personas")
 

@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate import Persona
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.local.gguf import local_model_installed
 from tests.models.small_model import small_test_model
 
 from .debates import check_told, plan

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Capability, Persona, Session, generator
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
 from flowdebate.models.base import ModelSettings
-from flowdebate.patterns.consensus.analytics import analysed
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
+from flowdebate.patterns.consensus.phases.analytics import analysed
+from flowdebate.patterns.consensus.schemas import ConsensusInput, CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
-from flowdebate.schemas.consensus import ConsensusInput, CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
 from flowdebate.testing import FunctionModel, ToolCall
 from tests.patterns.debates import events
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inline_snapshot import snapshot
 
 from flowdebate import outline
-from flowdebate.blocks.consensus_agent import create_conclusive_judge
+from flowdebate.patterns.consensus.agents import create_conclusive_judge
 
 from .debates import plan
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import Persona
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 
 from .debates import NAMES, QUICK, Call, World, answer_of, model, plan

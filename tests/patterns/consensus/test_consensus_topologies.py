@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, OutputError
-from flowdebate.models.policies.breaker import Breakers
+from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.consensus import ConsensusOutput
 
 TOPOLOGIES = ("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")
 sizes = st.integers(1, 10)

@@ -9,9 +9,9 @@ import pytest
 
 from flowdebate import Persona, Visibility, consensus, create_debate_transcript, handler
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.models.policies.breaker import Breakers
+from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.resources.archive import Archive
-from flowdebate.resources.tasks import create_task_collection
+from flowdebate.resources.tasks.collection import create_task_collection
 from tests.ids import shown
 
 from .debates import TASK, THREE, model, plan

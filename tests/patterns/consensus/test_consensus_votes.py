@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.consensus_agent import create_tie_judge, named_agent
+from flowdebate._util.text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
-from flowdebate.models.text import clean_text
+from flowdebate.patterns.consensus.agents import create_tie_judge, named_agent
+from flowdebate.prompts.escaping import tag_name
 from flowdebate.resources.archive import Archive, Rating
 from flowdebate.testing import ATTACKS
-from flowdebate.views.quote import tag_name
 from tests.views.nasty import texts
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
@@ -24,7 +24,7 @@ from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, mod
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.schemas.consensus import ConsensusOutput, TieAsked
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput, TieAsked
 
 STRENGTHS = ("contested", "split", "weak", "moderate", "strong", "unanimous")
 FOUR = NAMES[:4]

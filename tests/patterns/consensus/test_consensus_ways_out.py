@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import Limits
-from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
 from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusDecided,
@@ -23,8 +23,8 @@ from flowdebate.patterns.consensus.events import (
     RoundOpened,
     VoteCast,
 )
+from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, StageReached
 from flowdebate.patterns.consensus.stages import FOLLOWS, in_order_of_stages
-from flowdebate.schemas.consensus import ConsensusOutput, ConsensusStage, StageReached
 from tests.patterns.debates import events
 
 from .debates import (

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, OutputError
-from flowdebate.runs.events import DebateStopped
-from flowdebate.schemas.deliberation import DeliberationOutput, ModeratorReport
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
+from flowdebate.patterns.events import DebateStopped
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.mischief import hostile_replies, hostile_values

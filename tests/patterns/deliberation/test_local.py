@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.patterns.deliberation import render_deliberation
 from tests.models.small_model import small_test_model
 from tests.test_examples import load

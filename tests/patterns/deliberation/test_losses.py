@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits, Persona, StandIn
 from flowdebate.errors import FlowDebateError, LimitReached, ModelTimeout, ProviderFailed, QuorumLost
-from flowdebate.runs.events import SeatLost
+from flowdebate.patterns.events import SeatLost
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate.patterns.deliberation import render_deliberation
-from flowdebate.schemas.deliberation import DeliberationEntry, DeliberationOutput, ModeratorReport
+from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationOutput, ModeratorReport
 from tests.views.nasty import texts
 
 BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")

@@ -15,9 +15,7 @@ from inline_snapshot import snapshot
 
 from flowdebate import Persona, deliberation
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.deliberation import DeliberationEntry, ModeratorReport
-from flowdebate.testing import ScriptedModel
-from flowdebate.views.deliberation import (
+from flowdebate.patterns.deliberation.prompts import (
     PERSONA,
     REPORTER,
     PersonaTemplate,
@@ -28,6 +26,8 @@ from flowdebate.views.deliberation import (
     render_reporter_turn,
     render_said,
 )
+from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
+from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 from tests.views.nasty import headings, lines_of, tags, texts
 

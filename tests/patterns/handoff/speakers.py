@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate import Persona, handoff
 from flowdebate.models.base import ModelResponse
-from flowdebate.schemas.handoff import TransitionForm
+from flowdebate.patterns.handoff.schemas import TransitionForm
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.schemas.handoff import HandoffOutput
+    from flowdebate.patterns.handoff.schemas import HandoffOutput
     from flowdebate.testing import ModelRequest
 
 FORMS: tuple[TransitionForm, ...] = get_args(TransitionForm)

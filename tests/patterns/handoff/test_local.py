@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.patterns.handoff import HandedOver
 from tests.models.small_model import small_test_model
 from tests.patterns.debates import events
@@ -17,7 +17,7 @@ from .speakers import FORMS, NAMES, SPEAKERS, morals
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.patterns.handoff.schemas import TransitionForm
 
 pytestmark = pytest.mark.anyio
 

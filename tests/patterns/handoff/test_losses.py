@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits, Persona, StandIn
 from flowdebate.errors import ConnectionLost, FlowDebateError, ProviderFailed, Refused
+from flowdebate.patterns.events import SeatLost
 from flowdebate.patterns.handoff import HandedOver
-from flowdebate.runs.events import SeatLost
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values, termination_predicates

@@ -13,8 +13,8 @@ from flowdebate import Capability, FlowDebateWarning, Persona, Session, Visibili
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import ModelSettings
 from flowdebate.patterns.handoff import HandedOver, Handover, create_handoff_transcript, create_speaker
+from flowdebate.patterns.handoff.schemas import HandoffAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
-from flowdebate.schemas.handoff import HandoffAnswer
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Unprintable
 from tests.ids import shown
@@ -23,8 +23,8 @@ from tests.patterns.debates import events, system_of
 from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, call, in_turn, morals, over, script, turns
 
 if TYPE_CHECKING:
+    from flowdebate.patterns.handoff.schemas import TransitionForm
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.handoff import TransitionForm
     from flowdebate.testing import ModelRequest
 
 

@@ -12,8 +12,8 @@ from inline_snapshot import snapshot
 from flowdebate import OpenAIModel
 from flowdebate.errors import OutputError, RosterError, SchemaViolation
 from flowdebate.patterns.handoff import HandedOver
+from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
 from flowdebate.runs.events import TextDelta, ToolCalled
-from flowdebate.schemas.handoff import OnInvalid, TransitionForm
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 from tests.patterns.debates import events
 

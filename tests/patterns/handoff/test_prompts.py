@@ -14,22 +14,22 @@ from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import HandoffEntry
-from flowdebate.testing import ScriptedModel
-from flowdebate.testing.strategies import arguments, names, questions
-from flowdebate.views.handoff import (
+from flowdebate.patterns.handoff.prompts import (
     SpeakerTemplate,
     render_again,
     render_speaker_system,
     render_speaker_turn,
     render_turns,
 )
-from flowdebate.views.quote import tag_name
+from flowdebate.prompts.escaping import tag_name
+from flowdebate.testing import ScriptedModel
+from flowdebate.testing.strategies import arguments, names, questions
 from tests.patterns.debates import system_of, turn_of
 
 from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, morals, over, script
 
 if TYPE_CHECKING:
-    from flowdebate.schemas.handoff import TransitionForm
+    from flowdebate.patterns.handoff.schemas import TransitionForm
 
 ROLES = {speaker.name: speaker.role for speaker in SPEAKERS}
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import HandoffOutput, Persona, outline
+from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff import HandedOver, HandoffEntry
-from flowdebate.runs.events import DebateStopped, ModelCalled, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ScriptedModel
 from tests.blocks.pipelines import LAW
 from tests.patterns.debates import events
@@ -20,8 +21,8 @@ from tests.patterns.debates import events
 from .speakers import FORMS, NAMES, PROPOSITION, in_turn, morals, over, script, turns
 
 if TYPE_CHECKING:
+    from flowdebate.patterns.handoff.schemas import TransitionForm
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.handoff import TransitionForm
 
 
 def test_the_pipeline_is_a_loop_around_a_router() -> None:

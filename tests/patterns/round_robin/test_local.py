@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from flowdebate import Persona, round_robin
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
-from flowdebate.models.gguf import local_model_installed
+from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.patterns.round_robin import create_panel_transcript, create_referee
 from tests.models.small_model import small_test_model
 

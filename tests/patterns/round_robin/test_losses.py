@@ -20,7 +20,8 @@ from flowdebate.errors import (
     RateLimited,
     Refused,
 )
-from flowdebate.runs.events import ModelCalled, SeatLost
+from flowdebate.patterns.events import SeatLost
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 
@@ -247,9 +248,9 @@ def test_whatever_providers_lose_nothing_is_made_up(faults: list[ModelError | No
 @given(data=st.data())
 def test_any_block_on_any_seat_ends_in_time(data: st.DataObject) -> None:
     """Whatever functions return or raise on all seats: at most the cap's rounds, and an end that is told."""
-    from flowdebate.runs.events import RoundStarted, RunFinished
-    from flowdebate.testing.functions import Returns
-    from flowdebate.testing.hostile import Sabotage
+    from flowdebate.patterns.events import RoundStarted
+    from flowdebate.runs.events import RunFinished
+    from flowdebate.testing.hostile import Returns, Sabotage
     from flowdebate.testing.strategies import hostile_values, termination_predicates
 
     def seat() -> Returns:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from flowdebate import PanelOutput, generator, round_robin
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
-from flowdebate.schemas.panel import PanelTranscriptState, RefereeAudit
+from flowdebate.patterns.round_robin.schemas import PanelTranscriptState, RefereeAudit
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.panel import Assessment, PanelEntry, PanelOutput, RefereeAudit
-from flowdebate.testing import ATTACKS
-from flowdebate.views.panel import issues_of, render_panel
-from flowdebate.views.panel_synthesizer import (
+from flowdebate.patterns.round_robin.panelist import PanelistTemplate, render_panelist_system, render_panelist_turn
+from flowdebate.patterns.round_robin.referee import RefereeTemplate, render_referee_system, render_referee_turn
+from flowdebate.patterns.round_robin.schemas import Assessment, PanelEntry, PanelOutput, RefereeAudit
+from flowdebate.patterns.round_robin.synthesizer import (
     PanelSynthesizerTemplate,
     render_panel_synthesizer_system,
     render_panel_synthesizer_turn,
 )
-from flowdebate.views.panelist import PanelistTemplate, render_panelist_system, render_panelist_turn
-from flowdebate.views.quote import unquoted
-from flowdebate.views.referee import RefereeTemplate, render_referee_system, render_referee_turn
+from flowdebate.patterns.round_robin.transcript import issues_of, render_panel
+from flowdebate.prompts.escaping import unquoted
+from flowdebate.testing import ATTACKS
 from tests.views.nasty import headings, lines_of, tags, texts
 
 QUESTION = "When should the bridge be closed?\nIt carries 9,000 cars a day."

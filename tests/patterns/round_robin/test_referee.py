@@ -17,6 +17,7 @@ from flowdebate.errors import (
     ResourceConflict,
     SchemaViolation,
 )
+from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.patterns.round_robin import (
     RefereeAudit,
     RefereeReport,
@@ -24,9 +25,9 @@ from flowdebate.patterns.round_robin import (
     create_panel_transcript,
     create_referee,
 )
-from flowdebate.patterns.round_robin.auditing import audit_of
-from flowdebate.runs.events import RoundStarted, RunFinished, TurnStarted
-from flowdebate.schemas.panel import Assessment
+from flowdebate.patterns.round_robin.referee import audit_of
+from flowdebate.patterns.round_robin.schemas import Assessment
+from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names

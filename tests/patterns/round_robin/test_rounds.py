@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateWarning, Persona, round_robin
-from flowdebate.runs.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.schemas.panel import PanelInput
+from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.round_robin.schemas import PanelInput
+from flowdebate.prompts.names import as_seen
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import names
-from flowdebate.views.names import as_seen
 from tests.patterns.debates import asked, events
 
 from .panels import PANEL, QUESTION, bridge, by_seat, refereed, said

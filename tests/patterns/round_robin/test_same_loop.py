@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, Persona, StandIn, debate, round_robin
 from flowdebate.errors import FlowDebateError, ProviderFailed
-from flowdebate.resources.task_changes import TaskChanged
-from flowdebate.runs.events import DebateStopped, RoundStarted, SeatLost, TurnFinished, TurnStarted
+from flowdebate.patterns.events import DebateStopped, RoundStarted, SeatLost, TurnFinished, TurnStarted
+from flowdebate.prompts.names import as_seen
+from flowdebate.resources.tasks.transitions import TaskChanged
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import arguments, names, termination_predicates
-from flowdebate.views.names import as_seen
 
 from .panels import QUESTION
 

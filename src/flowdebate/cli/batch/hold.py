@@ -14,7 +14,7 @@ from flowdebate.cli.batch.out import open_out
 from flowdebate.cli.interrupt import Interrupts
 from flowdebate.cli.pages.batch import view_of
 from flowdebate.errors import FlowDebateWarning
-from flowdebate.runs.batch import Batch
+from flowdebate.runs.batch.batch import Batch
 
 if TYPE_CHECKING:
     import signal
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from flowdebate.cli.batch.plans import Plans
     from flowdebate.cli.batch.rows import Row
     from flowdebate.cli.pages.batch import BatchView
-    from flowdebate.runs.batch_summary import BatchSummary
-    from flowdebate.store.port import Store
+    from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.store.base import Store
 
 __all__ = ("HeldBatch", "Totals", "hold_batch", "warned_once")
 
@@ -61,7 +61,7 @@ async def hold_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> HeldBatch:
     """Ask all `rows`, and write what comes of each to `out`; WriteFailed, and the errors of `Block.batch`."""
-    from flowdebate.runs.kept import Keeping
+    from flowdebate.runs.durable.resume import Keeping
 
     base = plans.base
     batch: Batch[Any] = Batch(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.cli.document import Tokens, seen_json
 from flowdebate.errors import told
 from flowdebate.models.usage import Usage
-from flowdebate.runs.batch_summary import decision_of
+from flowdebate.runs.batch.result import decision_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.batch.rows import Row
     from flowdebate.cli.document import Document
     from flowdebate.cli.plan import Plan
-    from flowdebate.runs.batch_item import BatchItem
+    from flowdebate.runs.batch.result import BatchItem
 
 __all__ = ("COLUMNS", "Line", "headers_of", "line_of")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowdebate.cli.text import in_line
-from flowdebate.measures.audit_words import findings
+from flowdebate.evaluation.judges.report import findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.audit import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places
+    from flowdebate.evaluation.judges.schemas import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places
 
 __all__ = ("Row", "audit_data", "rows_of", "show_audit")
 

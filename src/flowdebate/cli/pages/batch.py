@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from typing import Self, TextIO
 
     from flowdebate.cli.page import Page
-    from flowdebate.runs.batch_item import BatchItem
-    from flowdebate.runs.batch_summary import BatchSummary
+    from flowdebate.runs.batch.result import BatchItem, BatchSummary
 
 __all__ = ("BatchView", "show_summary", "view_of")
 

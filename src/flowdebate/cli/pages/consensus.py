@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate.cli.document import Document, Speaker
-from flowdebate.schemas.consensus import ConsensusOutput
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.consensus import AgentFailure, Critique
-    from flowdebate.schemas.measures import Ballot
+    from flowdebate.measures.schemas import Ballot
+    from flowdebate.patterns.consensus.schemas import AgentFailure, Critique
 
 __all__ = (
     "ConsensusDocument",

@@ -15,15 +15,15 @@ from flowdebate.patterns.consensus.events import (
     StageEntered,
     VoteCast,
 )
+from flowdebate.patterns.consensus.schemas import ConsensusStage
 from flowdebate.runs.events import CallFellBack, CallRetried
-from flowdebate.schemas.consensus import ConsensusStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.cli.document import Document
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.consensus import StageReached
+    from flowdebate.patterns.consensus.schemas import StageReached
 
 __all__ = ("ConsensusView",)
 

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from flowdebate.cli.judging import ballots_of, nobody_of
 from flowdebate.cli.live import OneByOne
-from flowdebate.runs.events import JudgeViewMade, ModeratorDecided, RoundStarted, VerdictReached
+from flowdebate.patterns.debate.events import JudgeViewMade, ModeratorDecided, VerdictReached
+from flowdebate.patterns.events import RoundStarted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.cli.document import DebateDocument, Side
     from flowdebate.cli.page import Page
-    from flowdebate.schemas import DebateModeratorDecision, DebateVerdict
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
 
 __all__ = ("DebateView", "show", "winner_of")
 
@@ -70,7 +71,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side]) -> str:
     """Who won, by name and stance.
 
     >>> from flowdebate.cli.document import Side
-    >>> from flowdebate.schemas import DebateVerdict
+    >>> from flowdebate.patterns.debate.schemas import DebateVerdict
     >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
     'a (cap rents)'
     """

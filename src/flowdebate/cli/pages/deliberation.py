@@ -8,15 +8,14 @@ from pydantic import Field
 
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import AllAtOnce
-from flowdebate.patterns.deliberation.events import ModeratorReported
-from flowdebate.runs.events import RoundStarted, SeatLost, TurnFinished
-from flowdebate.schemas.deliberation import DeliberationOutput
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
+from flowdebate.patterns.events import RoundStarted, SeatLost, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.deliberation import ModeratorReport
+    from flowdebate.patterns.deliberation.schemas import ModeratorReport
 
 __all__ = ("DeliberationDocument", "DeliberationView")
 

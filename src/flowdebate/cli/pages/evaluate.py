@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.measures.help_words import METHODS
+from flowdebate.evaluation.benefit.report import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.helped import Comparison, HelpReport, Standing
+    from flowdebate.evaluation.benefit.schemas import Comparison, HelpReport, Standing
 
 __all__ = ("report_data", "show_report")
 

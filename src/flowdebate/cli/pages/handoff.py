@@ -8,15 +8,14 @@ from pydantic import Field
 
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import LiveView
-from flowdebate.patterns.handoff.events import HandedOver
-from flowdebate.runs.events import RoundStarted, TurnFinished, TurnStarted
-from flowdebate.schemas.handoff import HandoffOutput
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff.schemas import HandedOver, HandoffOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.handoff import HandoffEntry
+    from flowdebate.patterns.handoff.schemas import HandoffEntry
 
 __all__ = ("HandoffDocument", "HandoffView", "handed_over")
 

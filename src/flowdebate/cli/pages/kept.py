@@ -15,14 +15,14 @@ from flowdebate.cli.kept_plan import plan_of, verb_of
 from flowdebate.cli.text import in_line
 from flowdebate.errors import BadFile, told
 from flowdebate.models.usage import Usage
-from flowdebate.runs.codec import failure_of
+from flowdebate.runs.durable.codec import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.cli.document import Document
     from flowdebate.cli.page import Page
-    from flowdebate.store.port import StepRow, StoredRun
+    from flowdebate.store.base import StepRow, StoredRun
 
 __all__ = ("document_of", "run_data", "show_run", "show_table", "step_data")
 

@@ -8,15 +8,14 @@ from pydantic import Field
 
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import OneByOne
-from flowdebate.patterns.round_robin.events import RefereeReported
-from flowdebate.runs.events import DebateStopped, TurnFinished
-from flowdebate.schemas.panel import PanelOutput
+from flowdebate.patterns.events import DebateStopped, TurnFinished
+from flowdebate.patterns.round_robin.schemas import PanelOutput, RefereeReported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.panel import RefereeAudit
+    from flowdebate.patterns.round_robin.schemas import RefereeAudit
 
 __all__ = ("PanelDocument", "PanelView", "findings")
 

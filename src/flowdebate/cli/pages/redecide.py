@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.text import in_line
-from flowdebate.measures.protocol_words import findings
-from flowdebate.measures.protocols import named
+from flowdebate.evaluation.recount.recount import named
+from flowdebate.evaluation.recount.report import findings
 
 if TYPE_CHECKING:
     from flowdebate.cli.page import Page
-    from flowdebate.schemas.redecided import ProtocolRow, Redecided
+    from flowdebate.evaluation.recount.schemas import ProtocolRow, Redecided
 
 __all__ = ("redecided_data", "show_redecided")
 

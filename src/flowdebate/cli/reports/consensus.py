@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flowdebate.cli.pages.consensus import ConsensusDocument
-    from flowdebate.schemas.consensus import AgentFailure, Analytics, ConsensusRound, Proposal
+    from flowdebate.patterns.consensus.schemas import AgentFailure, Analytics, ConsensusRound, Proposal
 
 __all__ = ("body",)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flowdebate.cli.document import DebateDocument, Side
-    from flowdebate.schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict
 
 __all__ = ("body",)
 

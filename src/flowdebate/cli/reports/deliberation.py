@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.pages.deliberation import DeliberationDocument
-    from flowdebate.schemas.deliberation import ModeratorReport
+    from flowdebate.patterns.deliberation.schemas import ModeratorReport
 
 __all__ = ("body",)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.pages.handoff import HandoffDocument
-    from flowdebate.schemas.handoff import HandoffEntry
+    from flowdebate.patterns.handoff.schemas import HandoffEntry
 
 __all__ = ("body",)
 

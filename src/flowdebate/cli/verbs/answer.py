@@ -20,8 +20,8 @@ from flowdebate.errors import ConfigurationError, NotAwaited
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.runs.parking import HumanRequest
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("answer",)
 
@@ -69,8 +69,8 @@ def answer(
 
 async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
     """Record the answer, or all answers that are typed; what the run still waits for."""
-    from flowdebate.blocks.human_answers import answer, checked, open_requests
-    from flowdebate.blocks.human_terminal import terminal
+    from flowdebate.blocks.human.answers import answer, checked, open_requests
+    from flowdebate.blocks.human.terminal import terminal
 
     run_id = stored.header.run_id
     asked = [request for request in await open_requests(store, run_id) if place in (None, request.place)]

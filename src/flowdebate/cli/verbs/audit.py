@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.audit_items import Items
     from flowdebate.cli.rejudging import Rejudging
-    from flowdebate.schemas.audit import JudgeAudit
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.evaluation.judges.schemas import JudgeAudit
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("ENDS_AUDIT", "audit")
 
@@ -173,8 +173,8 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
     """With p-values and intervals where their library is installed."""
     from importlib.util import find_spec
 
-    from flowdebate.measures.judge_audit import audit as figures_of
-    from flowdebate.measures.judge_chance import full_audit
+    from flowdebate.evaluation.judges.audit import audit as figures_of
+    from flowdebate.evaluation.judges.significance import full_audit
 
     ballots, truth = [item.ballots for item in items.found], [item.truth for item in items.found]
     if find_spec("scipy"):

@@ -164,7 +164,7 @@ class ConsensusPlan(Plan):
 
     def _judges(self) -> dict[str, Any]:
         """The default blocks for the seats that are wanted."""
-        from flowdebate.blocks.consensus_agent import create_conclusive_judge, create_tie_judge
+        from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
         names = [agent.name for agent in self.speakers]
         judge = create_conclusive_judge(name=self.NAME) if self.given["judge"] else None
@@ -174,7 +174,7 @@ class ConsensusPlan(Plan):
     def document(self, raw: Any, _: object, /, **facts: Any) -> ConsensusDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import speakers_of
         from flowdebate.cli.pages.consensus import ConsensusDocument
-        from flowdebate.schemas.consensus import ConsensusContext, ConsensusOutput
+        from flowdebate.patterns.consensus.schemas import ConsensusContext, ConsensusOutput
 
         nothing = ConsensusOutput(
             task=self.subject,

@@ -18,22 +18,22 @@ from flowdebate.cli.sides import default_sides
 from flowdebate.cli.sources import SOURCES, SourceFiles, sources_of
 from flowdebate.cli.speakers import roster, sides
 from flowdebate.errors import ConfigurationError
-from flowdebate.schemas.baselines import BASELINES
+from flowdebate.patterns.debate.schemas import BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.human import Ask, Human
-    from flowdebate.blocks.judge_options import JudgeOptions
+    from flowdebate.blocks.human.human import Ask, Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.document import DebateDocument
     from flowdebate.cli.keys import PlanFile
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.debate import DebateView
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.debate.schemas import BaselineName
     from flowdebate.patterns.roster import Debater
-    from flowdebate.schemas.baselines import BaselineName
 
 __all__ = ("KEYS", "DebatePlan", "make_plan", "run")
 
@@ -147,9 +147,9 @@ class DebatePlan(Plan):
     """How the judge is asked; None for once."""
 
     def pattern(self) -> Sequencer[Any, Any]:
-        from flowdebate.blocks.moderator import create_moderator
         from flowdebate.patterns.debate import debate
-        from flowdebate.resources.transcript import create_debate_transcript
+        from flowdebate.patterns.debate.moderator import create_moderator
+        from flowdebate.patterns.debate.transcript import create_debate_transcript
 
         transcript = create_debate_transcript()
         moderator: Block[Any, Any] | None = None
@@ -185,13 +185,13 @@ class DebatePlan(Plan):
 
     def _human(self, seat: str) -> Human:
         """Who types where there is a terminal, and answers later where there is none."""
-        from flowdebate.blocks.human import human
+        from flowdebate.blocks.human.human import human
 
         return human(name=f"{self.NAME}-{seat}", ask=_ask(park=self.park))
 
     def document(self, raw: Any, output: object, /, **facts: Any) -> DebateDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import DebateDocument, speakers_of
-        from flowdebate.schemas import DebateRawOutput
+        from flowdebate.patterns.debate.schemas import DebateRawOutput
 
         nothing = DebateRawOutput(
             rounds=0,
@@ -222,7 +222,7 @@ class DebatePlan(Plan):
 
 def _ask(*, park: bool) -> Ask | None:
     """How a person is asked: in the terminal; None where it answers later."""
-    from flowdebate.blocks.human_terminal import terminal
+    from flowdebate.blocks.human.terminal import terminal
 
     return None if park or not sys.stdin.isatty() else terminal
 

@@ -112,7 +112,7 @@ class DeliberationPlan(Plan):
     def document(self, raw: Any, _: object, /, **facts: Any) -> DeliberationDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import speakers_of
         from flowdebate.cli.pages.deliberation import DeliberationDocument
-        from flowdebate.schemas.deliberation import DeliberationOutput
+        from flowdebate.patterns.deliberation.schemas import DeliberationOutput
 
         nothing = DeliberationOutput(
             topic=self.subject,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.batch.hold import HeldBatch
     from flowdebate.cli.evaluated import Evaluated
-    from flowdebate.schemas.helped import HelpReport
+    from flowdebate.evaluation.benefit.schemas import HelpReport
 
 __all__ = ("ENDS_EVALUATE", "evaluate")
 
@@ -140,8 +140,8 @@ def _carry_out(options: dict[str, Any]) -> None:
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """What is the command's own, taken out of `options`; ConfigurationError for what cannot be."""
-    from flowdebate.blocks.baselines import baselines_asked
-    from flowdebate.measures.judge_power import check_installed
+    from flowdebate.evaluation.judges.power import check_installed
+    from flowdebate.patterns.debate.baselines import baselines_asked
 
     own = {key: options.pop(key) for key in (*_KEYS, "file_", "choices", "baselines", "file", "store", "as_json")}
     for key, allowed in _KEYS.items():
@@ -160,7 +160,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
 
 def _report(found: Evaluated, worth: float) -> HelpReport | None:
     """The report; None where there is nothing to compare."""
-    from flowdebate.measures.helped import helped
+    from flowdebate.evaluation.benefit.comparison import helped
 
     return helped(found.items, worth=worth) if any(item.baselines for item in found.items) else None
 

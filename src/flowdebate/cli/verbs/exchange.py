@@ -18,7 +18,7 @@ from flowdebate.errors import BadFile, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.store.port import Store
+    from flowdebate.store.base import Store
 
 __all__ = ("export", "import_")
 
@@ -49,7 +49,7 @@ def export(
 async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
     from flowdebate.cli.document import seen_json
     from flowdebate.cli.find import found
-    from flowdebate.store.exchange import export_run, write_export
+    from flowdebate.store.export import export_run, write_export
 
     runs = [await found(store, name) for name in names] if names else await store.runs()
     run_ids = list(dict.fromkeys(run.header.run_id for run in runs))
@@ -73,7 +73,7 @@ def import_(
     with problems_told():
         from flowdebate.cli.keeping import opened
         from flowdebate.cli.page import Page
-        from flowdebate.store.exchange import import_runs, read_export
+        from flowdebate.store.export import import_runs, read_export
 
         lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
         source = "stdin" if file == "-" else file

@@ -131,7 +131,7 @@ class HandoffPlan(Plan):
     def document(self, raw: Any, _: object, /, **facts: Any) -> HandoffDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import speakers_of
         from flowdebate.cli.pages.handoff import HandoffDocument
-        from flowdebate.schemas.handoff import HandoffOutput
+        from flowdebate.patterns.handoff.schemas import HandoffOutput
 
         nothing = HandoffOutput(
             proposition=self.subject, turns=0, transcript=[], status="interrupted", seed=facts["seed"]

@@ -134,7 +134,7 @@ class PanelPlan(Plan):
     def document(self, raw: Any, output: object, /, **facts: Any) -> PanelDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import speakers_of
         from flowdebate.cli.pages.panel import PanelDocument
-        from flowdebate.schemas.panel import PanelOutput
+        from flowdebate.patterns.round_robin.schemas import PanelOutput
 
         nothing = PanelOutput(question=self.subject, rounds=0, transcript=[], status="interrupted", seed=facts["seed"])
         return PanelDocument(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.cli.document import Document
-    from flowdebate.measures.protocols import Decidable
-    from flowdebate.schemas.redecided import Redecided
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.evaluation.recount.recount import Decidable
+    from flowdebate.evaluation.recount.schemas import Redecided
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("ENDS_REDECIDE", "redecide")
 
@@ -73,8 +73,8 @@ def redecide(
             where = data if meant.run_id is None else f"run {meant.run_id}"
             tell(f"Error: {where} {meant.data}")
             raise typer.Exit(_NO_RESULT)
-        from flowdebate.measures.protocols import ALL
-        from flowdebate.measures.protocols import redecide as decided
+        from flowdebate.evaluation.recount.recount import ALL
+        from flowdebate.evaluation.recount.recount import redecide as decided
 
         names: Any = [name.replace("-", "_") for name in protocol or ALL]
         found = decided(meant.data, sides=meant.sides, protocols=names, weights=weights, threshold=threshold)
@@ -136,7 +136,7 @@ def _of_run(run: StoredRun) -> _Meant:
     from flowdebate.cli.audit_items import items_of
     from flowdebate.cli.document import document_of
     from flowdebate.errors import BadFile
-    from flowdebate.patterns.rejudge import NAME as REJUDGE
+    from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 
     run_id, subject = run.header.run_id, run.header.question
     raw = (run.outcome or {}).get("raw")

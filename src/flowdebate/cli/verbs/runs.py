@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.cli.page import Page
-    from flowdebate.store.port import Store, StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("delete", "runs", "show")
 

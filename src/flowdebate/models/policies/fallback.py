@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError, ModelError, add_note, told
-from flowdebate.models.boundary import answer
-from flowdebate.models.notices import CallFellBack
+from flowdebate.models.call import answer
+from flowdebate.models.events import CallFellBack
 from flowdebate.models.wrapper import Wrapper, inner_model
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelTimeout
-from flowdebate.models.checks import check_seconds
-from flowdebate.models.deadline import within
-from flowdebate.models.policies.each_request import EachRequest
+from flowdebate.models.call import within
+from flowdebate.models.wrapper import EachRequest
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.consensus_agent import Who, create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human_seats import seated
+from flowdebate.blocks.human.prompt import render_who
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.blocks.transcript_blocks import AUDIT
-from flowdebate.patterns.consensus.conduct import Conduct
-from flowdebate.patterns.consensus.context import gather_context
-from flowdebate.patterns.consensus.ending import another_round, check_convergence, judge_seat
+from flowdebate.patterns.consensus.agent_calls import AgentSeats, Phase, circuits
+from flowdebate.patterns.consensus.agents import Who, create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.events import numbers
+from flowdebate.patterns.consensus.lifecycle import Conduct
 from flowdebate.patterns.consensus.output import output_of
-from flowdebate.patterns.consensus.proposals import PROPOSING, ask_for_proposals, check_proposals
-from flowdebate.patterns.consensus.rounds import (
+from flowdebate.patterns.consensus.phases.context import gather_context
+from flowdebate.patterns.consensus.phases.ending import another_round, check_convergence, judge_seat
+from flowdebate.patterns.consensus.phases.proposals import PROPOSING, ask_for_proposals, check_proposals
+from flowdebate.patterns.consensus.phases.rounds import (
     CRITICISING,
     REVISING,
     ask_for_critiques,
     ask_for_revisions,
     open_round,
 )
-from flowdebate.patterns.consensus.seats import AgentSeats, Phase, circuits
+from flowdebate.patterns.consensus.phases.vote import VOTING, ask_for_votes, count_votes
+from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusStage, ConsensusState
 from flowdebate.patterns.consensus.stages import stage_block
-from flowdebate.patterns.consensus.vote import VOTING, ask_for_votes, count_votes
+from flowdebate.patterns.recording import AUDIT
 from flowdebate.patterns.rounds import accept, begin
-from flowdebate.resources.tasks import create_task_collection
-from flowdebate.schemas.consensus import ConsensusInput, ConsensusStage, ConsensusState
-from flowdebate.views.human import render_who
+from flowdebate.resources.tasks.collection import create_task_collection
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
 
 __all__ = ("assemble",)
+
 
 _S = ConsensusStage
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate.resources.held import HeldResource
+from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
     from flowdebate.measures import Strength, Tally
+    from flowdebate.measures.schemas import Ballot
+    from flowdebate.patterns.consensus.schemas import AgentFailure, Critique, StageReached
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.consensus import AgentFailure, Critique, StageReached
-    from flowdebate.schemas.measures import Ballot
 
 __all__ = (
     "AgentFailed",

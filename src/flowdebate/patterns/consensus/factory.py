@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate.blocks.functions import invocation
+from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.generator import Visibility, as_visibility
-from flowdebate.blocks.handler import as_block
+from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Topology, edges
-from flowdebate.models.checks import check_count, check_seconds
-from flowdebate.models.policies.breaker import Breakers
+from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns import checks
 from flowdebate.patterns.consensus.assembly import assemble
 from flowdebate.patterns.consensus.options import Options
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.measures import Edge
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.schemas.consensus import ConsensusOutput
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 __all__ = ("consensus",)
+
 
 AGENT = Visibility(client=True, history=False)
 

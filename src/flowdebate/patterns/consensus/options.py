@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.functions import Function, Invocation
+    from flowdebate.blocks.handler import Function, Invocation
     from flowdebate.measures import Similarity, VotingRule
-    from flowdebate.models.policies.breaker import Breakers
+    from flowdebate.models.policies.circuit_breaker import Breakers
     from flowdebate.patterns.roster import Persona
     from flowdebate.resources.archive import Archive
 

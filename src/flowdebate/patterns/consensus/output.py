@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate.measures import strength
-from flowdebate.schemas.consensus import ConsensusOutput
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.consensus.options import Options
+    from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusRound, ConsensusState
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas.consensus import AgentFailure, ConsensusRound, ConsensusState
 
 __all__ = ("output_of",)
+
 
 _PHASES = ("proposal", "critique", "revision", "vote")
 

@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.consensus.events import StageEntered, announce
-from flowdebate.schemas.consensus import ConsensusStage, ConsensusState, StageReached
+from flowdebate.patterns.consensus.schemas import ConsensusStage, ConsensusState, StageReached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.runs.context import Context
 
-__all__ = ("FOLLOWS", "enter", "in_order_of_stages", "stage_block")
+__all__ = (
+    "FOLLOWS",
+    "enter",
+    "in_order_of_stages",
+    "stage_block",
+)
+
 
 _S = ConsensusStage
+
+
 FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.START: frozenset({_S.INITIALIZING}),
     _S.INITIALIZING: frozenset({_S.CONTEXT_READY}),
@@ -32,6 +40,7 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.NO_CONSENSUS: frozenset(),
 }
 """Which stages may come after each."""
+
 
 _OF_ROUNDS = frozenset({_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK})
 

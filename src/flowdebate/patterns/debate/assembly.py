@@ -8,41 +8,43 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.debater import create_debater
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human_seats import seated
-from flowdebate.blocks.judge import judge_of
-from flowdebate.blocks.judge_answers import verdict_among
-from flowdebate.blocks.judge_options import JudgeOptions
-from flowdebate.blocks.losses import GuardedSeat, is_loss
-from flowdebate.blocks.moderator import Moderator, decision_among, stash_moderator_decision
-from flowdebate.blocks.moderator import in_declared_order as unmoderated
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.blocks.state import debate_state
-from flowdebate.blocks.synthesizer import create_synthesizer
-from flowdebate.blocks.transcript_blocks import create_record_argument
 from flowdebate.errors import BadAnswer, RosterError
-from flowdebate.patterns.debate.raw_output import build_raw_output, raw_output, stop_reason, without_verdict
-from flowdebate.patterns.deliverable import with_deliverable
+from flowdebate.patterns.debate.debater import create_debater
+from flowdebate.patterns.debate.judging.judge import judge_of
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.judging.prompt import verdict_among
+from flowdebate.patterns.debate.moderator import Moderator, decision_among, stash_moderator_decision
+from flowdebate.patterns.debate.moderator import in_declared_order as unmoderated
+from flowdebate.patterns.debate.output import build_raw_output, raw_output, stop_reason, without_verdict
+from flowdebate.patterns.debate.schemas import DebateInput, DebateRawOutput, DebateState
+from flowdebate.patterns.debate.state import create_record_argument, debate_state
+from flowdebate.patterns.debate.synthesizer import create_synthesizer
+from flowdebate.patterns.failures import GuardedSeat, is_loss
 from flowdebate.patterns.loop import Loop, Terms, in_declared_order
-from flowdebate.schemas import DebateInput, DebateRawOutput, DebateState
+from flowdebate.patterns.synthesis import with_deliverable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.blocks.anonymity import Anonymity
     from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.outline import Outline
-    from flowdebate.blocks.turn import Turn
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision
     from flowdebate.patterns.roster import Debater
+    from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
-    from flowdebate.schemas import DebateModeratorDecision
 
-__all__ = ("Assembly", "terms")
+__all__ = (
+    "Assembly",
+    "terms",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

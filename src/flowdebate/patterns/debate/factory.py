@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.anonymity import Anonymity
 from flowdebate.blocks.generator import Visibility, as_visibility
-from flowdebate.blocks.judge_options import as_judge_options
-from flowdebate.blocks.quoting import check_sources
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
+from flowdebate.patterns.anonymity.anonymity import Anonymity
 from flowdebate.patterns.debate.assembly import Assembly, terms
+from flowdebate.patterns.debate.checks import check_moderator_roster, warn_of_kin, warn_of_named_judge
+from flowdebate.patterns.debate.judging.options import as_judge_options
+from flowdebate.patterns.debate.quotes.check import check_sources
+from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster
-from flowdebate.resources.transcript import Transcript, create_debate_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.debater import BlockOptions
-    from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.judge_options import JudgeOptions
-    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.schemas.baselines import BaselineName
-    from flowdebate.views.schedules import ScheduleLike
+    from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.patterns.debate.judging.schedules import ScheduleLike
+    from flowdebate.patterns.debate.schemas import BaselineName
+    from flowdebate.patterns.failures import OnFailure
+    from flowdebate.patterns.roles import BlockOptions
 
 __all__ = ("debate",)
 
+
 DEBATER = Visibility(client=True, history=False)
+
+
 OTHERS = Visibility(client=True, history=True)
 
 
@@ -121,7 +124,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         synthesizer=synthesizer,
         output_schema=output_schema,
     )
-    checks.check_moderator_roster(moderator, roster, where=where)
+    check_moderator_roster(moderator, roster, where=where)
     texts = check_sources(sources, where=where)
     loop = checked_loop(
         name=name,
@@ -166,12 +169,12 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     pipeline = assembly.pipeline()
     checks.warn_of_rounds(where, max_rounds, who="debaters")
     if asked is not None:
-        checks.warn_of_kin(where, asked.models, roster, model=model)
+        warn_of_kin(where, asked.models, roster, model=model)
     if (judge is None or asked is not None) and not anonymize_transcript:
-        checks.warn_of_named_judge(where, roster, model=model)
+        warn_of_named_judge(where, roster, model=model)
     if baselines is False:
         return pipeline
-    from flowdebate.patterns.with_baselines import with_baselines
+    from flowdebate.patterns.debate.baselines import with_baselines
 
     return with_baselines(pipeline, roster, baselines=baselines, **defaults)
 

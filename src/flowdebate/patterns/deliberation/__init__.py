@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from flowdebate.blocks.persona_debater import create_persona_debater
-from flowdebate.blocks.reporter import create_reporter
-from flowdebate.patterns.deliberation.events import ModeratorReported
+from flowdebate.patterns.deliberation.debater import create_persona_debater
 from flowdebate.patterns.deliberation.factory import deliberation
-from flowdebate.resources.deliberation_transcript import create_deliberation_transcript
-from flowdebate.schemas.deliberation import DeliberationOutput, ModeratorReport
-from flowdebate.views.deliberation_page import render_deliberation
-from flowdebate.views.report import parse_report, render_report
+from flowdebate.patterns.deliberation.moderator import create_reporter, parse_report, render_report
+from flowdebate.patterns.deliberation.page import render_deliberation
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport, ModeratorReported
+from flowdebate.patterns.deliberation.transcript import create_deliberation_transcript
 
 __all__ = (
     "DeliberationOutput",

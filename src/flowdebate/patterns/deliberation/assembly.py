@@ -6,21 +6,15 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.deliberation_state import hear, record_round
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human_seats import seated
-from flowdebate.blocks.persona_debater import create_persona_debater
-from flowdebate.blocks.reporter import create_reporter
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.deliberation.closing import (
-    build_output,
-    raw_output,
-    stash_report,
-    stop_reason,
-    without_report,
-)
+from flowdebate.patterns.deliberation.closing import build_output, raw_output, stash_report, stop_reason, without_report
+from flowdebate.patterns.deliberation.debater import create_persona_debater
+from flowdebate.patterns.deliberation.moderator import create_reporter
+from flowdebate.patterns.deliberation.schemas import DeliberationInput, DeliberationState, ModeratorReport
+from flowdebate.patterns.deliberation.transcript import hear, record_round
 from flowdebate.patterns.loop import Loop, Terms
-from flowdebate.schemas.deliberation import DeliberationInput, DeliberationState, ModeratorReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,13 +22,17 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.reporter import ReportForm
-    from flowdebate.blocks.turn import Turn
     from flowdebate.models.base import Model
+    from flowdebate.patterns.deliberation.moderator import ReportForm
+    from flowdebate.patterns.deliberation.prompts import Participants
     from flowdebate.patterns.roster import Persona
-    from flowdebate.views.deliberation import Participants
+    from flowdebate.patterns.turn import Turn
 
-__all__ = ("Assembly", "participants_of", "terms")
+__all__ = (
+    "Assembly",
+    "participants_of",
+    "terms",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

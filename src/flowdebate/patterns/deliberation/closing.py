@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.deliberation_state import deliberation_state, said_in_progress
+from flowdebate._util.text import clean_text
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.losses import LOST, lose
-from flowdebate.blocks.state import as_model, entries_of
-from flowdebate.models.text import clean_text
-from flowdebate.patterns.deliberation.events import ModeratorReported
+from flowdebate.patterns.deliberation.moderator import parse_report
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport, ModeratorReported
+from flowdebate.patterns.deliberation.transcript import deliberation_state, said_in_progress
+from flowdebate.patterns.failures import LOST, lose
 from flowdebate.patterns.rounds import finish
-from flowdebate.schemas.deliberation import DeliberationOutput, ModeratorReport
-from flowdebate.views.report import parse_report
+from flowdebate.patterns.state import as_model, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.patterns.deliberation.prompts import Participants
+    from flowdebate.patterns.deliberation.schemas import DeliberationState, DeliberationStopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas.deliberation import DeliberationState, DeliberationStopReason
-    from flowdebate.views.deliberation import Participants
 
-__all__ = ("build_output", "raw_output", "stash_report", "stop_reason", "without_report")
+__all__ = (
+    "build_output",
+    "raw_output",
+    "stash_report",
+    "stop_reason",
+    "without_report",
+)
 
 
 def stop_reason(state: DeliberationState, *, max_rounds: int) -> DeliberationStopReason | None:
     """Why a deliberation ends after the round that was just closed, or None if it goes on.
 
-    >>> from flowdebate.schemas.deliberation import DeliberationState
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), max_rounds=3)
     'max_rounds'
     """

@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.generator import Visibility, as_visibility
-from flowdebate.blocks.reporter import ReportForm, check_report_form
 from flowdebate.patterns import checks
 from flowdebate.patterns.deliberation.assembly import Assembly, terms
+from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form
+from flowdebate.patterns.deliberation.transcript import DeliberationTranscript, create_deliberation_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.resources.deliberation_transcript import DeliberationTranscript, create_deliberation_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.schemas.deliberation import DeliberationOutput
+    from flowdebate.patterns.deliberation.schemas import DeliberationOutput
+    from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("deliberation",)
 
+
 DEBATER = Visibility(client=True, history=False)
+
+
 MODERATOR = Visibility(client=True, history=True)
 
 

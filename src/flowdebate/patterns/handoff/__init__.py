@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from flowdebate.blocks.handover import Handover
-from flowdebate.blocks.speaker import create_speaker
-from flowdebate.patterns.handoff.events import HandedOver
+from flowdebate.patterns.handoff.decision import Handover
 from flowdebate.patterns.handoff.factory import handoff
-from flowdebate.resources.handoff_transcript import create_handoff_transcript
-from flowdebate.schemas.handoff import HandoffEntry, HandoffInput, HandoffOutput
-from flowdebate.views.transition import Transition, read_transition
+from flowdebate.patterns.handoff.schemas import HandedOver, HandoffEntry, HandoffInput, HandoffOutput
+from flowdebate.patterns.handoff.speaker import create_speaker
+from flowdebate.patterns.handoff.transition import Transition, read_transition
+from flowdebate.patterns.handoff.turns import create_handoff_transcript
 
 __all__ = (
     "HandedOver",

@@ -8,11 +8,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.handover import Handover, handoff_state
-from flowdebate.blocks.human_seats import handover_among, seated
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.blocks.speaker import Speaker, create_speaker
+from flowdebate.patterns.handoff.decision import Handover, handoff_state, handover_among
+from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffState
+from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
 from flowdebate.patterns.handoff.turns import (
     build_output,
     drawn_instead,
@@ -22,20 +23,22 @@ from flowdebate.patterns.handoff.turns import (
     record_said,
 )
 from flowdebate.patterns.loop import Terms
-from flowdebate.schemas.handoff import HandoffInput, HandoffState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.blocks.generator import Visibility
-    from flowdebate.blocks.turn import Turn
     from flowdebate.models.base import Model
+    from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
     from flowdebate.patterns.loop import Loop
     from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
-    from flowdebate.schemas.handoff import OnInvalid, TransitionForm
 
-__all__ = ("Assembly", "terms")
+__all__ = (
+    "Assembly",
+    "terms",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

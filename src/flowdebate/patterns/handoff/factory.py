@@ -7,25 +7,26 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate._util.validation import check_count
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.checks import check_count
 from flowdebate.patterns import checks
 from flowdebate.patterns.handoff.assembly import Assembly, terms
+from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
+from flowdebate.patterns.handoff.turns import HandoffTranscript, create_handoff_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.resources.handoff_transcript import HandoffTranscript, create_handoff_transcript
-from flowdebate.schemas.handoff import OnInvalid, TransitionForm
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.handler import Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("handoff",)
+
 
 DEBATER = Visibility(client=True, history=False)
 

@@ -5,24 +5,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.handover import NOTHING, Handover, answer_of, handoff_state, judged
-from flowdebate.blocks.losses import lose
-from flowdebate.blocks.state import entries_of
-from flowdebate.blocks.transcript_blocks import audit_resources, complete_turn
 from flowdebate.errors import OutputError, RosterError
-from flowdebate.patterns.handoff.events import HandedOver
+from flowdebate.patterns.failures import lose
+from flowdebate.patterns.handoff.decision import NOTHING, Handover, answer_of, handoff_state, judged
+from flowdebate.patterns.handoff.schemas import HandedOver, HandoffEntry, HandoffOutput, HandoffTranscriptState
+from flowdebate.patterns.recording import audit_resources, complete_turn
 from flowdebate.patterns.rounds import finish
-from flowdebate.schemas.handoff import HandoffEntry, HandoffOutput
+from flowdebate.patterns.state import entries_of
+from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.resources.handoff_transcript import HandoffTranscript
+    from flowdebate.patterns.handoff.schemas import OnInvalid
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.schemas.handoff import OnInvalid
 
-__all__ = ("build_output", "drawn_instead", "hand_over", "needs_another_word", "raw_output", "record_said")
+__all__ = (
+    "HandoffTranscript",
+    "build_output",
+    "create_handoff_transcript",
+    "drawn_instead",
+    "hand_over",
+    "needs_another_word",
+    "raw_output",
+    "record_said",
+)
+
+
+HandoffTranscript = StateResource[HandoffTranscriptState]
+"""The resource that `create_handoff_transcript` makes."""
+
+
+def create_handoff_transcript() -> HandoffTranscript:
+    """A transcript to share between a handoff and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
+    given the same object.
+
+    >>> create_handoff_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=HandoffTranscriptState)
+
 
 LOST = "the turn was lost"
 

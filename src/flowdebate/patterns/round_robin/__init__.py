@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from flowdebate.blocks.panel_synthesizer import create_panel_synthesizer
-from flowdebate.blocks.panelist import create_panelist
-from flowdebate.blocks.referee import create_referee
-from flowdebate.patterns.round_robin.events import RefereeReported
 from flowdebate.patterns.round_robin.factory import round_robin
-from flowdebate.resources.panel_transcript import create_panel_transcript
-from flowdebate.schemas.panel import Assessment, PanelOutput, RefereeAudit, RefereeReport
+from flowdebate.patterns.round_robin.panelist import create_panelist
+from flowdebate.patterns.round_robin.referee import create_referee
+from flowdebate.patterns.round_robin.schemas import (
+    Assessment,
+    PanelOutput,
+    RefereeAudit,
+    RefereeReport,
+    RefereeReported,
+)
+from flowdebate.patterns.round_robin.synthesizer import create_panel_synthesizer
+from flowdebate.patterns.round_robin.transcript import create_panel_transcript
 
 __all__ = (
     "Assessment",

@@ -7,17 +7,17 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.handler import Handler, as_block, handler
-from flowdebate.blocks.human_seats import seated
-from flowdebate.blocks.panel_state import panel_state, record_contribution
-from flowdebate.blocks.panel_synthesizer import create_panel_synthesizer
-from flowdebate.blocks.panelist import create_panelist
+from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.blocks.state import entries_of
-from flowdebate.patterns.deliverable import with_deliverable
 from flowdebate.patterns.loop import Loop, Terms, in_declared_order
-from flowdebate.patterns.round_robin.auditing import stash_audit, without_report
+from flowdebate.patterns.round_robin.panelist import create_panelist
+from flowdebate.patterns.round_robin.referee import stash_audit, without_report
+from flowdebate.patterns.round_robin.schemas import PanelInput, PanelOutput, PanelState, RefereeReport
+from flowdebate.patterns.round_robin.synthesizer import create_panel_synthesizer
+from flowdebate.patterns.round_robin.transcript import panel_state, record_contribution
 from flowdebate.patterns.rounds import finish
-from flowdebate.schemas.panel import PanelInput, PanelOutput, PanelState, RefereeReport
+from flowdebate.patterns.state import entries_of
+from flowdebate.patterns.synthesis import with_deliverable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.turn import Turn
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.round_robin.transcript import Members
+    from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.views.panel import Members
 
-__all__ = ("Assembly", "terms")
+__all__ = (
+    "Assembly",
+    "terms",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

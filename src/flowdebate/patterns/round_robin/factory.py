@@ -5,29 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.generator import Visibility, as_visibility
-from flowdebate.blocks.referee import Referee
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.round_robin.assembly import Assembly, terms
-from flowdebate.resources.panel_transcript import PanelTranscript, create_panel_transcript
+from flowdebate.patterns.round_robin.referee import Referee
+from flowdebate.patterns.round_robin.transcript import PanelTranscript, create_panel_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.functions import Function
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.losses import OnFailure
+    from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("round_robin",)
 
+
 PANELIST = Visibility(client=True, history=False)
+
+
 SYNTHESIZER = Visibility(client=True, history=True)
 
 

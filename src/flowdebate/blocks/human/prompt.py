@@ -1,0 +1,166 @@
+"""What a human is shown who has a seat: the question, what was said so far, and what is expected.
+
+Texts of others stand behind a tag or a label, as in the prompts of models: none of them can pass for another's, or for
+the request's own words, and none can move a terminal's cursor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = (
+    "kind_of",
+    "render_expected",
+    "render_request",
+    "render_said",
+    "render_task",
+    "render_who",
+)
+
+
+TEXT = "Answer in text."
+
+
+_FIELDS = "Answer with these fields:"
+
+
+_KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+
+def render_request(
+    *, who: str | None, prompt: str | None, question: str, context: str | None, said: str | None, task: str | None
+) -> str:
+    """The parts of a request, as far as there are any."""
+    parts = [
+        who,
+        None if prompt is None else _lines(prompt),
+        f"Question: {quoted(question)}" if question else None,
+        None if context is None else _lines(context),
+        None if said is None else f"What was said so far:\n{said}",
+        task,
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def render_who(name: str, *, stance: str | None = None, role: str | None = None) -> str:
+    """Who a human is on a seat.
+
+    >>> render_who("ann", stance="for")
+    'You are ann. You argue for this position: for'
+    """
+    about = "" if role is None else f", {tag_text(role)}"
+    position = "" if stance is None else f" You argue for this position: {tag_text(stance)}"
+    return f"You are {tag_name(name)}{about}.{position}"
+
+
+def _lines(text: str) -> str:
+    """The application's own `text`: all its lines, and nothing that a terminal would obey."""
+    return "\n".join(map(quoted, text.split("\n")))
+
+
+def render_said(entries: Iterable[Any]) -> str:
+    """The entries of any pattern's transcript, under a heading for each round.
+
+    >>> from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    >>> print(render_said([DebateContributionEntry(round=1, agent_name="ann", stance="for", text="Yes.")]))
+    Round 1:
+    [ann, for] Yes.
+    """
+    lines: list[str] = []
+    heading: int | None = None
+    for entry in entries:
+        if entry.round != heading:
+            heading = entry.round
+            lines.append(f"Round {heading}:")
+        name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
+        about = getattr(entry, "stance", None) or getattr(entry, "role", None)
+        tag = tag_name(name) if about is None else f"{tag_name(name)}, {tag_text(about)}"
+        lines.append(f"[{tag}] {quoted(entry.text)}")
+    return "\n".join(lines) if lines else "(nothing yet)"
+
+
+def render_task(value: object) -> str | None:
+    """What is asked beside the question, where the pattern says it: a proposal to criticise, those to choose from."""
+    what = _ASKED.get(getattr(value, "kind", ""))
+    if what is not None:
+        own = getattr(value, "proposal", None)
+        proposals = getattr(value, "proposals", ()) if own is None else [own]
+        parts = [_proposals(proposals), _critiques(getattr(value, "critiques", ())), what]
+        return "\n\n".join(part for part in parts if part)
+    verdict = getattr(value, "verdict", None)
+    if verdict is None or not hasattr(verdict, "reasoning"):
+        return None
+    winner = "nobody" if verdict.winner is None else tag_text(verdict.winner)
+    found = f"The verdict: {quoted(verdict.verdict)}\nWinner: {winner}\nReasoning: {quoted(verdict.reasoning)}"
+    return f"{found}\n\nMake the deliverable of it."
+
+
+_ASKED = {
+    "proposal": "Make your proposal.",
+    "critique": "Criticise this proposal.",
+    "revision": "This is your own proposal. Revise it.",
+    "vote": "Choose the best of these proposals.",
+    "tie": "These proposals are tied. Choose the best of them.",
+    "rounds": "Is the discussion conclusive?",
+}
+
+
+def _proposals(proposals: Sequence[Any]) -> str:
+    lines = [f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}" for proposal in proposals]
+    return "\n".join([f"Proposal{'s' * (len(lines) > 1)}:", *lines]) if lines else ""
+
+
+def _critiques(critiques: Sequence[Any]) -> str:
+    lines = ["What was said of it:"] if critiques else []
+    for critique in critiques:
+        lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
+        lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
+    return "\n".join(lines)
+
+
+def render_expected(schema: Mapping[str, Any] | None) -> str:
+    """What `schema` asks for, a line for each field.
+
+    >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
+    Answer with these fields:
+    - winner: one of 'for', 'against'
+    """
+    if schema is None:
+        return TEXT
+    known = schema.get("$defs", {})
+    needed = schema.get("required", ())
+    lines = [_FIELDS]
+    for name, part in schema.get("properties", {}).items():
+        optional = "" if name in needed else " (may be left out)"
+        about = f" - {part['description']}" if part.get("description") else ""
+        lines.append(f"- {name}: {kind_of(part, known)}{optional}{about}")
+    return "\n".join(_lines(line) for line in lines)
+
+
+def kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What one field takes, in words."""
+    if "$ref" in part:
+        return kind_of(known.get(part["$ref"].rpartition("/")[2], {}), known)
+    allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
+    if allowed:
+        return f"{'one of ' * (len(allowed) > 1)}{', '.join(map(repr, allowed))}"
+    choices = part.get("anyOf") or part.get("oneOf") or []
+    if choices:
+        kinds = [kind_of(choice, known) for choice in choices if choice.get("type") != "null"]
+        return " or ".join([*kinds, *(["null"] * (len(kinds) < len(choices)))])
+    if part.get("type") == "array":
+        return f"a list, each {kind_of(part.get('items', {}), known)}"
+    if part.get("type") == "object" or "properties" in part:
+        inner = (f"{name}: {kind_of(field, known)}" for name, field in part.get("properties", {}).items())
+        return f"{{{', '.join(inner)}}}"
+    return _within(_KINDS.get(str(part.get("type")), "anything"), part)
+
+
+def _within(kind: str, part: Mapping[str, Any]) -> str:
+    bounds = [f"{word} {part[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in part]
+    return " ".join([kind, *bounds])

@@ -1,0 +1,165 @@
+"""`terminal`: a human who types, without keeping the event loop from anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, TextIO
+from weakref import WeakKeyDictionary
+
+from flowdebate.blocks.human.prompt import kind_of
+from flowdebate.errors import ConfigurationError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.runs.durable.suspend import HumanRequest
+
+__all__ = (
+    "Terminal",
+    "terminal",
+    "value_typed",
+)
+
+
+_LINE = 100_000
+"""Bytes of a line; what is longer is cut there."""
+
+
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""Who types on the one terminal that a process has: one request after the other."""
+
+
+async def terminal(request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+    """Show `request` on the terminal (stderr), and give what is typed: `human(name=…, ask=terminal)`.
+
+    Text ends with an empty line or the end of the input; fields take a line each. What does not fit is asked again,
+    with the reason. Interrupting (Ctrl-C) cancels the run. OutputError where the input ends before anything was said.
+    """
+    try:
+        typed = sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        raise ConfigurationError("terminal", "stdin", sys.stdin, "a terminal or a pipe") from None
+    lock = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    async with lock:
+        return await Terminal(typed, sys.stderr).ask(request)
+
+
+class Terminal:
+    """Shows requests on `shown`, and reads answers from the file descriptor `typed`."""
+
+    def __init__(self, typed: int, shown: TextIO) -> None:
+        self._typed = typed
+        self._shown = shown
+
+    async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+        """The first answer that fits."""
+        self._say(f"\n{request.shown}\n\n[{request.block}] {request.expects}\n")
+        problem = request.problem
+        while True:
+            if problem is not None:
+                self._say(f"That does not fit: {problem}\n")
+            given = await self._text(request) if request.schema is None else await self._fields(request)
+            try:
+                request.check(given)
+            except OutputError as error:
+                problem = str(error)
+            else:
+                return given
+
+    async def _text(self, request: HumanRequest) -> str:
+        """Lines up to an empty one."""
+        self._say("(end with an empty line)\n")
+        lines: list[str] = []
+        while (line := await self._line("> ")) is not None and (line or not lines):
+            if line:
+                lines.append(line)
+        if line is None and not lines:
+            raise _ended(request)
+        return "\n".join(lines)
+
+    async def _fields(self, request: HumanRequest) -> dict[str, Any]:
+        schema: Mapping[str, Any] = request.schema or {}
+        known = schema.get("$defs", {})
+        data: dict[str, Any] = {}
+        for name, part in schema.get("properties", {}).items():
+            line = await self._line(f"{name} ({kind_of(part, known)}): ")
+            if line is None:
+                raise _ended(request)
+            if line or name in schema.get("required", ()):
+                data[name] = value_typed(line, part, known)
+        return data
+
+    def _say(self, text: str) -> None:
+        self._shown.write(text)
+        self._shown.flush()
+
+    async def _line(self, prompt: str) -> str | None:
+        """The next line that is typed, without its end; None where the input has ended."""
+        self._say(prompt)
+        loop = asyncio.get_running_loop()
+        line: asyncio.Future[bytes] = loop.create_future()
+
+        def read() -> None:
+            typed = _read_line(self._typed)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_set, line, typed)
+
+        # a thread of its own that nobody waits for: a line that is not typed any more may not keep the process
+        threading.Thread(target=read, name="flowdebate-terminal", daemon=True).start()
+        typed = await line
+        return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+
+def _set(line: asyncio.Future[bytes], typed: bytes) -> None:
+    if not line.done():
+        line.set_result(typed)
+
+
+def _read_line(source: int) -> bytes:
+    """Bytes up to and with a line feed, and none behind it: they are the next line's."""
+    line = bytearray()
+    while len(line) < _LINE and not line.endswith(b"\n"):
+        byte = os.read(source, 1)
+        if not byte:
+            break
+        line += byte
+    return bytes(line)
+
+
+def _ended(request: HumanRequest) -> OutputError:
+    return OutputError(request.block, "an answer", [("", "the input has ended")])
+
+
+def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON data
+    """What `line` means for a field; what it cannot mean is left as text, which the check then refuses.
+
+    >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
+    (True, ['ann', 'bob'])
+    """
+    choices = part.get("anyOf") or part.get("oneOf")
+    if choices and line in ("", "null") and any(choice.get("type") == "null" for choice in choices):
+        return None
+    if choices:
+        return value_typed(line, next(choice for choice in choices if choice.get("type") != "null"), known)
+    if "$ref" in part:
+        return value_typed(line, known.get(part["$ref"].rpartition("/")[2], {}), known)
+    if part.get("type") == "boolean":
+        return _YES_NO.get(line.casefold(), line)
+    if part.get("type") == "string" or line in part.get("enum", ()):
+        return line
+    return _read(line, as_list=part.get("type") == "array")
+
+
+def _read(line: str, *, as_list: bool) -> Any:  # noqa: ANN401 - JSON data
+    try:
+        return json.loads(line)
+    except ValueError:
+        return [item.strip() for item in line.split(",") if item.strip()] if as_list else line
+
+
+_YES_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}

@@ -1,0 +1,139 @@
+"""A debate with baselines, held over questions whose answers are known: does it help?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.base import Block
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.benefit.comparison import help_item, helped
+from flowdebate.evaluation.judges.power import check_installed
+from flowdebate.runs.batch.batch import Batch
+from flowdebate.runs.batch.result import BatchResult
+from flowdebate.runs.execute import run_sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.evaluation.benefit.schemas import HelpItem, HelpReport
+    from flowdebate.runs.batch.result import BatchItem
+
+__all__ = (
+    "Evaluation",
+    "evaluate",
+    "evaluate_sync",
+)
+
+
+_WHERE = "evaluate()"
+
+
+_BATCH: dict[str, Any] = {
+    "concurrency": 8,
+    "model": None,
+    "seed": None,
+    "limits": None,
+    "store": None,
+    "batch_id": None,
+    "on_error": "collect",
+    "progress": None,
+    "until": None,
+    "uncertain": "retry",
+    "allow_changes": False,
+}
+"""The options of `Block.batch`, and their defaults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What an evaluation came to."""
+
+    report: HelpReport
+    """Whether it helped: `print(evaluation.report.words)`."""
+    compared: Sequence[HelpItem]
+    """What was found of each question that came to a verdict, in the order of the rows."""
+    result: BatchResult[Any]
+    """All runs, also those that failed, and what they took."""
+
+
+async def evaluate(
+    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
+    rows: Sequence[Any],
+    *,
+    truth: str | Callable[[Any], str],
+    question: str | Callable[[Any], Any] = "question",
+    confidence: float = 0.95,
+    worth: float = 0.1,
+    **options: Any,  # noqa: ANN401 - those of Block.batch
+) -> Evaluation:
+    """Hold `pattern`, a debate `with_baselines`, for each of `rows`, and say whether it helped.
+
+    - `pattern` may be a function of a row, where each question has positions of its own.
+    - `truth`, `question`: the key of a row, or a function of it, for the position that is right and for what is asked.
+    - `confidence`, `worth`: as for `helped`. `options` are those of `Block.batch`: with `store` and `batch_id` it goes
+      on where it was cut short.
+
+    Needs scipy. ConfigurationError for a debate without baselines, and for a truth that is none of its positions: both
+    once the first debate is over. Debates without a verdict (a failure, a limit, a lost judge) are not compared.
+    """
+    check_installed(_WHERE)
+    if not rows:
+        raise ConfigurationError(_WHERE, "rows", rows, "at least one")
+    right = _reader(truth)
+    batch = _batch(pattern, rows, question=_reader(question), options=options)
+    async with batch:
+        found = [(item, _compared(item, right(item.row))) async for item in batch]
+    found.sort(key=lambda pair: pair[0].index)
+    compared = [each for _, each in found if each is not None]
+    return Evaluation(
+        report=helped(compared, confidence=confidence, worth=worth),
+        compared=compared,
+        result=BatchResult([item for item, _ in found], batch.summary),
+    )
+
+
+def evaluate_sync(
+    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
+    rows: Sequence[Any],
+    *,
+    truth: str | Callable[[Any], str],
+    **options: Any,  # noqa: ANN401 - those of evaluate
+) -> Evaluation:
+    """`evaluate`, for scripts and notebooks."""
+    return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
+
+
+def _batch(
+    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
+    rows: Sequence[Any],
+    *,
+    question: Callable[[Any], Any],
+    options: dict[str, Any],
+) -> Batch[Any]:
+    if isinstance(pattern, Block):
+        return pattern.batch(rows, question=question, **options)
+    return Batch(
+        pattern(rows[0]), rows, question=question, each=lambda row: (pattern(row), None), **{**_BATCH, **options}
+    )
+
+
+def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return (lambda row: row[of]) if isinstance(of, str) else of
+
+
+def _compared(item: BatchItem[Any], truth: str) -> HelpItem | None:
+    """What was found of a question; None where there is no verdict."""
+    raw = item.raw
+    if raw is None or getattr(raw, "verdict", None) is None or item.run is None:
+        return None
+    baselines = getattr(raw, "baselines", None)
+    if not baselines:
+        raise ConfigurationError(
+            _WHERE, "pattern", item.run_id, "a debate with baselines: with_baselines(debate(…), …)"
+        )
+    positions = list(baselines[0].votes)
+    if truth not in positions:
+        raise ConfigurationError(_WHERE, f"truth of row {item.index}", truth, f"one of the positions {positions}")
+    usage = item.run.usage
+    return help_item(raw, baselines=baselines, calls=usage.calls, tokens=usage.total_tokens, truth=truth)

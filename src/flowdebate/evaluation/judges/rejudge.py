@@ -1,0 +1,170 @@
+"""Judging again what was argued: the transcripts of debates that are over, without arguing anew."""
+
+from __future__ import annotations
+
+from itertools import chain
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.validation import check_count
+from flowdebate.blocks.handler import handler
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.judges.schemas import AuditItem
+from flowdebate.patterns.anonymity.anonymity import Anonymity
+from flowdebate.patterns.debate.judging.judge import judge_of
+from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.patterns.debate.schemas import (
+    DebateContributionEntry,
+    DebateInput,
+    DebateRawOutput,
+    DebateTranscriptState,
+)
+from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.runs.batch.batch import Batch, seed_of_item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.debate.schemas import DebateVerdict
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.runs.batch.result import BatchResult
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.limits import Limits
+    from flowdebate.store.open import StoreChoice
+
+__all__ = (
+    "NAME",
+    "ArguedDebate",
+    "create_rejudge",
+    "rejudge",
+)
+
+
+NAME = "rejudge"
+"""What the block is called, and its runs."""
+
+
+class ArguedDebate(DebateInput):
+    """A question, and what was argued about it."""
+
+    transcript: list[DebateContributionEntry]
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The stances that were argued for, in the order in which they first spoke."""
+        return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
+
+
+def create_rejudge(
+    *,
+    stances: Sequence[str],
+    judge: JudgeOptions | None = None,
+    repeat: int = 1,
+    seed: int | None = None,
+    anonymize_transcript: bool = True,
+    anonymity: Anonymity | None = None,
+    options: BlockOptions | None = None,
+) -> Sequencer[ArguedDebate, AuditItem]:
+    """A block that has the default judge find for one of `stances`, and gives all its ballots.
+
+    `judge` is how it is asked (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
+    views, which are drawn from `seed`, or from the run's where it is shown them once. `anonymity` says whose names
+    stand as aliases in them (None: nobody's). `options` are those of default blocks. ConfigurationError for a judge
+    that would leave ballots out, or would ask a person.
+    """
+    how = JudgeOptions(schedule="cyclic") if judge is None else judge
+    check_count(NAME, repeat=repeat)
+    if how.curtail or how.on_flip == "human":
+        field = "curtail" if how.curtail else "on_flip"
+        raise ConfigurationError(NAME, field, getattr(how, field), "left out: an audit is of all ballots of a model")
+    if repeat > 1 and seed is None:
+        raise ConfigurationError(NAME, "seed", seed, "an int where views are to be repeated")
+    transcript = create_debate_transcript()
+
+    @handler(name=f"{NAME}-transcript", resources={"transcript": transcript})
+    def take(value: ArguedDebate, ctx: Context) -> None:
+        ctx.resources.transcript.set(DebateTranscriptState(entries=value.transcript))
+
+    judges = {
+        f"judge-{number}": judge_of(
+            how,
+            name=NAME,
+            transcript=transcript,
+            stances=stances,
+            anonymize_transcript=anonymize_transcript,
+            shuffle_for_judge=True,
+            anonymity=anonymity,
+            random=None if repeat == 1 else Random(seed),  # noqa: S311 - the same views again, on purpose
+            options={**(options or {})},
+        )
+        for number in range(1, repeat + 1)
+    }
+    return sequencer(name=NAME).tap(take).parallel(judges).map(_item)
+
+
+async def rejudge(  # noqa: PLR0913 - what a batch may be told
+    debates: Iterable[ArguedDebate | DebateRawOutput],
+    *,
+    judge: JudgeOptions | None = None,
+    repeat: int = 1,
+    options: BlockOptions | None = None,
+    model: ModelChoice = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+    concurrency: int = 8,
+    store: StoreChoice | Keeping = None,
+    batch_id: str | None = None,
+) -> BatchResult[AuditItem]:
+    """Judge each of `debates` again, so many at once: a batch, whose items' outputs are the ballots.
+
+    Each is a run of its own, kept, limited and carried on as those of `Block.batch`; `judge`, `repeat` and `options`
+    are as in `create_rejudge`, `limits` those of each run. ConfigurationError for a transcript of fewer than two
+    sides, and for no transcript, before anything is asked for.
+    """
+    rows = [(index, _argued(each, index)) for index, each in enumerate(debates)]
+    if not rows:
+        raise ConfigurationError("rejudge()", "debates", rows, "at least one")
+
+    def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
+        own, sides = seed_of_item(seed, index), argued.sides
+        names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
+        anonymity = Anonymity(names=names, stances=sides, question=argued.question)
+        return create_rejudge(stances=sides, judge=judge, repeat=repeat, seed=own, anonymity=anonymity, options=options)
+
+    def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
+        return made(*row), None
+
+    batch: Batch[AuditItem] = Batch(
+        made(*rows[0]),
+        rows,
+        question=lambda row: row[1],
+        concurrency=concurrency,
+        store=store,
+        model=model,
+        seed=seed,
+        limits=limits,
+        batch_id=batch_id,
+        on_error="collect",
+        progress=None,
+        until=None,
+        uncertain="retry",
+        allow_changes=False,
+        each=each,
+    )
+    return await batch.all()
+
+
+def _argued(debate: ArguedDebate | DebateRawOutput, index: int) -> ArguedDebate:
+    if isinstance(debate, DebateRawOutput):
+        debate = ArguedDebate(question=debate.question, transcript=debate.transcript)
+    if len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+        raise ConfigurationError("rejudge()", f"debates[{index}]", list(debate.sides), "arguments of two sides or more")
+    return debate
+
+
+def _item(verdicts: Mapping[str, DebateVerdict]) -> AuditItem:
+    judgings = [verdict.judging for verdict in verdicts.values() if verdict.judging is not None]
+    return AuditItem(ballots=list(chain.from_iterable(judging.ballots for judging in judgings)))

@@ -1,0 +1,149 @@
+"""An audit of judges in plain words: what was found, what was not, and what could not have been."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.evaluation.judges.power import ALPHA, NEEDED, POWER, smallest_rate, sought
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.evaluation.judges.schemas import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places
+
+__all__ = (
+    "LIMITS",
+    "findings",
+)
+
+
+LIMITS = (
+    "What no order can remove, no order can show: a preference for length, for style, or for who is named in the text "
+    "stays in every view, and an audit of orders says nothing about it."
+)
+"""What stands at the end of every audit."""
+
+
+def findings(audit: JudgeAudit) -> list[str]:
+    """What `audit` comes to, a sentence each, with its numbers; the last one is `LIMITS`.
+
+    >>> from flowdebate.evaluation.judges.audit import audit
+    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    >>> found = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
+    >>> findings(found)[0]
+    'too small: 1 verdict (the first slot won 1 of 1, 100%); 54 are needed to find a rate of 70%'
+    """
+    found = list(_of_judge(audit))
+    for name, figures in audit.models.items():
+        found += [f"{name or 'the model that is not known'}: {said}" for said in _of_judge(figures)]
+    found += _of_panel(audit)
+    tests = sum(_tests(figures) for figures in (audit, *audit.models.values()))
+    if tests > 1:
+        found.append(f"{tests} tests were made, each of which would find something in up to {ALPHA:.0%} of fair judges")
+    return [*found, LIMITS]
+
+
+def _of_judge(figures: JudgeFigures) -> Iterator[str]:
+    if not figures.slots:
+        yield f"no verdict for a side in {_counted(figures.ballots, 'ballot')}: nothing can be said of slots"
+    for places in (*figures.slots, *figures.labels):
+        yield from _of_places(places)
+    yield from _of_orders(figures)
+    if figures.unparsed:
+        share = f"{figures.unparsed_share:.0%}"
+        yield f"{figures.unparsed} of {_counted(figures.ballots, 'answer')} ({share}) could not be used"
+    if figures.unusable:
+        yield f"{_counted(figures.unusable, 'ballot')} made no sense, and counted for nothing"
+
+
+def _of_places(places: Places) -> Iterator[str]:
+    kind, favoured = places.kind, _favoured(places)
+    won = f"{favoured.wins} of {places.n}"
+    if places.arrangements == 1 and places.items > 1:
+        what = "one order" if kind == "slot" else "one set of labels"
+        yield f"cannot tell: all {places.items} items were shown in {what}, so that {kind}s cannot be told from sides"
+        return
+    if not places.apart and places.items > 1:
+        yield f"cannot tell: in all {places.items} items each label had one slot, so that it cannot be told from that"
+        return
+    needed = NEEDED.get(places.sides)
+    small = needed is not None and places.items < needed
+    if small:
+        shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
+        rate = f"{sought(places.sides):.0%}"
+        yield f"too small: {_size(places)} ({shown}); {needed} are needed to find a rate of {rate}"
+    numbers = f"{won} ({', '.join(_numbers(places, favoured))})"
+    if places.p is None:
+        if not small:
+            yield f"{_name(places, favoured)} won {numbers}; whether by chance was not tested"
+    elif places.p <= ALPHA:
+        yield f"favours {_name(places, favoured)}: {numbers}"
+    elif not small:
+        found = smallest_rate(places.items, sides=places.sides)
+        could = (
+            ""
+            if found is None
+            else f"; with n = {places.items} one of {found:.0%} would have been found in {POWER:.0%} of cases"
+        )
+        yield f"no {kind} bias found: {_name(places, favoured)} won {numbers}{could}"
+
+
+def _of_orders(figures: JudgeFigures) -> Iterator[str]:
+    consistency, fairness = figures.position_consistency, figures.preference_fairness
+    if consistency is not None:
+        n = consistency.n
+        same = f"{round(consistency.value * n)} of {_counted(n, 'time')} the verdict was the same in all orders"
+        yield f"position consistency {_told(consistency)}: {same}"
+    if fairness is not None and fairness.value and (fairness.low is None or fairness.low * (fairness.high or 0) > 0):
+        end = "the first" if fairness.value < 0 else "the last"
+        yield f"preference fairness {_told(fairness)}: what changed with the order went to {end} slot more often"
+    stability = figures.repetition_stability
+    if stability is not None:
+        yield f"repetition stability {_told(stability)}, over {_counted(stability.n, 'view')} judged several times"
+
+
+def _of_panel(audit: JudgeAudit) -> Iterator[str]:
+    if audit.rho is None or audit.effective_n is None:
+        return
+    yield (
+        f"{len(audit.models)} models are worth {audit.effective_n:.1f} independent ones: their {audit.rho_of} "
+        f"correlate by {audit.rho.value:.2f} over {_counted(audit.rho.n, 'item')}"
+    )
+
+
+def _favoured(places: Places) -> PlaceRate:
+    """The one that the test is about: of two the one that has won more items, not more verdicts."""
+    if places.sides == 2 and places.leaning != 2 * places.first:  # noqa: PLR2004 - the sign test is for two
+        return places.places[0 if 2 * places.first > places.leaning else 1]
+    return places.favoured
+
+
+def _name(places: Places, place: PlaceRate) -> str:
+    if places.kind == "label":
+        return f"the label {place.place!r}"
+    ends = {"1": "the first slot", str(places.sides): "the last slot"}
+    return ends.get(place.place, f"slot {place.place} of {places.sides}")
+
+
+def _numbers(places: Places, place: PlaceRate) -> Iterator[str]:
+    yield f"{place.rate:.0%}"
+    if place.low is not None:
+        yield f"95% CI {place.low:.0%} to {place.high:.0%}"
+    if places.p is not None:
+        yield f"p = {places.p:.2g}" if places.p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
+
+
+def _told(figure: Figure) -> str:
+    return f"{figure.value:.2f}" + ("" if figure.low is None else f" (95% CI {figure.low:.2f} to {figure.high:.2f})")
+
+
+def _size(places: Places) -> str:
+    return _counted(places.items, "verdict" if places.n == places.items else "item")
+
+
+def _tests(figures: JudgeFigures) -> int:
+    return sum(places.p is not None for places in (*figures.slots, *figures.labels))
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

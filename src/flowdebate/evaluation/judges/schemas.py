@@ -1,0 +1,128 @@
+"""What an audit of judges says: its figures, each with the number of things that it was counted over."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+
+__all__ = (
+    "AuditItem",
+    "Figure",
+    "JudgeAudit",
+    "JudgeFigures",
+    "PlaceRate",
+    "Places",
+)
+
+
+class AuditItem(WireModel):
+    """One transcript with all its ballots: a line of a data set."""
+
+    id: str | None = None
+    ballots: list[JudgeBallot]
+    truth: str | None = None
+    """The side that is right; None where that is not known."""
+
+
+class Figure(WireModel):
+    """A number, and what it was counted over."""
+
+    value: float
+    n: Annotated[int, Field(ge=1)]
+    low: float | None = None
+    """The ends of its 95% interval; None where none was asked for."""
+    high: float | None = None
+
+
+class PlaceRate(WireModel):
+    """How often one slot, or one label, has won."""
+
+    place: str
+    """The number of the slot, from "1", or the label."""
+    wins: int
+    rate: float
+    """`wins` as a share of all verdicts that found for a side; the rates of all places add up to 1."""
+    low: float | None = None
+    high: float | None = None
+
+
+class Places(WireModel):
+    """How often each slot, or each label, has won, over items with as many sides."""
+
+    kind: Literal["slot", "label"]
+    places: list[PlaceRate]
+    n: int
+    """Verdicts that found for a side."""
+    items: int
+    """Items with one or more of them. The verdicts of one item are not independent; items are."""
+    leaning: int
+    """Items in which the first and the last place have not won equally often: the others say nothing of a lean."""
+    first: int
+    """Those of them in which the first place has won more often."""
+    arrangements: int
+    """How many different orders of sides were shown (or ways to give the labels); with one nothing can be told."""
+    apart: bool = True
+    """Of labels: whether they moved apart from slots; else what looks like one may be the other."""
+    p: float | None = None
+    """How often a judge that favours no place would be seen as far from even as this one, or further."""
+    test: Literal["sign", "permutation"] | None = None
+
+    @property
+    def sides(self) -> int:
+        """How many places there are."""
+        return len(self.places)
+
+    @property
+    def favoured(self) -> PlaceRate:
+        """The place with most wins; the first of several."""
+        return max(self.places, key=lambda place: place.wins)
+
+
+class JudgeFigures(WireModel):
+    """What is seen of a judge in its ballots."""
+
+    items: int
+    """Items with a ballot of it."""
+    ballots: int
+    unparsed: int
+    """Ballots whose answer could not be used (`problem`)."""
+    unusable: int
+    """Ballots that make no sense: less than two sides, one side twice, a winner or a score for none of them."""
+    undecided: int
+    """Ballots for no side."""
+    slots: list[Places] = Field(default_factory=list)
+    """A value for each number of sides."""
+    labels: list[Places] = Field(default_factory=list)
+    """A value for each set of labels."""
+    repetition_stability: Figure | None = None
+    """RS: the share of the most frequent verdict where one view was judged again, over such views."""
+    position_consistency: Figure | None = None
+    """PC: the share of items, judged in several orders, with the same verdict in all of them."""
+    preference_fairness: Figure | None = None
+    """PF: from -1, where all verdicts went to the first slot (primacy), to +1, the last one (recency)."""
+    flip_probability: Figure | None = None
+    """How often two orders of one item have had different verdicts."""
+
+    @property
+    def unparsed_share(self) -> float:
+        """`unparsed` as a share of all ballots; 0 without any."""
+        return self.unparsed / self.ballots if self.ballots else 0.0
+
+
+class JudgeAudit(JudgeFigures):
+    """An audit: the figures of all ballots together, those of each model, and what the models are worth as a panel."""
+
+    models: dict[str, JudgeFigures] = Field(default_factory=dict)
+    """By model, where there are several; "" for ballots whose model is not known."""
+    rho: Figure | None = None
+    """The mean correlation of two models, over items; None for one model, or too few items."""
+    rho_of: Literal["errors", "scores"] | None = None
+    """What is correlated: the errors where the truth is known, else the scores, which agree for good reasons too."""
+    effective_n: float | None = None
+    """How many independent judges the models are worth: n / (1 + (n - 1) rho)."""
+    seed: int | None = None
+    """What p-values and intervals were drawn from; None where there are none."""

@@ -1,0 +1,199 @@
+"""The one function through which every model is called: deadline, retries, checks of the answer, names in errors."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from flowdebate._util.text import clean_data, clean_text, is_blank
+from flowdebate.errors import (
+    EmptyResponse,
+    MalformedResponse,
+    ModelError,
+    ModelTimeout,
+    OutputTruncated,
+    ResponseTooLarge,
+    SchemaViolation,
+    shown,
+)
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.output import one_object
+from flowdebate.models.retry import Retry, repeated
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from flowdebate.models.base import Flag, Model, ModelRequest
+
+__all__ = (
+    "answer",
+    "ask",
+    "within",
+)
+
+
+T = TypeVar("T")
+
+
+async def within(seconds: float | None, call: Awaitable[T]) -> T:
+    """Await `call`; ModelTimeout once `seconds` have passed, None for no deadline."""
+    if seconds is None:
+        return await call
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await call
+    except Exception as error:
+        # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
+        # not pass for the deadline.
+        if deadline.expired():
+            raise ModelTimeout(seconds) from error
+        raise
+
+
+_FINISHES = frozenset({"stop", "length", "tool_calls"})
+
+
+async def ask(model: Model, request: ModelRequest) -> ModelResponse:
+    """Call `model` and give back an answer that can be used as it is.
+
+    The text is valid Unicode and not longer than `request.settings.longest`; a text answer is not blank; `data` of a
+    structured answer is what `request.output.validate` made of it (where the model calls tools instead, `data` is
+    left alone). A call that failed is repeated as the model's `retry` says, if it has one.
+
+    Errors: ModelTimeout when `request.settings.timeout` passes, whatever the model is doing then;
+    MalformedResponse, EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for answers that cannot be
+    used; LimitReached from the run; what the model raises passes as it is, a ModelError with `model` and `block`
+    filled in.
+    """
+    timeout = request.settings.timeout
+    if timeout is not None:
+        deadline = asyncio.get_running_loop().time() + timeout
+        request.deadline = deadline if request.deadline is None else min(deadline, request.deadline)
+    try:
+        return await within(timeout, answer(model, request))
+    except ModelError as error:
+        _account(error, request, 0)
+        _name(error, model, request)
+        raise
+
+
+async def answer(model: Model, request: ModelRequest) -> ModelResponse:
+    """`ask` within a call that has its deadline already: what a wrapper asks the model inside of it with."""
+    retry = getattr(model, "retry", None)
+    if request.retried or not isinstance(retry, Retry):
+        return await _once(model, request)
+    return await repeated(lambda again: _once(model, again), request, retry)
+
+
+async def _once(model: Model, request: ModelRequest) -> ModelResponse:
+    before = len(request.attempts.made)
+    try:
+        if getattr(model, "tells_attempts", False):
+            response = await model.request(request)
+        else:
+            with request.attempts.sending(model.name, request) as attempt:
+                response = await model.request(request)
+                usage = getattr(response, "usage", None)
+                attempt.usage = usage if isinstance(usage, Usage) else attempt.usage
+        return _checked(response, request)
+    except ModelError as error:
+        _account(error, request, before)
+        _name(error, model, request)
+        raise
+
+
+def _account(error: ModelError, request: ModelRequest, before: int) -> None:
+    """Say what became of the last request: its answer was found to be of no use, or came too late."""
+    made = request.attempts.made
+    if len(made) <= before:
+        return
+    if made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout)):
+        made[-1].error = type(error).__name__
+
+
+def _name(error: ModelError, model: Model, request: ModelRequest) -> None:
+    error.model = error.model or model.name
+    error.block = error.block or request.block
+
+
+def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """`response`, or a cleaned copy of it: a model may hand out the same object twice."""
+    if not isinstance(response, ModelResponse):
+        raise _malformed("the answer", response, "a ModelResponse")
+    if not isinstance(response.usage, Usage):
+        raise _malformed("usage", response.usage, "a Usage")
+    if response.finish not in _FINISHES:
+        raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
+    text = _text_of(response, request.settings.longest)
+    flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
+    calls = response.tool_calls
+    data = response.data
+    if calls:
+        _check_calls(calls, request.settings.longest)
+    elif request.output is not None:
+        if response.validated is request.output:  # a wrapper hands on what its inner model answered
+            return response
+        data = _data_of(response, text, request, flags)
+    elif is_blank(text):
+        raise EmptyResponse("the answer has no text")
+    if text is response.text and data is response.data and (calls or request.output is None):
+        return response
+    validated = None if calls else request.output
+    odd = tuple(dict.fromkeys((*response.flags, *flags)))
+    return replace(response, text=text, data=data, flags=odd, validated=validated)
+
+
+def _text_of(response: ModelResponse, longest: int) -> str:
+    text = response.text
+    if not isinstance(text, str):
+        raise _malformed("text", text, "a str")
+    if len(text) > longest:
+        raise ResponseTooLarge(longest, "characters")
+    # what a subclass of str does when it is formatted or compared is its own: only the characters are taken
+    return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
+
+
+def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: list[Flag]) -> object:
+    assert request.output is not None  # noqa: S101 - the caller has looked
+    if response.data is None and not text.strip():
+        raise EmptyResponse("the answer is empty")
+    try:
+        return request.output.validate(text if response.data is None else _clean(response.data))
+    except SchemaViolation as violation:
+        if response.finish == "length":
+            raise OutputTruncated(
+                "the answer was cut off before its end: give it more room (max_tokens)"
+            ) from violation
+        found = one_object(text) if response.data is None else None
+        if found is None or found == text:
+            raise
+    flags.append("json_in_text")
+    return request.output.validate(found)
+
+
+def _clean(data: object) -> object:
+    try:
+        return clean_data(data)
+    except RecursionError:
+        raise MalformedResponse("the answer is nested too deeply") from None
+
+
+def _check_calls(calls: Sequence[ToolCall], longest: int) -> None:
+    """Tools that nobody offered are the caller's to answer; here only types and sizes count."""
+    if not isinstance(calls, (tuple, list)):
+        raise _malformed("tool_calls", calls, "a sequence of ToolCall")
+    for call in calls:
+        if not isinstance(call, ToolCall):
+            raise _malformed("tool_calls", call, "ToolCall objects")
+        for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
+            if not isinstance(value, str):
+                raise _malformed(f"a tool call's {name}", value, "a str")
+            if len(value) > longest:
+                raise ResponseTooLarge(longest, "characters")
+
+
+def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:
+    return MalformedResponse(f"{what} of a model must be {allowed}, got {shown(got)}")

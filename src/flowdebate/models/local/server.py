@@ -1,0 +1,188 @@
+"""The embedded engine's processes: one per model file, started at first need, ended with this process."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
+
+from flowdebate._util.text import one_line
+from flowdebate.errors import ModelUnavailable
+from flowdebate.models.local.gguf import WAYS_OUT, find_local_model
+from flowdebate.models.openai.clients import Endpoint
+
+if TYPE_CHECKING:
+    from flowdebate.models.local.engine import Config
+
+__all__ = (
+    "LocalServer",
+    "running_server",
+    "stop_local_servers",
+)
+
+
+_CONTEXT = 8192
+"""Tokens of prompt and answer together: what the models of this size handle well."""
+
+
+_PATIENCE = 5.0
+"""Seconds that an engine has to end by itself."""
+
+
+_servers: dict[tuple[int, Path | None], LocalServer] = {}
+"""By process, so that a fork neither uses nor stops its parent's engines, and by file; None is "the local model"."""
+
+
+_lock = threading.Lock()
+
+
+def running_server(path: Path | None) -> LocalServer:
+    """The engine for the model file at `path` (None: whichever "local" means), started if it does not run."""
+    key = (os.getpid(), path)
+    with _lock:
+        if not _servers:
+            atexit.register(stop_local_servers)
+        server = _servers.get(key)
+        if server is None or server.ended:
+            server = _servers[key] = LocalServer(path)
+        return server
+
+
+def stop_local_servers() -> None:
+    """End all engines of this process; the next call starts a new one. Calls under way fail with ConnectionLost."""
+    with _lock:
+        mine = [key for key in _servers if key[0] == os.getpid()]
+        stopped = [_servers.pop(key) for key in mine]
+    for server in stopped:
+        server.stop()
+
+
+class LocalServer:
+    """One engine: begins to start when it is made, in a thread, so that nobody's event loop waits."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+        self._lock = threading.Lock()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._ready: Future[Endpoint] = Future()
+        self._ready.set_running_or_notify_cancel()  # so that one who stops waiting does not stop it for all
+        threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
+
+    async def endpoint(self) -> Endpoint:
+        """Where it listens, once it does; ModelUnavailable if it did not start."""
+        return await asyncio.wrap_future(self._ready)
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held during a call. The engine has one slot; who waits here is served in order, and may give up."""
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    @property
+    def ended(self) -> bool:
+        """Whether it did not start, was stopped, or has died."""
+        if self._stopping or (self._ready.done() and self._ready.exception() is not None):
+            return True
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> None:
+        """End it, and wait until it has ended."""
+        with self._lock:
+            self._stopping = True
+            process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError):  # what was not yet written finds no reader any more
+            _input(process).close()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self) -> None:
+        try:
+            endpoint = self._started()
+        except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it was
+            self.stop()
+            failure = error
+            if not isinstance(error, ModelUnavailable):
+                failure = ModelUnavailable(f"the local model could not be started ({type(error).__name__}: {error})")
+                failure.__cause__ = error
+            self._ready.set_exception(failure)
+        else:
+            self._ready.set_result(endpoint)
+
+    def _started(self) -> Endpoint:
+        library = importlib.util.find_spec("xllamacpp")
+        if library is None or not library.origin:
+            raise ModelUnavailable(f"the engine of the local model is not installed: {WAYS_OUT}")
+        key = secrets.token_urlsafe(32)
+        config: Config = {
+            "model": str((self._path or find_local_model()).resolve()),
+            "api_key": key,
+            "context": _CONTEXT,
+            "threads": _usable_cores(),
+            "library": str(Path(library.origin).parent.parent),
+        }
+        process = self._spawn()
+        try:
+            _input(process).write(json.dumps(config).encode() + b"\n")
+            _input(process).flush()
+        except OSError:
+            line = b""  # it has died already, as the next line says
+        else:
+            line = _output(process).readline()
+        _output(process).close()
+        return Endpoint(base_url=f"{_address(line, process)}/v1", api_key=key)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        script = Path(__file__).with_name("engine.py")
+        with self._lock:
+            if self._stopping:
+                raise ModelUnavailable("the local model was stopped while it was starting")
+            self._process = subprocess.Popen(  # noqa: S603 - our own script
+                [sys.executable, "-P", str(script)],  # -P: our modules do not stand in for others of their names
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            return self._process
+
+
+def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
+    """What the engine reported."""
+    if not line:
+        code = process.wait(_PATIENCE)
+        raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
+    report = json.loads(line)
+    if "address" not in report:
+        raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")
+    return str(report["address"])
+
+
+def _usable_cores() -> int:
+    """Cores that this process may use: fewer than there are in containers and under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", process.stdin)
+
+
+def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", process.stdout)

@@ -1,0 +1,253 @@
+"""One exchange with a chat completions server: parameters out, `ModelResponse` in, foreign errors classified."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate._util.text import is_blank
+from flowdebate.errors import MalformedResponse, ResponseTooLarge
+from flowdebate.models.openai.clients import load
+from flowdebate.models.openai.error_mapping import classify
+from flowdebate.models.openai.responses import read_completion, read_stream, usage_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    import httpx2
+    from openai import AsyncOpenAI
+
+    from flowdebate.errors import FlowDebateError
+    from flowdebate.models.attempts import Attempt
+    from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, ToolSpec
+    from flowdebate.models.openai.clients import Endpoint
+    from flowdebate.models.usage import Usage
+
+__all__ = (
+    "Chat",
+    "Dialect",
+    "StructuredMode",
+)
+
+
+StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
+"""How a structured answer is asked for: with a response format, as a tool call, as JSON, as JSON in a code block."""
+
+
+Parameters = dict[str, Any]
+"""What goes into a request, under the names of the chat completions API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What one server wants to be told, and how."""
+
+    model: str
+    label: str
+    """What attempts and errors call it."""
+    told: bool = True
+    """Whether the server answers under the name that it was asked by."""
+    settings: ModelSettings
+    structured: Sequence[StructuredMode]
+    """How a structured answer is asked for: first the first, the next where that is refused or does not come to fit."""
+    tools_with_schema: bool
+    room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What the server calls the limit of an answer's length."""
+    strict_model: bool = False
+    """Whether the answer of a model by another name is refused."""
+    amend: Callable[[Parameters], Parameters] | None = None
+    """Has the last word on the parameters of each request."""
+    reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
+    """Finds the tool calls that a model has written as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A client in use, by a dialect; it raises FlowDebateError, and what `on_text` raises."""
+
+    dialect: Dialect
+    client: AsyncOpenAI
+    endpoint: Endpoint
+
+    async def answer(self, request: ModelRequest) -> ModelResponse:
+        """The answer; a structured one is JSON in `text`, and cut off where `finish` is "length"."""
+        if request.output is None:
+            return await self._text(request)
+        if not request.tools or self.dialect.tools_with_schema:
+            return await self._structured(request, request.tools)
+        offered = await self._text(replace(request, output=None, on_text=None))
+        if offered.tool_calls:
+            return offered
+        answered = await self._structured(request, ())
+        return replace(answered, usage=offered.usage + answered.usage)
+
+    async def _text(self, request: ModelRequest) -> ModelResponse:
+        parameters = self._parameters(request)
+        parameters["messages"] = list(request.messages)
+        if request.tools:
+            parameters["tools"] = _as_tools(request.tools)
+        if request.on_text is None:
+            _, response = await self._send(parameters, request)
+        else:
+            parameters |= {"stream": True, "stream_options": {"include_usage": True}}
+            with request.attempts.sending(self.dialect.label, request) as attempt:
+                response = await self._streamed(parameters, request, request.on_text, attempt)
+        return _offered(response if self.dialect.reread is None else self.dialect.reread(response, request), request)
+
+    async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
+        assert request.output is not None  # noqa: S101 - `answer` has looked
+        if "flowdebate.models.openai.structured" not in sys.modules:
+            await load(_import_structured)
+        from flowdebate.models.openai.structured import ask_structured
+
+        mode = self.dialect.structured[min(request.rung, len(self.dialect.structured) - 1)]
+
+        async def send(parameters: Parameters) -> tuple[Any, ModelResponse]:
+            return await self._send(parameters, request, asked_as=mode)
+
+        response = await ask_structured(
+            send,
+            request.output,
+            mode=mode,
+            messages=request.messages,
+            tools=_as_tools(tools),
+            parameters=self._parameters(request),
+            secrets=self._secrets,
+        )
+        return replace(response, asked_as=mode)
+
+    def _parameters(self, request: ModelRequest) -> Parameters:
+        mine, theirs = self.dialect.settings, request.settings
+        parameters: Parameters = {"model": self.dialect.model}
+        temperature = mine.temperature if theirs.temperature is None else theirs.temperature
+        if temperature is not None:
+            parameters["temperature"] = temperature
+        room = theirs.max_tokens or mine.max_tokens
+        if room is not None:
+            parameters[self.dialect.room] = room
+        if mine.extra or theirs.extra:
+            parameters["extra_body"] = {**mine.extra, **theirs.extra}
+        return parameters
+
+    async def _send(
+        self, parameters: Parameters, request: ModelRequest, *, asked_as: str | None = None
+    ) -> tuple[Any, ModelResponse]:
+        """One whole answer: as openai has it, and as it is read."""
+        with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
+            during = sys.exception()
+            try:
+                completion = await self.client.chat.completions.create(**self._amended(parameters))
+                attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
+                return completion, self._read(completion, request)
+            except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
+                failure = self._classified(error, during)
+            raise failure
+
+    def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
+        response = read_completion(
+            completion,
+            asked=self.dialect.model if self.dialect.told else None,
+            strict=self.dialect.strict_model,
+            secrets=self._secrets,
+        )
+        longest = request.settings.longest  # looked at here too, before a schema is held against it
+        if len(response.text) > longest or any(len(call.arguments) > longest for call in response.tool_calls):
+            raise ResponseTooLarge(longest, "characters")
+        return response
+
+    async def _streamed(
+        self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
+    ) -> ModelResponse:
+        """One answer in pieces; a server that sends it in one has it read as it is."""
+
+        def on_usage(usage: Usage) -> None:
+            attempt.usage = usage
+
+        try:
+            return await read_stream(
+                self._chunks(parameters),
+                on_text,
+                asked=self.dialect.model if self.dialect.told else None,
+                strict=self.dialect.strict_model,
+                on_usage=on_usage,
+                longest=request.settings.longest,
+                secrets=self._secrets,
+            )
+        except _Whole as whole:
+            completion = whole.completion
+        attempt.usage = usage_of(completion)
+        response = self._read(completion, request)
+        if response.text:
+            on_text(response.text)
+        return response
+
+    async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
+        """The pieces of a streamed answer; the connection is given back however the iteration ends."""
+        stream: Any = None
+        during = sys.exception()
+        try:
+            stream = await self.client.chat.completions.create(**self._amended(parameters))
+            await _check_stream(stream.response)
+            async for chunk in stream:
+                yield chunk
+        except _Whole:
+            raise
+        except Exception as error:  # noqa: BLE001 - see _send
+            failure = self._classified(error, during)
+        else:
+            return
+        finally:
+            if stream is not None:
+                await stream.close()
+        raise failure
+
+    def _amended(self, parameters: Parameters) -> Parameters:
+        return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
+
+    def _classified(self, error: Exception, during: BaseException | None) -> FlowDebateError:
+        return classify(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return self.endpoint.secrets
+
+
+class _Whole(Exception):
+    """Brings a whole answer to where a stream was to be read."""
+
+    def __init__(self, completion: Any) -> None:  # noqa: ANN401 - whatever openai made of it
+        self.completion = completion
+        super().__init__()
+
+
+async def _check_stream(response: httpx2.Response) -> None:
+    """See that `response` can be a stream: _Whole for a server that does not stream, MalformedResponse for a page."""
+    kind = response.headers.get("content-type", "").lower()
+    if "json" in kind:
+        from openai.types.chat import ChatCompletion
+
+        value = json.loads(await response.aread())
+        raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
+    if "html" in kind:
+        raise MalformedResponse("a page came back instead of a stream: is base_url an API?", transient=False)
+
+
+def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """`response` without calls of tools, where none were offered: its text is the answer, or there is none."""
+    if not response.tool_calls or request.tools:
+        return response
+    if is_blank(response.text):
+        raise MalformedResponse("a tool was called, and none was offered")
+    return replace(response, tool_calls=(), finish="stop")
+
+
+def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [tool.to_openai() for tool in tools]
+
+
+def _import_structured() -> None:
+    from flowdebate.models.openai import structured
+
+    structured.prepare()

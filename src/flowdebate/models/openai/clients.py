@@ -1,0 +1,231 @@
+"""Connections to one endpoint: one openai client per running event loop, open as long as somebody holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from flowdebate.errors import ResponseTooLarge
+from flowdebate.models.guard import is_loopback
+from flowdebate.models.openai.redaction import kept_out_of_logs
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from http.cookiejar import CookieJar
+    from typing import Self
+
+    import httpx2
+    from openai import AsyncOpenAI
+
+__all__ = (
+    "NO_KEY",
+    "Clients",
+    "Endpoint",
+    "Holding",
+    "Transport",
+    "load",
+)
+
+
+Transport = Literal["aiohttp", "httpx2"]
+"""What carries the calls, below openai."""
+
+
+_CONNECTIONS = 5_000
+"""Calls in flight at once per model and loop; what is more waits for a connection."""
+
+
+_CONNECT_SECONDS = 30.0
+"""An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
+
+
+NO_KEY = "no-key"
+"""Sent to servers that want none; a header must hold something."""
+
+
+_LONGEST_BODY = 16_000_000
+"""Bytes of a response, head not included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a model is, and the key to it."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may be shown: the key, and a password in the address."""
+        try:
+            password = urlsplit(self.base_url).password
+        except ValueError:
+            password = None
+        return tuple(secret for secret in (self.api_key, password) if secret and secret != NO_KEY)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What one event loop has: how many hold it, and its clients (a second one when the endpoint has moved)."""
+
+    holders: int = 0
+    clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+
+class Clients:
+    """The clients of one model.
+
+    `hold` keeps connections open for as long as it is entered; `client` gives the running loop's client inside of
+    one. Loops, and so threads, do not share clients.
+    """
+
+    def __init__(self, headers: Mapping[str, str] | None = None, *, transport: Transport = "aiohttp") -> None:
+        self._transport = transport
+        self._headers = {"Accept-Encoding": "identity", **(headers or {})}
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._contexts: dict[bool, ssl.SSLContext] = {}
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Keep the running loop's connections open until the block, and every other one like it, has ended."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            await self.release()
+
+    def acquire(self) -> None:
+        """Begin to hold."""
+        with self._lock:
+            self._loops.setdefault(asyncio.get_running_loop(), _Held()).holders += 1
+
+    async def release(self) -> None:
+        """End it; the last one closes the connections."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            held = self._loops[loop]
+            held.holders -= 1
+            if held.holders:
+                return
+            del self._loops[loop]
+        # a client closes its sockets before its first await, so a cancellation that comes now leaves none open
+        await held.closing.aclose()
+
+    async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
+        """The running loop's client for `endpoint`; call it inside a `hold`."""
+        if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
+            await load(self._prepare, endpoint)
+        held = self._loops[asyncio.get_running_loop()]
+        found = held.clients.get(endpoint)
+        if found is None:
+            found = held.clients[endpoint] = self._connect(endpoint)
+            for secret in endpoint.secrets:
+                held.closing.enter_context(kept_out_of_logs(secret))
+            held.closing.push_async_callback(found.close)
+        return found
+
+    def _prepare(self, endpoint: Endpoint) -> None:
+        import httpx2
+        import openai.resources.chat.completions  # noqa: F401 - `import openai` leaves it for the first call
+
+        secure = _secure(endpoint)
+        self._contexts[secure] = httpx2.create_ssl_context(verify=secure)
+
+    def _connect(self, endpoint: Endpoint) -> AsyncOpenAI:
+        import httpx2
+        import openai
+
+        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        context = self._contexts[_secure(endpoint)]
+        aiohttp = self._transport == "aiohttp"
+        make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
+        http = make(
+            # httpx2 takes stray bytes on a connection that was kept for the beginning of the next call's answer, so
+            # that one debater would be given the other's: it may keep none
+            limits=httpx2.Limits(
+                max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS if aiohttp else 0
+            ),
+            timeout=timeout,
+            follow_redirects=False,
+            # a proxy that is set for the world is not asked for this machine
+            trust_env=not is_loopback(endpoint.base_url),
+            verify=context,
+            event_hooks={"response": [_bounded]},
+            cookies=_no_cookies(),
+        )
+        if aiohttp:
+            from flowdebate.models.openai.connections import keep_only_clean
+
+            keep_only_clean(http, limit=_CONNECTIONS, context=context)
+        return openai.AsyncOpenAI(
+            api_key=endpoint.api_key,
+            base_url=endpoint.base_url,
+            default_headers=self._headers,
+            http_client=http,
+            max_retries=0,
+            timeout=timeout,
+        )
+
+
+def _secure(endpoint: Endpoint) -> bool:
+    return endpoint.base_url.startswith("https")
+
+
+def _no_cookies() -> CookieJar:
+    """A jar that stays empty: one cookie that cannot be sent back would fail every later call of the client."""
+    from http.cookiejar import CookieJar
+
+    class NoCookies(CookieJar):
+        def extract_cookies(self, *_: object) -> None:
+            return
+
+    return NoCookies()
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Let `response` be read up to `_LONGEST_BODY` bytes, and not at all where its head tells of more."""
+    from flowdebate.models.openai.response_stream import bounded_stream, encoding_of
+
+    told = response.headers.get("content-length", "")
+    if told.isdecimal() and int(told[:20]) > _LONGEST_BODY:
+        await response.aclose()
+        raise ResponseTooLarge(_LONGEST_BODY, "bytes")
+    encoding = encoding_of(response.headers)
+    if encoding is not None:
+        # httpx2 would unpack whatever a piece comes to before anybody can count it
+        del response.headers["content-encoding"]
+    events = "event-stream" in response.headers.get("content-type", "").lower()
+    response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
+
+
+async def load(function: Callable[..., object], *arguments: object) -> None:
+    """Run a slow first import, or the like, beside the event loop."""
+    await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+class Holding:
+    """A model with `Clients`: runs hold its connections while they last, `async with model:` for longer."""
+
+    _clients: Clients
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Self]:
+        """Keep the running loop's connections until the block, and every other one like it, has ended."""
+        async with self._clients.hold():
+            yield self
+
+    async def __aenter__(self) -> Self:
+        self._clients.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.release()

@@ -1,0 +1,341 @@
+"""What foreign libraries raise while a model is asked, as errors of flowdebate.
+
+The most specific class comes first. Whatever is left over broke while an answer was being read (openai and instructor
+let TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it is a
+MalformedResponse: no foreign exception leaves this package.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flowdebate._util.text import one_line, redacted
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContentFiltered,
+    ContextTooLong,
+    FlowDebateError,
+    MalformedResponse,
+    ModelError,
+    ModelNotFound,
+    ModelUnavailable,
+    OutputTruncated,
+    ProviderFailed,
+    RateLimited,
+    RequestRejected,
+    SchemaViolation,
+    problems_of,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = (
+    "address_of",
+    "as_status",
+    "classify",
+    "retry_after",
+    "status_error",
+)
+
+
+_LONGEST_WAIT = 7 * 24 * 3600.0
+"""Seconds; a server that asks for a longer wait is not believed."""
+
+
+_UNAUTHORIZED = frozenset({401, 403})
+
+
+_OVERLOADED = frozenset({429, 529})
+
+
+_SPENT = frozenset({400, 402, 403, 429})
+
+
+_TRANSIENT = frozenset({408, 409, 425})
+
+
+_CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
+            "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
+
+
+_QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "insufficient credit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a server said about its refusal."""
+
+    message: str
+    code: str
+
+
+def classify(
+    error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
+) -> FlowDebateError:
+    """`error` as one of the project's own, caused by `error` unless that could show one of `secrets`.
+
+    `during` is what the application was handling when it asked: Python chains that to `error`, and it explains nothing.
+
+    Raise it outside the `except` block that caught `error`, or Python chains the two by itself.
+    """
+    own = _own(error)
+    if own is not None:
+        return own
+    links = tuple(_chain(error, during))
+    mapped = (
+        _openai(error, links, base_url, secrets)
+        or _instructor(error, links, secrets)
+        or _transport(links, base_url, secrets)
+    )
+    if mapped is None:
+        if isinstance(error, UnicodeEncodeError):
+            mapped = RequestRejected("the prompt is not valid Unicode, so it cannot be sent")
+        else:
+            text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
+            mapped = MalformedResponse(f"the answer could not be read ({text})")
+    if not isinstance(mapped, SchemaViolation) and not _tells_secret(_chain(error, None), secrets):
+        mapped.__cause__ = error  # instructor's own would print the model's whole answer, several times
+    return mapped
+
+
+def _own(error: BaseException) -> FlowDebateError | None:
+    """The error of ours that was raised below openai, which wraps what it does not know."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, FlowDebateError):
+        cause = cause.__cause__
+    return cause
+
+
+def status_error(  # noqa: PLR0911 - a table
+    status: int,
+    body: object,
+    *,
+    headers: Mapping[str, str] | None = None,
+    secrets: Sequence[str] = (),
+    base_url: str = "",
+) -> ModelError:
+    """The error that HTTP `status` with the decoded `body` means."""
+    told = _told(body, secrets)
+    text = f"the endpoint answered {status}: {told.message}" if told.message else f"the endpoint answered {status}"
+    searched = f"{told.code} {told.message}".lower()
+    spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
+    if spent or status in _OVERLOADED:
+        hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
+        return RateLimited(text + hint, retry_after=retry_after(headers or {}), status=status, quota_exhausted=spent)
+    if status in _UNAUTHORIZED:
+        return AuthenticationFailed(f"{text}. Check the API key", status=status)
+    if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
+        return ContextTooLong(text, status=status)
+    if status == 404:  # noqa: PLR2004 - Not Found
+        return ModelNotFound(f"{text}. Check the model's name{_at(base_url)}", status=status)
+    if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
+        return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+    if status < 300:  # noqa: PLR2004 - 101 and the like
+        return MalformedResponse(f"{text}, which is no answer")
+    if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
+        return ProviderFailed(text, status=status, retry_after=retry_after(headers or {}))
+    return RequestRejected(text, status=status)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How many seconds `headers` ask to wait; None where they do not say, or say nonsense.
+
+    >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
+    (2.5, None, None)
+    """
+    millis, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
+    try:
+        wait = float(millis) / 1000 if millis else float(seconds or "")
+    except ValueError:
+        wait = _until(seconds or "")
+    return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
+
+
+def _until(date: str) -> float:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _openai(  # noqa: PLR0911 - a table
+    error: Exception, links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
+) -> ModelError | None:
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        headers = error.response.headers
+        body = error.body if error.body is not None else error.message
+        if "html" in headers.get("content-type", ""):
+            body = f"an HTML page; is base_url{_at(base_url)} an API?"
+        return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
+    if isinstance(error, openai.APIConnectionError):  # timeouts are a subclass
+        return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
+    if isinstance(error, openai.LengthFinishReasonError):
+        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    if isinstance(error, openai.ContentFilterFinishReasonError):
+        return ContentFiltered("the provider's content filter stopped the answer")
+    if isinstance(error, openai.APIResponseValidationError):
+        return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
+    if isinstance(error, openai.APIError):  # an error event inside a stream
+        status = as_status(error.code) or as_status(error.type)
+        return status_error(status or 500, error.body or error.message, secrets=secrets, base_url=base_url)
+    if isinstance(error, openai.OpenAIError):
+        return RequestRejected(one_line(_safe_str(error), secrets=secrets))
+    return None
+
+
+def _instructor(error: Exception, links: Sequence[BaseException], secrets: Sequence[str]) -> ModelError | None:
+    import pydantic
+    from instructor.core import exceptions as instructor
+
+    if isinstance(error, instructor.IncompleteOutputException):
+        return OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    for link in links:
+        if isinstance(link, pydantic.ValidationError):
+            problems = problems_of(link, got=False)  # fields have names that the model gave them
+            return SchemaViolation([(redacted(field, secrets), redacted(what, secrets)) for field, what in problems])
+    if isinstance(error, instructor.InstructorError):
+        kind = type(error.__cause__ or error).__name__
+        return SchemaViolation([("", f"the answer holds nothing that could be validated ({kind})")])
+    return None
+
+
+def _transport(  # noqa: PLR0911 - a table
+    links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
+) -> ModelError | None:
+    """Errors of the connection; the transport under httpx2 is aiohttp, whose own errors are more exact."""
+    import ssl
+
+    import aiohttp
+    import httpx2
+
+    at = _at(base_url)
+    reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
+    if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
+        return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
+    connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
+    if _any(links, *connecting, ConnectionRefusedError) or _timed_out_connecting(links):
+        # TLS that one side does not speak will not be spoken later; one that broke off may be
+        broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
+        hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
+        message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
+        return ModelUnavailable(message, transient=_is_address(base_url) and not hopeless)
+    if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+        return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
+    if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+        return ConnectionLost(f"the endpoint{at} went silent")
+    ended = any(_ENDED.search(_safe_str(link)) for link in links)
+    if not ended and _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
+        return MalformedResponse(f"what came back{at} is not HTTP ({reason})")
+    if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
+        return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
+    if _any(links, OSError):
+        return ModelUnavailable(f"no connection to the endpoint{at} ({reason})", transient=True)
+    return None
+
+
+_ENDED = re.compile("disconnected without|closed connection without")
+"""How httpx2 says that a connection was closed too early; to it that is as little HTTP as nonsense would be."""
+
+
+def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
+    """Whether no connection came about in time; the aiohttp transport has that name for every broken one, too."""
+    import aiohttp
+    import httpx2
+
+    return _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
+
+
+def _is_address(base_url: str) -> bool:
+    if not base_url:
+        return True
+    try:
+        parts = urlsplit(base_url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
+def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
+    return any(isinstance(link, classes) for link in links)
+
+
+def _chain(error: BaseException | None, during: BaseException | None) -> Iterator[BaseException]:
+    """`error` and what led to it, up to `during`."""
+    seen: set[int] = set()
+    while error is not None and error is not during and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _told(body: object, secrets: Sequence[str]) -> _Told:
+    """Message and code of an error body; every provider nests them in its own way."""
+    inner: Any = body
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+    if not isinstance(inner, dict):
+        return _Told(one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", "")
+    message = inner.get("message") or inner.get("detail") or ""
+    if not isinstance(message, str):
+        message = shown(message)
+    if not message:
+        message = json.dumps(inner, default=repr)
+    code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
+    return _Told(one_line(message, secrets=secrets), code)
+
+
+def as_status(code: object) -> int | None:
+    """The HTTP status that an error's `code` is; None for words."""
+    text = str(code)
+    return int(text) if text.isdecimal() and len(text) == 3 and text[0] in "345" else None  # noqa: PLR2004
+
+
+def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:
+    """Whether a traceback of these could show a key."""
+    told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in links)
+    return any(secret in told for secret in secrets if secret)
+
+
+def _safe_str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__ must not hide the error that is being told
+        return type(error).__name__
+
+
+def _safe_repr(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except Exception:  # noqa: BLE001 - see _safe_str
+        return type(error).__name__
+
+
+def _at(base_url: str) -> str:
+    """Where the endpoint is, as a part of a sentence."""
+    return f" {address_of(base_url)}" if base_url else ""
+
+
+def address_of(base_url: str) -> str:
+    """`base_url` without what may be secret in an address: user, password, query.
+
+    >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
+    'https://example.com/v1'
+    """
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return shown(base_url)
+    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")

@@ -1,0 +1,186 @@
+"""`OpenAIModel`: a model behind any server that speaks OpenAI's chat completions API."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, get_args
+
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, OutputTruncated, RequestRejected
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.call import within
+from flowdebate.models.guard import check_real_calls_allowed
+from flowdebate.models.openai.chat import Chat, Dialect, StructuredMode
+from flowdebate.models.openai.clients import NO_KEY, Clients, Endpoint, Holding, Transport
+from flowdebate.models.openai.error_mapping import address_of
+from flowdebate.models.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
+__all__ = (
+    "LADDER",
+    "OpenAIModel",
+    "StructuredMode",
+)
+
+
+_OPENAI = "https://api.openai.com"
+
+
+_KEY_ENV = "OPENAI_API_KEY"
+
+
+LADDER: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
+"""Ways to ask for a structured answer, from the most to the least constraining."""
+
+
+_MODE = re.compile(
+    r"response_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
+    re.IGNORECASE,
+)
+"""What a server's refusal of such a way speaks of."""
+
+
+_RETRY = Retry()
+
+
+class OpenAIModel(Holding):
+    """The model `name` on an OpenAI-compatible server.
+
+    - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
+    - `settings`: what holds where a request leaves the choice open; of two deadlines the shorter one counts, and a
+      timeout that is left at its default is none.
+    - `structured`: how structured answers are asked for; "json_schema" constrains the model on servers that can. Where
+      the server refuses that way, or what comes does not fit twice, the next of `LADDER` is taken; the way that was
+      taken is the answer's `asked_as`.
+    - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
+      tools are offered first, and once the model calls none of them it is asked again for the structured answer.
+    - `retry`: how often and when a call that failed is made again; None for never.
+    - `transport`: "aiohttp", or "httpx2" where that has to be: it is slower, and opens a connection for each call.
+    - `strict_model`: True refuses the answer of a model by another name (MalformedResponse), which is otherwise marked
+      with the flag `other_model`. Names of which one holds the other are the same: "gpt-4o" and "gpt-4o-2024-08-06".
+    - `label`: what errors and events call the model; None for `name`.
+
+    Connections are kept while `hold()` is entered, which a run does for its models; `async with model:` keeps them
+    over many runs. One object serves any number of runs, event loops and threads.
+
+    >>> OpenAIModel("gemma3", base_url="http://127.0.0.1:11434/v1", retry=Retry(attempts=5))
+    OpenAIModel('gemma3', base_url='http://127.0.0.1:11434/v1')
+    """
+
+    tells_attempts = True
+
+    def __init__(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = _KEY_ENV,
+        settings: ModelSettings | None = None,
+        structured: StructuredMode = "json_schema",
+        tools_with_schema: bool = True,
+        default_headers: Mapping[str, str] | None = None,
+        retry: Retry | None = _RETRY,
+        transport: Transport = "aiohttp",
+        strict_model: bool = False,
+        label: str | None = None,
+    ) -> None:
+        _check(name, base_url, structured)
+        _check_policies(retry, transport)
+        self.retry = retry
+        self._name = name
+        self._label = label or name
+        self._base_url = base_url
+        self._api_key = api_key
+        self._api_key_env = api_key_env
+        self._settings = settings or ModelSettings()
+        self._ladder = LADDER[LADDER.index(structured) :]
+        self._tools_with_schema = tools_with_schema
+        self._strict_model = strict_model
+        self._clients = Clients(default_headers, transport=transport)
+
+    @property
+    def name(self) -> str:
+        """What errors, events and usage call it."""
+        return self._label
+
+    @property
+    def base_url(self) -> str:
+        """The endpoint that a call made now would go to."""
+        return self._base_url or os.environ.get("OPENAI_BASE_URL") or f"{_OPENAI}/v1"
+
+    def __repr__(self) -> str:
+        where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
+        return f"OpenAIModel({self._name!r}{where})"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once; `retry` is for those who ask through the library's boundary, as runs do."""
+        check_real_calls_allowed(self.name, base_url=self.base_url)
+        timeout = self._settings.timeout
+        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        if request.output is not None and response.finish == "length":
+            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        return response
+
+    async def _answer(self, request: ModelRequest) -> ModelResponse:
+        endpoint = self._endpoint()
+        async with self._clients.hold():
+            client = await self._clients.client(endpoint)
+            while True:
+                before = self._ladder
+                chat = Chat(dialect=self._dialect(endpoint), client=client, endpoint=endpoint)
+                try:
+                    return await chat.answer(request)
+                except RequestRejected as error:
+                    if request.output is None or len(before) == 1 or not _refuses_mode(error):
+                        raise
+                    # what the server refuses once it refuses always: later calls do without it
+                    refused = before[min(request.rung, len(before) - 1)]
+                    self._ladder = tuple(mode for mode in self._ladder if mode != refused) or before[-1:]
+
+    def _dialect(self, endpoint: Endpoint) -> Dialect:
+        return Dialect(
+            model=self._name,
+            label=self._label,
+            settings=self._settings,
+            structured=self._ladder,
+            tools_with_schema=self._tools_with_schema,
+            strict_model=self._strict_model,
+            # OpenAI's reasoning models know only the newer name, most other servers only the older one
+            room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
+        )
+
+    def _endpoint(self) -> Endpoint:
+        key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
+        url = self.base_url
+        if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
+            raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
+        return Endpoint(base_url=url, api_key=key or NO_KEY)
+
+
+def _refuses_mode(error: RequestRejected) -> bool:
+    """Whether a server that was asked for a structured answer says that it cannot be asked in this way."""
+    return type(error) is RequestRejected and _MODE.search(error.message) is not None
+
+
+def _check_policies(retry: object, transport: object) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigurationError("OpenAIModel", "retry", retry, "a Retry, or None")
+    if transport not in get_args(Transport):
+        allowed = " or ".join(map(repr, get_args(Transport)))
+        raise ConfigurationError("OpenAIModel", "transport", transport, allowed)
+
+
+def _check(name: object, base_url: object, structured: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
+    if base_url is not None and not str(base_url).startswith(("http://", "https://")):
+        raise ConfigurationError("OpenAIModel", "base_url", base_url, "an address that begins with http:// or https://")
+    if structured not in get_args(StructuredMode):
+        allowed = " or ".join(map(repr, get_args(StructuredMode)))
+        raise ConfigurationError("OpenAIModel", "structured", structured, allowed)

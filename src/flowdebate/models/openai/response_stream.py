@@ -1,0 +1,134 @@
+"""A response body that ends in an error once it is longer than it may be, unpacked where it was packed unasked."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from flowdebate.errors import MalformedResponse, ResponseTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+__all__ = (
+    "bounded_stream",
+    "encoding_of",
+    "event_lines",
+)
+
+
+_LINES = 100
+"""Of one event, which usually has one."""
+
+
+async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """`parts` of an event stream, cut after whole lines; MalformedResponse for an event that does not end.
+
+    openai copies all that it has of an event for each further line or part of one, so that a server could keep a
+    process busy. What holds no data is left out: comments, ids and the like, of which openai makes events without any.
+    """
+    rest: list[bytes] = []
+    lines = 0
+    async for part in parts:
+        cut = part.rfind(b"\n") + 1
+        if not cut:
+            rest.append(part)
+            continue
+        whole = b"".join((*rest, part[:cut]))
+        rest = [part[cut:]] if cut < len(part) else []
+        kept = []
+        for line in whole.split(b"\n")[:-1]:
+            blank = not line.strip()
+            if not blank and not (line.startswith(b"data:") and line[5:].strip()):
+                continue
+            lines = 0 if blank else lines + 1
+            if lines > _LINES:
+                raise MalformedResponse("an event of the stream does not end")
+            kept.append(line)
+        if kept:
+            yield b"\n".join((*kept, b""))
+    if rest:
+        yield b"".join(rest)
+
+
+_BOM = b"\xef\xbb\xbf"
+
+
+_WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+"""What zlib wants to be told of each packing."""
+
+
+_SENT = 1_000_000
+"""Bytes of an unpacked body that are handed on at once."""
+
+
+def encoding_of(headers: Mapping[str, str]) -> str | None:
+    """How a body was packed, though no packing was asked for; None for not at all."""
+    told = headers.get("content-encoding", "").strip().lower()
+    return None if told in ("", "identity") else told
+
+
+def bounded_stream(
+    stream: object, limit: int, *, encoding: str | None = None, events: bool = False
+) -> httpx2.AsyncByteStream:
+    """`stream`, unpacked, up to `limit` bytes; ResponseTooLarge then, MalformedResponse for a packing that is unknown.
+
+    A byte order mark at its beginning is left out; what `events` are, comes in whole lines (see `event_lines`).
+    """
+    if not isinstance(stream, httpx2.AsyncByteStream):
+        raise TypeError(stream)
+    return _Bounded(stream, limit, encoding, events=events)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, encoding: str | None, *, events: bool) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._encoding = encoding
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return event_lines(self._bounded()) if self._events else self._bounded()
+
+    async def _bounded(self) -> AsyncIterator[bytes]:
+        read = 0
+        begin: bytes | None = b""
+        async for part in self._parts():
+            read += len(part)
+            if read > self._limit:
+                raise ResponseTooLarge(self._limit, "bytes")
+            if begin is None:
+                yield part
+                continue
+            begin += part
+            if len(begin) >= len(_BOM) or not _BOM.startswith(begin):
+                yield begin.removeprefix(_BOM)
+                begin = None
+        if begin:
+            yield begin
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        if self._encoding is None:
+            async for part in self._stream:
+                yield part
+            return
+        window = _WINDOWS.get(self._encoding)
+        if window is None:
+            raise MalformedResponse(f"the answer is packed as {self._encoding[:40]!a}, which nobody asked for")
+        unpacking = zlib.decompressobj(window)
+        async for packed in self._stream:
+            rest = packed
+            while rest:
+                try:
+                    part = unpacking.decompress(rest, _SENT)
+                except zlib.error as error:
+                    raise MalformedResponse(f"the answer's {self._encoding} cannot be unpacked ({error})") from None
+                rest = unpacking.unconsumed_tail
+                yield part
+        if not unpacking.eof:
+            raise MalformedResponse(f"the answer's {self._encoding} ends too early")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,331 @@
+"""What an OpenAI-compatible server sends back, whole or in a stream, as a `ModelResponse`.
+
+openai does not validate what it is given, so nothing here trusts a type. An answer counts only with a reason for its
+end: `length` as such, `content_filter` as Refused, none at all as OutputTruncated; reasons that this file does not
+know count as "stop", because servers have names of their own for it ("eos", "end_turn").
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import clean_text, one_line, redacted
+from flowdebate.errors import (
+    ContentFiltered,
+    MalformedResponse,
+    OutputTruncated,
+    ProviderFailed,
+    Refused,
+    ResponseTooLarge,
+    shown,
+)
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.openai.error_mapping import as_status, status_error
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from flowdebate.models.base import FinishReason, Flag
+
+__all__ = (
+    "read_completion",
+    "read_stream",
+    "usage_of",
+)
+
+
+Json = Any
+"""What openai constructed from a server's JSON without a check."""
+
+
+def read_completion(
+    completion: Json, *, asked: str | None = None, strict: bool = False, secrets: Sequence[str] = ()
+) -> ModelResponse:
+    """The answer of the model `asked` in a whole chat completion; no error that it raises shows one of `secrets`.
+
+    With `strict`, that of another model is MalformedResponse.
+    """
+    if isinstance(completion, str):
+        raise _no_json(completion, secrets)
+    choices = getattr(completion, "choices", None)
+    if not isinstance(choices, list) or not choices:
+        _raise_told_error(completion, secrets)
+        raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
+    choice = choices[0]
+    message = getattr(choice, "message", None)
+    if message is None:
+        raise MalformedResponse("the answer has no message")
+    _raise_told_error(choice, secrets)
+    calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
+    return _answer(
+        text=_text(getattr(message, "content", None)),
+        refusal=getattr(message, "refusal", None),
+        calls=calls,
+        reason=getattr(choice, "finish_reason", None),
+        usage=usage_of(completion),
+        model=getattr(completion, "model", None),
+        asked=asked,
+        strict=strict,
+        several=len(choices) > 1,
+        secrets=secrets,
+    )
+
+
+async def read_stream(
+    chunks: AsyncIterator[Json],
+    on_text: Callable[[str], None],
+    *,
+    asked: str | None = None,
+    strict: bool = False,
+    on_usage: Callable[[Usage], None] | None = None,
+    longest: int = 200_000,
+    secrets: Sequence[str] = (),
+) -> ModelResponse:
+    """The answer of the model `asked` in a stream of chunks, each piece of text told to `on_text` as it arrives.
+
+    What it took is told to `on_usage` once it is known, also where the answer is of no use.
+    ResponseTooLarge once there are more than `longest` characters.
+    """
+    read = 0
+    parts = _Parts()
+    async with aclosing(chunks):  # type: ignore[type-var]  # every iterator that comes here is a generator
+        async for chunk in chunks:
+            piece = parts.add(chunk)
+            if on_usage is not None and parts.usage is not _UNKNOWN:
+                on_usage(parts.usage)
+            if piece:
+                read += len(piece)
+                if read > longest:
+                    raise ResponseTooLarge(longest, "characters")
+                on_text(redacted(piece, secrets))
+    if not parts.chunks:
+        raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
+    return _answer(
+        text="".join(parts.text),
+        refusal="".join(parts.refusal) or None,
+        calls=parts.tool_calls(),
+        reason=parts.reason,
+        usage=parts.usage,
+        model=parts.model,
+        asked=asked,
+        strict=strict,
+        several=parts.several,
+        secrets=secrets,
+    )
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call whose pieces arrive one after the other."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What has arrived of a streamed answer."""
+
+    chunks: int = 0
+    text: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    calls: dict[int, _Call] = field(default_factory=dict)
+    reason: object = None
+    usage: Usage = field(default_factory=Usage.unknown)
+    model: object = None
+    several: bool = False
+    """Whether there were pieces of more than one answer; only those of the first are read."""
+
+    def add(self, chunk: Json) -> str:
+        """Take in one chunk; gives its text, clean."""
+        self.chunks += 1
+        self.model = getattr(chunk, "model", None) or self.model
+        if getattr(chunk, "usage", None) is not None:
+            self.usage = usage_of(chunk)
+        choices = _list(getattr(chunk, "choices", None))
+        if not choices:  # the last chunk, with the usage; and the pings of some servers
+            return ""
+        choice = choices[0]
+        if len(choices) > 1 or getattr(choice, "index", None) not in (0, None):
+            self.several = True
+            choice = next((each for each in choices if getattr(each, "index", None) == 0), None)
+            if choice is None:
+                return ""
+        self.reason = getattr(choice, "finish_reason", None) or self.reason
+        delta = getattr(choice, "delta", None)
+        refusal = getattr(delta, "refusal", None)
+        if isinstance(refusal, str):
+            self.refusal.append(refusal)
+        for call in _list(getattr(delta, "tool_calls", None)):
+            self._add_call(call)
+        text = _text(getattr(delta, "content", None))
+        self.text.append(text)
+        return clean_text(text)
+
+    def _add_call(self, delta: Json) -> None:
+        index = getattr(delta, "index", None)
+        key = index if isinstance(index, int) else len(self.calls)
+        call = self.calls.setdefault(key, _Call())
+        function = getattr(delta, "function", None)
+        call.id = call.id or _str(getattr(delta, "id", None), "a tool call's id")
+        call.name = call.name or _str(getattr(function, "name", None), "a tool call's name")
+        call.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
+
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls, whole."""
+        return [
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
+            for _, call in sorted(self.calls.items())
+        ]
+
+
+def _answer(  # noqa: PLR0913 - the parts of an answer
+    *,
+    text: str,
+    refusal: object,
+    calls: Sequence[ToolCall],
+    reason: object,
+    usage: Usage,
+    model: object,
+    asked: str | None,
+    strict: bool,
+    several: bool,
+    secrets: Sequence[str] = (),
+) -> ModelResponse:
+    if isinstance(refusal, str) and refusal.strip():
+        raise Refused(_clean(refusal, secrets))
+    if reason == "content_filter":
+        raise ContentFiltered("the provider's content filter stopped the answer")
+    if reason == "error":
+        raise ProviderFailed("the endpoint failed while it was answering")
+    if not isinstance(reason, str) or not reason:
+        raise OutputTruncated("the answer ended without saying that it is whole")
+    cleaned = clean_text(text)
+    by = _clean(model, secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
+    odd: dict[Flag, bool] = {
+        "cleaned": cleaned != text,
+        "more_choices": several,
+        "other_model": bool(by and asked) and str(by) not in str(asked) and str(asked) not in str(by),
+        "unknown_finish": reason not in _REASONS,
+        "usage_unknown": usage.total_tokens is None,
+    }
+    if strict and odd["other_model"]:
+        raise MalformedResponse(f"model {one_line(str(by))} answered instead of {asked!r}", transient=False)
+    finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
+    return ModelResponse(
+        text=redacted(cleaned, secrets),
+        tool_calls=tuple(_clean_call(call, index, secrets) for index, call in enumerate(calls)),
+        finish=finish,
+        usage=usage,
+        model=by,
+        flags=tuple(flag for flag, is_so in odd.items() if is_so),
+    )
+
+
+_REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
+"""Reasons for the end of an answer that the protocol knows."""
+
+
+_LONGEST_NAME = 200
+"""Characters of a model's name, as the endpoint tells it."""
+
+
+def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
+    """What openai could not read and gives back as text: a page will be there again, half a JSON may not."""
+    if not text.strip():
+        return MalformedResponse("nothing came back")
+    begin = one_line(text[:200], secrets=secrets)
+    if text.lstrip()[0] in "{[":
+        return MalformedResponse(f"what came back is no whole JSON ({begin})")
+    return MalformedResponse(f"a page came back instead of JSON ({begin}): is base_url an API?", transient=False)
+
+
+def _raise_told_error(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
+    """Some proxies answer 200 with an error inside."""
+    error = getattr(holder, "error", None)
+    if error and isinstance(error, (dict, str)):
+        code = error.get("code") if isinstance(error, dict) else None
+        raise status_error(as_status(code) or default, {"error": error}, secrets=secrets)
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        known = [text for text in texts if isinstance(text, str)]
+        if known and len(known) == len(texts):
+            return "".join(known)
+    raise MalformedResponse(f"the answer's content must be text, got {_kind(content)}")
+
+
+def _tool_call(call: Json) -> ToolCall:
+    function = getattr(call, "function", None)
+    return ToolCall(
+        id=_str(getattr(call, "id", None), "a tool call's id"),
+        name=_str(getattr(function, "name", None), "a tool call's name"),
+        arguments=_str(getattr(function, "arguments", None), "a tool call's arguments"),
+    )
+
+
+def _clean_call(call: ToolCall, index: int, secrets: Sequence[str]) -> ToolCall:
+    """`call` as it may stand in the next prompt, which has to be sent."""
+    return ToolCall(
+        id=_clean(call.id, secrets) or f"call_{index}",
+        name=_clean(call.name, secrets),
+        arguments=_clean(call.arguments, secrets),
+    )
+
+
+def _clean(text: str, secrets: Sequence[str]) -> str:
+    return redacted(clean_text(text), secrets)
+
+
+def _str(value: object, what: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedResponse(f"{what} must be a str, got {_kind(value)}")
+    return value
+
+
+def _kind(value: object) -> str:
+    """What was got, without its text: that may hold anything, a key among it."""
+    return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
+
+
+def _list(value: object) -> list[Json]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedResponse(f"a list was promised, got {_kind(value)}")
+    return value
+
+
+def usage_of(completion: Json) -> Usage:
+    """What a completion, or the chunk of a stream, says that it took; unknown is what it does not say."""
+    usage = getattr(completion, "usage", None)
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        calls=1,
+        prompt_tokens=_count(getattr(usage, "prompt_tokens", None)),
+        cached_tokens=_count(getattr(details, "cached_tokens", None)),
+        completion_tokens=_count(getattr(usage, "completion_tokens", None)),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+
+
+_MOST_TOKENS = 100_000_000
+"""Of one answer; a server that tells of more is not believed."""
+
+
+_UNKNOWN = Usage.unknown()

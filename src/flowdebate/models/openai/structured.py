@@ -1,0 +1,254 @@
+"""Structured answers through instructor: it asks in the way that the server knows, and reads what comes back.
+
+This module is imported when the first structured answer is asked for, because instructor is slow to import.
+instructor is never given `context=` (it would render what debaters wrote as templates), and asks once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import instructor
+from instructor.core.exceptions import IncompleteOutputException
+
+from flowdebate._util.text import is_blank
+from flowdebate.errors import FlowDebateError, SchemaViolation
+from flowdebate.models.base import ToolCall
+from flowdebate.models.openai.error_mapping import classify
+from flowdebate.models.output import OutputSchema, one_object
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse
+
+__all__ = (
+    "ask_structured",
+    "prepare",
+    "with_tool_calls",
+)
+
+
+_BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
+
+
+def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """`response` with the calls that its text consists of; itself if that holds anything but calls of offered tools."""
+    if response.tool_calls or not request.tools:
+        return response
+    text = response.text.strip()
+    blocks = ["".join(groups) for groups in _BLOCK.findall(text)]
+    if not blocks or _BLOCK.sub("", text).strip():
+        blocks = [text]
+    offered = {tool.name for tool in request.tools}
+    calls = [call for index, block in enumerate(blocks) if (call := _call(block, index, offered))]
+    if len(calls) != len(blocks):
+        return response
+    return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
+
+
+def _call(block: str, index: int, offered: set[str]) -> ToolCall | None:
+    try:
+        value = json.loads(block)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    name, arguments = value.get("name"), value.get("arguments", value.get("parameters"))
+    if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
+        return None
+    return ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+
+
+_MODES = {
+    "json_schema": instructor.Mode.JSON_SCHEMA,
+    "tools": instructor.Mode.TOOLS,
+    "json": instructor.Mode.JSON,
+    "md_json": instructor.Mode.MD_JSON,
+}
+
+
+_asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
+
+
+def prepare() -> None:
+    """Let instructor import, in a thread that may wait, what it otherwise imports in its first call."""
+    asyncio.run(_rehearse())
+
+
+async def _rehearse() -> None:
+    done = FlowDebateError()
+
+    async def send(_: object) -> tuple[object, ModelResponse]:
+        raise done
+
+    with contextlib.suppress(FlowDebateError):
+        await ask_structured(send, OutputSchema.of(dict), mode="json_schema", messages=(), tools=(), parameters={})
+
+
+def _not_asking(_: logging.LogRecord) -> bool:
+    """Keep back what instructor would log of our calls: failures are raised, and model text belongs in no log."""
+    return not _asking.get()
+
+
+logging.getLogger("instructor.v2.retry").addFilter(_not_asking)
+
+
+class _Settled(IncompleteOutputException):
+    """Ends instructor's work early: the one exception that it passes on as it is, without a word."""
+
+    def __init__(self, outcome: ModelResponse | FlowDebateError) -> None:
+        self.outcome = outcome
+        super().__init__()
+
+
+async def ask_structured(
+    send: Callable[[dict[str, Any]], Awaitable[tuple[Any, ModelResponse]]],
+    output: OutputSchema,
+    *,
+    mode: str,
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]],
+    parameters: Mapping[str, Any],
+    secrets: Sequence[str] = (),
+) -> ModelResponse:
+    """Ask for `output`: a response whose text is JSON that fits, or calls of `tools`, or one cut off by `length`.
+
+    JSON that stands in prose, or in the text where a call was due, counts where it is the one object there, and is
+    marked as `json_in_text`; two answers, or one field twice, are none.
+
+    `send` makes the call: the request's parameters in, the raw completion and what it says out.
+    """
+    seen: list[ModelResponse] = []
+    during = sys.exception()
+
+    async def create(**prepared: Any) -> Any:  # noqa: ANN401 - whatever openai gave back
+        try:
+            completion, response = await send(_request(prepared, mode, messages, tools))
+        except FlowDebateError as error:
+            raise _Settled(error) from None
+        seen.append(response)
+        _settle_early(response, mode, output.name, offered=bool(tools))
+        return completion
+
+    ask: Callable[..., Awaitable[object]] = instructor.patch(create=create, mode=_MODES[mode])
+    asking = _asking.set(True)
+    try:
+        await ask(
+            response_model=_prepared(output.model),
+            max_retries=0,
+            strict=False,
+            messages=_as_instructor_reads(messages),
+            **parameters,
+        )
+        outcome: ModelResponse | FlowDebateError = _with_json(seen[-1], mode)
+    except _Settled as settled:
+        outcome = settled.outcome
+    except FlowDebateError as error:
+        outcome = error
+    except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
+        outcome = classify(error, during=during, secrets=secrets)
+    finally:
+        _asking.reset(asking)
+    if isinstance(outcome, SchemaViolation) and seen:
+        outcome = _read_again(seen[-1], outcome, output, mode)
+    if isinstance(outcome, FlowDebateError):
+        raise outcome
+    return outcome
+
+
+@lru_cache(maxsize=256)
+def _prepared(model: type[BaseModel]) -> type[BaseModel]:
+    """`model` as instructor wants it; it would otherwise make a new class of it for each call."""
+    return instructor.openai_schema(model)
+
+
+def _request(
+    prepared: dict[str, Any], mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What instructor prepared, with the application's tools, and its messages as they are where it adds none."""
+    if mode in ("json_schema", "tools"):
+        prepared["messages"] = list(messages)
+    else:  # instructor makes an empty list of an empty text, which few servers accept
+        prepared["messages"] = [
+            {**message, "content": ""} if message["content"] == [] else message for message in prepared["messages"]
+        ]
+    if tools:
+        prepared["tools"] = [*tools, *prepared.get("tools", ())]
+        prepared["tool_choice"] = "required" if mode == "tools" else "auto"
+    return prepared
+
+
+def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offered: bool) -> None:
+    """What instructor should not look at: calls of tools, text where a call was due, an answer that was cut off."""
+    if response.finish == "length":
+        raise _Settled(response)
+    calls = response.tool_calls
+    answers = [call for call in calls if call.name == answer_tool] if mode == "tools" else []
+    if calls and not answers:
+        raise _Settled(response if offered else SchemaViolation([("", "a tool was called, and none was offered")]))
+    if mode != "tools":
+        return
+    if not calls:
+        raise _Settled(_from_text(response))
+    if len(answers) > 1:
+        raise _Settled(SchemaViolation([("", f"{len(answers)} answers came at once")]))
+    if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
+        raise _Settled(replace(response, tool_calls=tuple(call for call in calls if call.name != answer_tool)))
+
+
+def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
+    """`response` with the JSON that instructor accepted as its text; instructor's own objects stay behind."""
+    if mode == "tools":
+        response = replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
+    if mode != "md_json" and not response.text.lstrip().startswith("{"):
+        return response
+    found = one_object(response.text)
+    if found is None:  # instructor takes the first or the last of several, and of one field's values
+        raise SchemaViolation(_NOT_ONE)
+    return replace(response, text=found) if mode == "md_json" else response
+
+
+def _from_text(response: ModelResponse) -> ModelResponse | SchemaViolation:
+    """The JSON in the text of an answer that calls nothing, though that was asked for."""
+    found = one_object(response.text)
+    if found is None and not is_blank(response.text):
+        return SchemaViolation(_NOT_ONE, answer=response.text)
+    return replace(response, text=found or "", flags=(*response.flags, "json_in_text"))
+
+
+_NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its fields once"),)
+
+
+def _read_again(
+    response: ModelResponse, violation: SchemaViolation, output: OutputSchema, mode: str
+) -> ModelResponse | SchemaViolation:
+    """What instructor could not read, but for prose around it; `violation`, with what was said, where there is none."""
+    said = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
+    violation.answer = said
+    found = None if mode == "tools" else one_object(said)
+    if found is None:
+        return violation
+    try:
+        output.validate(found)
+    except SchemaViolation as other:
+        other.answer = said
+        return other
+    odd: tuple[Flag, ...] = () if mode == "md_json" else ("json_in_text",)
+    return replace(response, text=found, flags=(*response.flags, *odd))
+
+
+def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:
+    """What instructor can read: it wants a content in every message, and takes None for a list."""
+    return [message if message.get("content") is not None else {**message, "content": ""} for message in messages]

@@ -1,0 +1,295 @@
+"""The circuit breaker: a model that keeps failing is left alone for a while, then tried carefully.
+
+- closed becomes open after `failures` failed calls in a row;
+- open becomes half_open after `cooldown` seconds;
+- half_open becomes closed after `successes` trials that succeeded, and open anew after one that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from flowdebate._util.validation import check_count, check_seconds
+from flowdebate.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    MalformedResponse,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    ProviderFailed,
+)
+from flowdebate.models.events import CircuitChanged
+from flowdebate.models.wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+
+__all__ = (
+    "Breaker",
+    "Breakers",
+    "CircuitBreaker",
+    "CircuitState",
+    "Step",
+)
+
+
+class CircuitBreaker(Wrapper):
+    """Asks `inner` while it works; after `failures` failed calls in a row not for `cooldown` seconds, then carefully.
+
+    A call that may not be made is a CircuitOpen at once, so that a `Fallback` around can ask another model. After the
+    cooldown at most `successes` calls at once are let through; so many that succeed close the circuit, and one that
+    fails opens it anew.
+
+    What counts as a failure is the endpoint's: that it cannot be reached, breaks off, fails (5xx), sends nonsense, or
+    does not answer in time. A call that is refused (4xx, 429 too), answered in a way that cannot be used, or cancelled
+    says nothing about that. One call counts once, however often `inner` repeats it.
+
+    - `clock`: seconds that never go back, for tests.
+    - `breaker`: a circuit that others use too; the other options are its own then.
+
+    >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state
+    'closed'
+    """
+
+    def __init__(
+        self,
+        inner: Model | str,
+        *,
+        failures: int = 3,
+        cooldown: float = 60.0,
+        successes: int = 2,
+        clock: Callable[[], float] = time.monotonic,
+        breaker: Breaker | None = None,
+    ) -> None:
+        super().__init__(inner)
+        if breaker is None:
+            breaker = Breaker(failures=failures, cooldown=cooldown, successes=successes, clock=clock)
+        elif not isinstance(breaker, Breaker):
+            raise ConfigurationError("CircuitBreaker", "breaker", breaker, "a Breaker, or None")
+        self.breaker = breaker
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer, or CircuitOpen."""
+        step = self.breaker.admit()
+        self._tell(step, request)
+        if step.ticket is None:
+            raise CircuitOpen(self.breaker.seconds_left, model=self.name, block=request.block)
+        sent = len(request.attempts.made)
+        succeeded: bool | None = None
+        try:
+            response = await self.ask(request)
+            succeeded = True
+        except ModelError as error:
+            succeeded = False if _endpoint_failed(error) else None
+            raise
+        except asyncio.CancelledError:
+            # the call's own deadline arrives as a cancellation; a call that only queued until then is no failure
+            if len(request.attempts.made) > sent and _overdue(request):
+                succeeded = False
+            raise
+        finally:
+            self._tell(self.breaker.settle(step.ticket, succeeded=succeeded), request)
+        return response
+
+    def _tell(self, step: Step, request: ModelRequest) -> None:
+        if step.before != step.after:
+            request.attempts.tell(
+                CircuitChanged(block=request.block, model=self.name, before=step.before, after=step.after)
+            )
+
+
+def _endpoint_failed(error: ModelError) -> bool:
+    if isinstance(error, ModelUnavailable):
+        return error.transient
+    return isinstance(error, (ProviderFailed, ModelTimeout, MalformedResponse))
+
+
+def _overdue(request: ModelRequest) -> bool:
+    return request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
+
+
+CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
+"""Calls are made; none is made; a few are made, to see whether it is over."""
+
+
+class Step(NamedTuple):
+    """What one question to a breaker, or one result, did to it."""
+
+    before: CircuitState
+    after: CircuitState
+    ticket: int | None = None
+    """What an admitted call settles its result with; None for a call that may not be made."""
+
+
+class Breaker:
+    """One circuit: `admit` before each call, `settle` after it.
+
+    At most `successes` trials are in flight at once. A result counts only in the state in which its call was let in:
+    what was begun before the circuit opened says nothing about the time after. `clock` gives seconds and never goes
+    back. Safe to share between threads, event loops and runs.
+
+    >>> breaker = Breaker(failures=1)
+    >>> step = breaker.admit()
+    >>> breaker.settle(step.ticket, succeeded=False).after
+    'open'
+    >>> breaker.admit().ticket is None
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int = 3,
+        cooldown: float = 60.0,
+        successes: int = 2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        check_count("Breaker", failures=failures, successes=successes)
+        check_seconds("Breaker", cooldown=cooldown)
+        self._failures = failures
+        self._cooldown = cooldown
+        self._successes = successes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: CircuitState = "closed"
+        self._era = 0
+        self._opened = 0.0
+        self._counted = 0
+        self._trials = 0
+
+    @property
+    def state(self) -> CircuitState:
+        """The state that a call would meet now."""
+        with self._lock:
+            return "half_open" if self._state == "open" and self._left() <= 0 else self._state
+
+    @property
+    def seconds_left(self) -> float:
+        """How long no call will be made, as far as is known; 0 where one may be."""
+        with self._lock:
+            return max(0.0, self._left()) if self._state == "open" else 0.0
+
+    @property
+    def available(self) -> bool:
+        """Whether a call would be let in now."""
+        with self._lock:
+            if self._state == "open":
+                return self._left() <= 0
+            return self._state == "closed" or self._trials < self._successes
+
+    def admit(self) -> Step:
+        """Ask for leave to make a call; whoever gets a ticket must `settle` it, however the call ends."""
+        with self._lock:
+            before = self._state
+            self._let_time_pass()
+            state = self._state
+            if state == "open" or (state == "half_open" and self._trials >= self._successes):
+                return Step(before, state)
+            if state == "half_open":
+                self._trials += 1
+            return Step(before, state, self._era)
+
+    def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
+        """Say how the call with `ticket` ended; None for an end that says nothing about the model."""
+        with self._lock:
+            before = self._state
+            if ticket == self._era:
+                if before == "half_open":
+                    self._trials -= 1
+                if succeeded is not None:
+                    self._count(succeeded=succeeded)
+            return Step(before, self._state)
+
+    def record(self, *, succeeded: bool) -> Step:
+        """Count the result of a call that nobody asked leave for."""
+        with self._lock:
+            before = self._state
+            self._let_time_pass()
+            self._count(succeeded=succeeded)
+            return Step(before, self._state)
+
+    def _count(self, *, succeeded: bool) -> None:
+        if self._state == "closed":
+            self._counted = 0 if succeeded else self._counted + 1
+            if self._counted >= self._failures:
+                self._become("open")
+        elif self._state == "half_open":
+            self._counted += succeeded
+            if not succeeded:
+                self._become("open")
+            elif self._counted >= self._successes:
+                self._become("closed")
+
+    def _let_time_pass(self) -> None:
+        if self._state == "open" and self._left() <= 0:
+            self._become("half_open")
+
+    def _become(self, state: CircuitState) -> None:
+        self._state = state
+        self._era += 1
+        self._counted = 0
+        self._trials = 0
+        if state == "open":
+            self._opened = self._clock()
+
+    def _left(self) -> float:
+        return self._opened + self._cooldown - self._clock()
+
+
+class Breakers:
+    """A breaker for each name, such as an agent's; made when the name is first seen.
+
+    >>> breakers = Breakers(failures=2)
+    >>> breakers.record_failure("ada")
+    >>> breakers.record_failure("ada")
+    >>> breakers.state("ada"), breakers.available(["ada", "ben"])
+    ('open', ['ben'])
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int = 3,
+        cooldown: float = 60.0,
+        successes: int = 2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = partial(Breaker, failures=failures, cooldown=cooldown, successes=successes, clock=clock)
+        self._make()  # what cannot be is told now
+        self._known: dict[str, Breaker] = {}
+        self._lock = threading.Lock()
+
+    def of(self, name: str) -> Breaker:
+        """The breaker of `name`, such as for `CircuitBreaker(model, breaker=…)`."""
+        with self._lock:
+            found = self._known.get(name)
+            if found is None:
+                found = self._known[name] = self._make()
+            return found
+
+    def available(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that may be called now, in their order."""
+        with self._lock:
+            known = {name: self._known.get(name) for name in names}
+        return [name for name, breaker in known.items() if breaker is None or breaker.available]
+
+    def record_success(self, name: str) -> None:
+        """Count a call of `name` that succeeded."""
+        self.of(name).record(succeeded=True)
+
+    def record_failure(self, name: str) -> None:
+        """Count a call of `name` that failed."""
+        self.of(name).record(succeeded=False)
+
+    def state(self, name: str) -> CircuitState:
+        """The state that a call of `name` would meet now."""
+        with self._lock:
+            found = self._known.get(name)
+        return "closed" if found is None else found.state

@@ -1,0 +1,351 @@
+"""A cassette: the file in which what a model answered is kept, one line of JSON for each call.
+
+The first line is the header; each further one holds a call: what was asked, its hash, which of the same requests it
+was, and the answer or the error. A line that does not fit is BadFile, with its number. Nothing in a cassette is code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+
+from flowdebate import errors
+from flowdebate._util.text import clean_text, one_line, without_keys
+from flowdebate.errors import BadFile, ModelError, problems_of, told
+from flowdebate.models import events as notices
+from flowdebate.models.base import FinishReason, ToolCall
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from flowdebate.models.base import ModelRequest
+
+__all__ = (
+    "FACTS",
+    "Answer",
+    "Call",
+    "Failure",
+    "Header",
+    "Notice",
+    "Sent",
+    "as_line",
+    "asked",
+    "digest",
+    "read_cassette",
+)
+
+
+CLASSES: dict[str, type[ModelError]] = {
+    name: found
+    for name in errors.__all__
+    if isinstance(found := getattr(errors, name), type) and issubclass(found, ModelError)
+}
+"""What an error can be made of again."""
+
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "CircuitOpen": ("seconds",),
+    "ModelTimeout": ("seconds",),
+    "ProviderFailed": ("status", "retry_after"),
+    "RateLimited": ("retry_after", "quota_exhausted"),
+    "Refused": ("reason",),
+    "RequestRejected": ("status",),
+    "ResponseTooLarge": ("limit", "unit"),
+    "SchemaViolation": ("problems", "answer"),
+    "ToolLoopExceeded": ("rounds",),
+}
+"""The facts that a class, and each class below it, has besides those of `ModelError`."""
+
+
+_MAY_BE_UNKNOWN = frozenset({"answer", "retry_after", "status"})
+
+
+class Failure(BaseModel):
+    """A `ModelError`; what looks like a key is not in it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    kind: str
+    """The class: one of `flowdebate.errors`."""
+    message: str
+    model: str | None = None
+    block: str | None = None
+    transient: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    quota_exhausted: bool | None = None
+    seconds: float | None = None
+    limit: int | None = None
+    unit: str | None = None
+    reason: str | None = None
+    problems: tuple[tuple[str, str], ...] | None = None
+    answer: str | None = None
+    rounds: int | None = None
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Failure:
+        if self.kind not in CLASSES:
+            problem = "no such error"
+            raise ValueError(problem)
+        missing = [name for name in _facts(CLASSES[self.kind]) if getattr(self, name) is None]
+        if not _MAY_BE_UNKNOWN.issuperset(missing):
+            problem = f"{self.kind} needs {', '.join(missing)}"
+            raise ValueError(problem)
+        return self
+
+    @classmethod
+    def of(cls, error: ModelError) -> Failure:
+        """`error` as data; an application's own class as the one of ours that it is derived from."""
+        kind = next(base for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
+        try:
+            return cls(
+                kind=kind.__name__,
+                message=_hidden(error.message),
+                model=error.model,
+                block=error.block,
+                transient=error.transient,
+                **{name: _hidden(getattr(error, name, None)) for name in _facts(kind)},
+            )
+        except ValidationError:  # an application's own, with facts of other types
+            return cls(kind="ModelError", message=_hidden(told(error)), transient=bool(error.transient))
+
+    def error(self) -> ModelError:
+        """The error, as it was raised."""
+        kind = CLASSES[self.kind]
+        made = kind.__new__(kind)
+        # past the class's own constructor, which would write the message anew
+        ModelError.__init__(made, self.message, model=self.model, block=self.block, transient=self.transient)
+        for name in _facts(kind):
+            setattr(made, name, getattr(self, name))
+        return made
+
+
+def _facts(kind: type[ModelError]) -> list[str]:
+    return [name for base in kind.__mro__ for name in FACTS.get(base.__name__, ())]
+
+
+def _hidden(value: Any) -> Any:  # noqa: ANN401 - a fact is of any of the types above
+    if isinstance(value, str):
+        return without_keys(clean_text(value))
+    if isinstance(value, tuple):
+        return tuple(_hidden(inner) for inner in value)
+    return value
+
+
+_CLASSES: dict[str, Any] = {getattr(notices, name).kind: getattr(notices, name) for name in notices.__all__}
+
+
+class Notice(BaseModel):
+    """One event of `flowdebate.models.events`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    kind: str
+    facts: dict[str, JsonValue]
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Notice:
+        self.event()
+        return self
+
+    @classmethod
+    def of(cls, event: object) -> Notice | None:
+        """`event` as data; None for what is no event of these kinds."""
+        if type(event) not in _CLASSES.values():
+            return None
+        facts = {
+            name: without_keys(clean_text(value)) if isinstance(value, str) else value
+            for name, value in asdict(event).items()  # type: ignore[call-overload]
+        }
+        try:
+            return cls(kind=event.kind, facts=facts)  # type: ignore[attr-defined]
+        except ValidationError:  # an application's error with a message that is no text
+            return None
+
+    def event(self) -> object:
+        """The event; ValueError for what none was made of."""
+        if self.kind not in _CLASSES:
+            problem = "no such kind of event"
+            raise ValueError(problem)
+        made: object = TypeAdapter(_CLASSES[self.kind]).validate_json(json.dumps(self.facts), strict=True)
+        return made
+
+
+_FORMAT = "flowdebate.cassette"
+
+
+_VERSION = 1
+
+
+_LARGEST = 100_000_000
+"""Bytes of a file that is read."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Header(_Strict):
+    """The first line."""
+
+    format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
+    version: Literal[1] = 1
+    model: str
+    """The name of the model that answered."""
+
+
+class Sent(_Strict):
+    """One request that was really sent for a call: an `Attempt` without its times."""
+
+    model: str
+    asked_as: str | None = None
+    usage: Usage = Usage.unknown()
+    error: str | None = None
+
+
+class Answer(_Strict):
+    """An answer: a `ModelResponse`."""
+
+    text: str = ""
+    data: str | None = None
+    """JSON that the output schema makes the structured answer of; None where it makes it of `text`."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish: FinishReason = "stop"
+    usage: Usage = Usage.unknown()
+    model: str | None = None
+    asked_as: str | None = None
+    flags: tuple[str, ...] = ()
+
+
+class Call(_Strict):
+    """A line after the first: one call, and what came of it."""
+
+    block: str
+    sha256: str
+    """Of `block` and `request`."""
+    occurrence: int = Field(ge=1)
+    """Which one of the same requests it was, in the order in which they were made."""
+    request: dict[str, JsonValue]
+    answer: Answer | None = None
+    error: Failure | None = None
+    sent: tuple[Sent, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    """What readers of the run were told meanwhile."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.answer is None) == (self.error is None):
+            problem = "either an answer or an error must be there"
+            raise ValueError(problem)
+        if self.sha256 != digest(self.block, self.request):
+            problem = "the request is not the one that was recorded (sha256)"
+            raise ValueError(problem)
+        return self
+
+
+def asked(request: ModelRequest) -> dict[str, JsonValue]:
+    """What of `request` an answer may depend on, as JSON: messages, tools, output schema, settings.
+
+    Not the deadline, the longest answer, who listens, and how tools are described.
+    """
+    settings = request.settings
+    kept: dict[str, Any] = {"messages": _plain(request.messages)}
+    if request.tools:
+        kept["tools"] = [{"name": tool.name, "parameters": _plain(tool.parameters)} for tool in request.tools]
+    if request.output is not None:
+        kept["output"] = _plain(request.output_schema)
+    chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "extra": settings.extra or None}
+    if made := {name: _plain(value) for name, value in chosen.items() if value is not None}:
+        kept["settings"] = made
+    return kept
+
+
+def digest(block: str, request: Mapping[str, JsonValue]) -> str:
+    """The hash by which a request is found again."""
+    return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - whatever an application puts into a message
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {clean_text(str(key)): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return f"<{type(value).__name__}>"
+
+
+def as_line(part: Header | Call) -> bytes:
+    """`part` as a line of the file."""
+    data = part.model_dump(mode="json", exclude_defaults=isinstance(part, Call), warnings=False)
+    return json.dumps(data, ensure_ascii=False).encode() + b"\n"
+
+
+def read_cassette(path: str | Path) -> tuple[Header, list[Call]]:
+    """All of the file at `path`; BadFile, with the line, for what was not written by `Recorded`."""
+    first, *lines = _lines(Path(path))
+    header = _header(path, first)
+    calls: list[Call] = []
+    seen: set[tuple[str, int]] = set()
+    for number, line in enumerate(lines, start=2):
+        try:
+            call = Call.model_validate_json(line)
+        except ValidationError as error:
+            raise _bad_line(path, number, _told(error), last=number == len(lines) + 1) from None
+        if (call.sha256, call.occurrence) in seen:
+            raise _bad_line(path, number, "this call was there before")
+        seen.add((call.sha256, call.occurrence))
+        calls.append(call)
+    return header, calls
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        if not path.is_file():
+            raise BadFile(str(path), "is no file" if path.exists() else "does not exist")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise BadFile(str(path), f"cannot be read ({one_line(str(error))})") from error
+    if len(content) > _LARGEST:
+        raise BadFile(str(path), f"is larger than {_LARGEST // 1_000_000} MB")
+    return content.removesuffix(b"\n").split(b"\n")
+
+
+def _header(path: str | Path, line: bytes) -> Header:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _bad_line(path, 1, "it is no JSON, so the file is no cassette") from None
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        raise _bad_line(path, 1, f"the file is no cassette (format {_FORMAT!r})")
+    version = found.get("version")
+    if isinstance(version, int) and version > _VERSION:
+        raise _bad_line(path, 1, "the cassette was written by a newer version of flowdebate")
+    try:
+        return Header.model_validate_json(line)
+    except ValidationError as error:
+        raise _bad_line(path, 1, _told(error)) from None
+
+
+def _told(error: ValidationError) -> str:
+    return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
+
+
+def _bad_line(path: str | Path, number: int, problem: str, *, last: bool = False) -> BadFile:
+    hint = "; the last line may have been cut off" if last else ""
+    return BadFile(str(path), f"line {number}: {one_line(problem)}{hint}")

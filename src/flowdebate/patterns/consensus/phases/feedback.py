@@ -1,0 +1,198 @@
+"""Phase 7: what a debate leaves for later ones, once its answer stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate._util.text import one_line
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.errors import told
+from flowdebate.measures import elo_changes, flips
+from flowdebate.measures.schemas import Position
+from flowdebate.patterns.consensus.schemas import Feedback
+from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.resources.archive import Archive
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "answer_of",
+    "critique_patterns",
+    "give_feedback",
+    "positions_of",
+    "records_of",
+)
+
+
+T = TypeVar("T")
+
+
+async def answer_of(
+    archive: Archive,
+    call: Callable[[], Awaitable[T]],
+    ctx: Context,
+    *,
+    key: str,
+    returns: Any,  # noqa: ANN401 - any type form
+) -> T:
+    """What a store of `archive` gives; TimeoutError where it takes longer than the archive's patience."""
+
+    async def in_patience() -> T:
+        time_limit = asyncio.timeout(archive.patience)
+        try:
+            async with time_limit:
+                return await call()
+        except Exception as error:
+            if time_limit.expired():
+                raise TimeoutError(f"no answer within {archive.patience:g} s") from error
+            raise
+
+    found: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
+    return found
+
+
+async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context) -> Feedback:
+    """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
+    positions = positions_of(output)
+    changed = flips(positions, similarity=options.similarity)
+    archive = options.archive
+    if archive is None:
+        return Feedback(positions=positions, flips=changed)
+    teller = _Teller(archive, ctx)
+    debate = teller.debate
+    past = PastDebate(
+        id=debate,
+        task=output.task,
+        outcome=output.outcome or "no_consensus",
+        answer=output.answer if output.consensus_reached else None,
+        winner=output.winner,
+        strength=output.strength,
+        confidence=output.confidence,
+        at=ctx.now(),
+    )
+    patterns, records = critique_patterns(output), records_of(options, output, changed)
+    changes: dict[str, float] = {}
+
+    async def rate() -> bool:
+        changes.update(await _rated(options, archive, output, teller))
+        return True
+
+    _, remembered, *_ = await in_order(
+        [
+            rate,
+            lambda: teller.tell("history", lambda: archive.past_debates.add(past)),
+            lambda: teller.tell("positions", lambda: archive.positions.add(debate, positions)),
+            lambda: teller.tell("patterns", lambda: archive.critique_patterns.record(debate, patterns)),
+            lambda: teller.tell("personas", lambda: archive.personas.record(debate, records)),
+        ]
+    )
+    return Feedback(
+        rating_changes=changes,
+        positions=positions,
+        flips=changed,
+        remembered=remembered,
+        problems=sorted(teller.problems),
+    )
+
+
+class _Teller:
+    """Tells the archive one thing or the other, and keeps what went wrong."""
+
+    def __init__(self, archive: Archive, ctx: Context) -> None:
+        self._archive = archive
+        self._ctx = ctx
+        self.debate = f"{ctx.run_id}:{ctx.sequencer.path}"
+        """By which the archive knows what it was told already."""
+        self.problems: list[str] = []
+
+    async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
+        """Whether it worked."""
+
+        async def told_of() -> None:
+            await call()
+
+        try:
+            await answer_of(self._archive, told_of, self._ctx, key=what, returns=None)
+        except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
+            self.problems.append(f"{what}: {one_line(told(error))}")
+            return False
+        return True
+
+    async def ratings(self, archive: Archive, names: Sequence[str]) -> dict[str, Rating] | None:
+        """What the archive holds of those with `names`; None where it gave no answer."""
+
+        async def look() -> dict[str, Rating]:
+            return dict(await archive.ratings.of(names))
+
+        try:
+            return await answer_of(archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
+        except Exception as error:  # noqa: BLE001 - as above
+            self.problems.append(f"ratings: {one_line(told(error))}")
+            return None
+
+
+async def _rated(options: Options, archive: Archive, output: ConsensusOutput, teller: _Teller) -> dict[str, float]:
+    """The changes of the agents' ratings, once they are stored; none without a winner."""
+    if output.winner is None:
+        return {}
+    known = await teller.ratings(archive, options.names)
+    if known is None:
+        return {}
+    before = {name: known.get(name, Rating()).elo for name in options.names}
+    changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
+    return changes if await teller.tell("ratings", lambda: archive.ratings.apply(teller.debate, changes)) else {}
+
+
+def positions_of(output: ConsensusOutput) -> list[Position]:
+    """What agents said that they hold, round by round."""
+    return [
+        Position(agent=revised.agent, claim=output.task, answer=revised.position, round=one.round)
+        for one in output.rounds
+        for revised in _in_declared_order(one.revisions, output)
+        if revised.position is not None
+    ]
+
+
+def _in_declared_order(revisions: list[Any], output: ConsensusOutput) -> list[Any]:
+    order = {proposal.agent: index for index, proposal in enumerate(output.proposals)}
+    return sorted(revisions, key=lambda revised: order[revised.agent])
+
+
+def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
+    """The points that critics made; one helped if its target then revised its proposal, and won with consensus."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for one in output.rounds:
+        revised = {proposal.agent for proposal in one.revisions}
+        for critique in one.critiques:
+            helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
+            for index, issue in enumerate(critique.issues):
+                suggestion = critique.suggestions[index] if index < len(critique.suggestions) else ""
+                found.setdefault((issue, suggestion), Counter()).update(uses=1, successes=int(helped))
+    return [
+        CritiquePattern(issue=issue, suggestion=suggestion, uses=counts["uses"], successes=counts["successes"])
+        for (issue, suggestion), counts in found.items()
+    ]
+
+
+def records_of(options: Options, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
+    """What this debate adds to what is known of each agent."""
+    critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
+    failed = Counter(failure.agent for failure in output.failures)
+    flipped = Counter(flip.agent for flip in changed)
+    return {
+        name: PersonaRecord(
+            debates=1,
+            wins=int(name == output.winner),
+            failures=failed[name],
+            critiques=critics[name],
+            flips=flipped[name],
+        )
+        for name in options.names
+    }

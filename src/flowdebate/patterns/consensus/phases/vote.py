@@ -1,0 +1,148 @@
+"""Phase 3: every agent votes, all at once; the votes are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import clean_data, one_line
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import OutputError, shown, told
+from flowdebate.measures import strength, tally, vote_weight
+from flowdebate.measures.schemas import Ballot
+from flowdebate.patterns.consensus.agent_calls import Phase
+from flowdebate.patterns.consensus.agents import named_agent
+from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, announce
+from flowdebate.patterns.consensus.phases.feedback import answer_of
+from flowdebate.patterns.consensus.schemas import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
+from flowdebate.patterns.consensus.stages import enter
+from flowdebate.patterns.failures import GuardedSeat, is_loss, lose
+from flowdebate.patterns.state import as_model
+from flowdebate.resources.archive import Rating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.measures import Tally
+    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.patterns.consensus.schemas import ConsensusState
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "VOTING",
+    "ask_for_votes",
+    "count_votes",
+)
+
+
+def ask_for_votes(names: list[str]) -> Callable[[object, Context], list[VoteAsked]]:
+    """What the phase asks: every agent, also one without a proposal of its own."""
+
+    def asks(_: object, ctx: Context) -> list[VoteAsked]:
+        state: ConsensusState = ctx.sequencer.state
+        proposals = [state.proposals[name] for name in names if name in state.proposals]
+        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
+
+    return asks
+
+
+def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
+    said = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
+    words = clean_data({"reasoning": said.reasoning, "choice": said.choice})
+    known = named_agent(words["choice"], [proposal.agent for proposal in asked.proposals])
+    return Ballot(
+        voter=asked.agent,
+        choice=words["choice"] if known is None else known,
+        confidence=said.confidence,
+        reasoning=words["reasoning"],
+    )
+
+
+def _keep(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
+    ctx.sequencer.state.ballots[asked.agent] = ballot
+    announce(ctx, VoteCast, ballot=ballot)
+    return ballot
+
+
+VOTING = Phase(name="vote", read=_read, keep=_keep)
+
+
+def count_votes(options: Options) -> Handler[Any, None]:
+    """A tap that counts the ballots, has a tie broken where somebody may, and finds the outcome."""
+
+    @handler(name=f"{options.name}-count-votes")
+    async def count(_: object, ctx: Context) -> None:
+        enter(ConsensusStage.VOTE_AGGREGATION, ctx)
+        state: ConsensusState = ctx.sequencer.state
+        weights = await _weights(options, ctx) if options.voting == "weighted" else None
+        counted = _tally(options, state, weights, None)
+        if counted.tied and counted.quorum_met and options.tie_break is not None:
+            broken = await _broken(options, options.tie_break, counted, ctx)
+            counted = _tally(options, state, weights, broken)
+        ctx.sequencer.update(tally=counted)
+        enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
+        announce(
+            ctx,
+            ConsensusDecided,
+            outcome="consensus" if counted.reached else "no_consensus",
+            winner=counted.winner,
+            strength=strength(counted.counts, eligible=counted.eligible),
+            tally=counted,
+        )
+
+    return count
+
+
+def _tally(
+    options: Options, state: ConsensusState, weights: Mapping[str, float] | None, tie_break: str | None
+) -> Tally:
+    return tally(
+        [state.ballots[name] for name in options.names if name in state.ballots],
+        choices=[name for name in options.names if name in state.proposals],
+        eligible=options.names,
+        rule=options.voting,
+        weights=weights,
+        quorum=options.quorum,
+        tie_break=tie_break,
+    )
+
+
+async def _weights(options: Options, ctx: Context) -> dict[str, float]:
+    """What each vote weighs: as the application says, else by the agents' ratings; 1 where neither knows."""
+    own = dict(options.weights or {})
+    archive, unknown = options.archive, [name for name in options.names if name not in own]
+    if archive is None or not unknown:
+        return own
+
+    async def known() -> dict[str, Rating]:
+        return dict(await archive.ratings.of(unknown))
+
+    try:
+        ratings = await answer_of(archive, known, ctx, key="ratings", returns=dict[str, Rating])
+        rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
+    except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
+        ctx.sequencer.state.problems.append(f"weights: {one_line(told(error))}; unrated votes weigh 1")
+        ctx.run.degrade("degraded")
+        return own
+    return rated | own
+
+
+async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
+    """Whom the judge of ties chose; None where its answer was lost, or names nobody of them."""
+    state: ConsensusState = ctx.sequencer.state
+
+    def recover(error: Exception, _: object, ctx: Context) -> None:
+        lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
+
+    asked = TieAsked(task=state.question, proposals=[state.proposals[name] for name in counted.tied])
+    guarded = GuardedSeat(judge, recover=recover, losses=is_loss, timeout=options.turn_timeout)
+    answer = await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+    if answer is None:
+        return None
+    choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
+    chosen = named_agent(choice, counted.tied) if isinstance(choice, str) else None
+    if chosen is None:
+        names = ", ".join(map(repr, counted.tied))
+        problem = f"chose {shown(choice)}; tied: {names}"
+        recover(OutputError(judge.name, "one of the tied agents", [("", problem)]), None, ctx)
+    return chosen

@@ -1,0 +1,381 @@
+"""What travels through a consensus debate: proposals, critiques, revisions, votes, and all that it came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+from flowdebate.measures.schemas import Ballot, Convergence, Flip, Position, Strength, Tally
+from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState
+from flowdebate.resources.archive import CritiquePattern, PastDebate
+
+__all__ = (
+    "AgentFailure",
+    "AgentPhase",
+    "Analytics",
+    "ConsensusContext",
+    "ConsensusInput",
+    "ConsensusOutput",
+    "ConsensusRound",
+    "ConsensusStage",
+    "ConsensusState",
+    "CriticAnswer",
+    "Critique",
+    "CritiqueAsked",
+    "Dissent",
+    "EarlyEnd",
+    "Feedback",
+    "JudgeAnswer",
+    "Proposal",
+    "ProposalAsked",
+    "RevisionAnswer",
+    "RevisionAsked",
+    "RoundsAsked",
+    "SkippedContext",
+    "StageReached",
+    "TieAsked",
+    "VoteAnswer",
+    "VoteAsked",
+)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+AgentPhase = Literal["proposal", "critique", "revision", "vote"]
+"""What an agent was asked for."""
+
+
+class ConsensusStage(StrEnum):
+    """The stages of a consensus debate, in their order; the three of a round repeat."""
+
+    START = "START"
+    INITIALIZING = "INITIALIZING"
+    CONTEXT_READY = "CONTEXT_READY"
+    GENERATING_PROPOSALS = "GENERATING_PROPOSALS"
+    PROPOSALS_COMPLETE = "PROPOSALS_COMPLETE"
+    ROUND_N_CRITIQUE = "ROUND_N_CRITIQUE"
+    ROUND_N_REVISION = "ROUND_N_REVISION"
+    CONVERGENCE_CHECK = "CONVERGENCE_CHECK"
+    ROUNDS_COMPLETE = "ROUNDS_COMPLETE"
+    VOTING = "VOTING"
+    VOTE_AGGREGATION = "VOTE_AGGREGATION"
+    CONSENSUS_REACHED = "CONSENSUS_REACHED"
+    NO_CONSENSUS = "NO_CONSENSUS"
+
+
+class StageReached(WireModel):
+    """A stage, and the round that it belongs to."""
+
+    stage: ConsensusStage
+    round: int | None = None
+    """For the stages of a round; None for the others."""
+
+    @property
+    def label(self) -> str:
+        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
+        return self.stage.value.replace("_N_", f"_{self.round}_")
+
+
+# What is asked of agents, and what they answer. Questions are not frozen, for speed, as events are not.
+
+
+class ConsensusInput(PatternInput):
+    """What agents are to agree on."""
+
+    task: str
+
+
+class Proposal(WireModel):
+    """What an agent proposes."""
+
+    agent: str
+    text: str
+    round: int = 0
+    """The round in which it was revised last; 0 is as it was first proposed."""
+    position: str | None = None
+    """Its answer in a few words, as stated with the revision; None before the first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProposalAsked:
+    """What an agent's block is given to propose; it returns text."""
+
+    kind: ClassVar[str] = "proposal"
+    task: str
+    agent: str
+
+
+@dataclass(slots=True, kw_only=True)
+class CritiqueAsked:
+    """What an agent's block is given to criticise a proposal; it returns a `CriticAnswer` or its fields."""
+
+    kind: ClassVar[str] = "critique"
+    task: str
+    agent: str
+    """The critic."""
+    proposal: Proposal
+    round: int
+
+
+class CriticAnswer(WireModel):
+    """What a critic answers."""
+
+    reasoning: str = ""
+    issues: list[str] = Field(default_factory=list)
+    """What is wrong."""
+    suggestions: list[str] = Field(default_factory=list)
+    """What would make it better."""
+    severity: Share = 0.5
+    """How much it matters, from 0 to 1."""
+
+
+class Critique(CriticAnswer):
+    """A critique, with who made it of whose proposal."""
+
+    critic: str
+    target: str
+    round: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RevisionAsked:
+    """What an agent's block is given to revise its proposal; it returns a `RevisionAnswer` or its fields."""
+
+    kind: ClassVar[str] = "revision"
+    task: str
+    agent: str
+    proposal: Proposal
+    """Its own, as it is now."""
+    critiques: list[Critique]
+    """This round's, of that proposal."""
+    round: int
+
+
+class RevisionAnswer(WireModel):
+    """What an agent answers to its critics."""
+
+    proposal: str
+    """The proposal as it is now, whole."""
+    position: str = ""
+    """The answer that it gives, in a few words."""
+    enough: bool = False
+    """Whether the agent thinks that another round would change nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VoteAsked:
+    """What an agent's block is given to vote; it returns a `VoteAnswer` or its fields."""
+
+    kind: ClassVar[str] = "vote"
+    task: str
+    agent: str
+    proposals: list[Proposal]
+
+
+class VoteAnswer(WireModel):
+    """What a voter answers."""
+
+    reasoning: str = ""
+    choice: str
+    """The name of the agent whose proposal is the best."""
+    confidence: Share = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundsAsked:
+    """What a judge is given after each round; it returns a `JudgeAnswer`, its fields, or a bool."""
+
+    kind: ClassVar[str] = "rounds"
+    task: str
+    round: int
+    proposals: list[Proposal]
+    critiques: list[Critique]
+    """This round's."""
+
+
+class JudgeAnswer(WireModel):
+    """Whether the discussion was sufficient."""
+
+    reasoning: str = ""
+    conclusive: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class TieAsked:
+    """What breaks a tie is given; it returns the name of one of the agents whose proposals are tied."""
+
+    kind: ClassVar[str] = "tie"
+    task: str
+    proposals: list[Proposal]
+    """Those that are tied."""
+
+
+# What is recorded
+
+
+class AgentFailure(WireModel):
+    """A call of an agent that came to nothing."""
+
+    agent: str
+    phase: AgentPhase
+    round: int
+    """0 for proposals; for votes the last round."""
+    target: str | None = None
+    """Whose proposal was to be criticised."""
+    kind: str
+    """The class of the error."""
+    error: str
+
+
+class EarlyEnd(WireModel):
+    """Why the rounds ended before their number was up."""
+
+    source: Literal["convergence", "judge", "agents", "budget", "predicate", "timeout"]
+    reason: str
+    round: int
+
+
+class ConsensusRound(WireModel):
+    """What was done in one round."""
+
+    round: int
+    edges: list[tuple[str, str]] = Field(default_factory=list)
+    """Who was to criticise whom: (critic, target)."""
+    critiques: list[Critique] = Field(default_factory=list)
+    """Those that were made, in the order of the edges."""
+    revisions: list[Proposal] = Field(default_factory=list)
+    """Those that were made, in declared order."""
+    enough: list[str] = Field(default_factory=list)
+    """Agents who thought that another round would change nothing."""
+    convergence: Convergence | None = None
+    """None where the round did not come to its end."""
+
+
+class SkippedContext(WireModel):
+    """What was not put into the prompts, and why."""
+
+    source: Literal["history", "patterns", "research"]
+    reason: str
+
+
+class ConsensusContext(WireModel):
+    """What agents were told besides the task."""
+
+    past_debates: list[PastDebate] = Field(default_factory=list)
+    critique_patterns: list[CritiquePattern] = Field(default_factory=list)
+    research: str | None = None
+    skipped: list[SkippedContext] = Field(default_factory=list)
+
+
+class Dissent(WireModel):
+    """Somebody who voted against the winner."""
+
+    agent: str
+    choice: str | None
+    reasoning: str
+
+
+class Analytics(WireModel):
+    """What can be read off a debate once it is over."""
+
+    seconds: float
+    rounds: int
+    outcome: Literal["consensus", "no_consensus"]
+    agreement: Share
+    """The share of all eligible voters who voted for what most voted for."""
+    dissent: list[Dissent] = Field(default_factory=list)
+    split_opinions: list[str] = Field(default_factory=list)
+    """Choices with votes besides the leading one, with their counts."""
+    risk_areas: list[str] = Field(default_factory=list)
+    """Issues that critics found severe in the winner's proposal, or in all without a winner, the most severe first."""
+    unsupported_claims: dict[str, list[str]] = Field(default_factory=dict)
+    """By agent: sentences of its last proposal that claim facts without a source (a heuristic)."""
+    insights: list[str] = Field(default_factory=list)
+    """What several critics suggested, and what the debate did to the proposals."""
+
+
+class Feedback(WireModel):
+    """What was left for later debates."""
+
+    rating_changes: dict[str, float] = Field(default_factory=dict)
+    """ELO, by agent; the sum is 0."""
+    positions: list[Position] = Field(default_factory=list)
+    flips: list[Flip] = Field(default_factory=list)
+    """Positions that agents changed in this debate."""
+    remembered: bool = False
+    """Whether the outcome was stored for later debates."""
+    problems: list[str] = Field(default_factory=list)
+    """What went wrong with the archive or the analytics; the answer stands all the same."""
+
+
+class ConsensusState(PatternState):
+    """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it.
+
+    Its lists and dicts grow in place, as answers come, since copies of them would be a good part of what a debate
+    costs; nobody else changes them.
+    """
+
+    stages: list[StageReached] = Field(default_factory=list)
+    context: ConsensusContext = Field(default_factory=ConsensusContext)
+    first: dict[str, Proposal] = Field(default_factory=dict)
+    """Proposals as they were first made, by agent; in the order in which they came."""
+    proposals: dict[str, Proposal] = Field(default_factory=dict)
+    """Proposals as they are now."""
+    rounds: list[ConsensusRound] = Field(default_factory=list)
+    """The last one is the one in progress."""
+    ballots: dict[str, Ballot] = Field(default_factory=dict)
+    failures: list[AgentFailure] = Field(default_factory=list)
+    early_end: EarlyEnd | None = None
+    tally: Tally | None = None
+    problems: list[str] = Field(default_factory=list)
+    """What else went wrong, and was gone over."""
+
+
+class ConsensusOutput(WireModel):
+    """Everything that a consensus debate came to."""
+
+    task: str
+    outcome: Literal["consensus", "no_consensus"] | None
+    """None where it did not come to a vote's count."""
+    answer: str | None
+    """The text of the proposal that won; None without a winner."""
+    winner: str | None
+    """Whose proposal won."""
+    strength: Strength | None = None
+    """How strong the agreement is."""
+    confidence: Share = 0.0
+    """Of the vote, over all eligible voters."""
+    context: ConsensusContext
+    proposals: list[Proposal]
+    """As they were first made, in declared order."""
+    rounds: list[ConsensusRound]
+    final_proposals: list[Proposal]
+    """As they stood for the vote, in declared order."""
+    ballots: list[Ballot]
+    """In declared order of the voters."""
+    tally: Tally | None = None
+    early_end: EarlyEnd | None = None
+    """Why the rounds ended before their number was up; None where they did not."""
+    failures: list[AgentFailure] = Field(default_factory=list)
+    """Calls of agents that came to nothing; what they said is nowhere else."""
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What the providers of judges lost."""
+    stages: list[StageReached]
+    analytics: Analytics | None = None
+    feedback: Feedback | None = None
+    status: DebateStatus = "complete"
+    seed: int | None = None
+
+    @property
+    def consensus_reached(self) -> bool:
+        """Whether the agents agreed."""
+        return self.outcome == "consensus"
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,390 @@
+"""What a debate is compared with: one call, the vote of first drafts, the vote of as many samples as it had tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from pydantic import Field, create_model
+
+from flowdebate._util.text import one_line
+from flowdebate._util.validation import check_count
+from flowdebate._util.wire import WireModel
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.merge_resources import merged_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, told
+from flowdebate.measures.schemas import Ballot
+from flowdebate.measures.votes import tally
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
+from flowdebate.patterns.failures import in_time, is_loss
+from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.roster import checked_roster
+from flowdebate.patterns.state import question_of
+from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.runs.events import ModelCalled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.patterns.debate.schemas import BaselineName
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "BASELINE",
+    "BaselineTemplate",
+    "Baselines",
+    "baselines_asked",
+    "create_baselines",
+    "direct_answer",
+    "render_baseline_system",
+    "render_baseline_turn",
+    "with_baselines",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineTemplate(Template):
+    """The texts of a baseline's prompt."""
+
+    system: str = field(
+        default=(
+            "You are asked a question, and which one of several positions on it is right.\n\n"
+            "Positions:\n{positions}\n\n"
+            "The order in which they are listed means nothing. First the reasoning: what speaks for and against each "
+            "position. Then the winner: exactly one of the positions, as it is written above."
+        ),
+        metadata=uses("positions"),
+    )
+    turn: str = field(default="Question: {question}\n\nWhich position is right, and why?", metadata=uses("question"))
+
+
+BASELINE = BaselineTemplate()
+
+
+def render_baseline_system(*, positions: Sequence[str], template: BaselineTemplate = BASELINE) -> str:
+    """The task, and `positions` in the order in which they are given."""
+    return filled(template.system, positions=listed(*map(tag_text, positions)))
+
+
+def render_baseline_turn(*, question: str, template: BaselineTemplate = BASELINE) -> str:
+    """The question."""
+    return filled(template.turn, question=quoted(question))
+
+
+def direct_answer(
+    name: str, order: tuple[str, ...], template: BaselineTemplate, options: Mapping[str, Any]
+) -> Generator[str]:
+    """The block `name`: takes a question, gives the position that is right; they are shown in this `order`.
+
+    `options` are those of `generator`. It can name nothing but a position: `SchemaViolation`.
+    """
+
+    def turn(question: str) -> str:
+        return render_baseline_turn(question=question, template=template)
+
+    def winner(answer: Any, _: ModelResponse, __: Context) -> str:  # noqa: ANN401 - the model made below
+        return str(answer.winner)
+
+    return generator(
+        name=name,
+        prompt=render_baseline_system(positions=order, template=template),
+        user=turn,
+        output_schema=_answer_among(order),
+        transform=winner,
+        **options,
+    )
+
+
+@lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
+def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
+    """What is answered: the reasoning before the winner, since models commit to what they wrote first."""
+    winner: Any = Literal[positions]
+    return create_model(
+        "DirectAnswer",
+        __base__=WireModel,
+        reasoning=(str, Field(description="What speaks for and against each position")),
+        winner=(winner, Field(description="The position that is right")),
+    )
+
+
+_ORDERS = 256
+"""As many ways to ask (an order of the positions, for a seat) are kept at most."""
+
+
+_WAVE = 8
+"""As many samples are asked for at once at most, before it is looked at what they took."""
+
+
+def baselines_asked(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
+    """Which baselines `given` means, from the cheapest on; ConfigurationError for what is none.
+
+    >>> baselines_asked(["drafts", "single"], where="debate 'rent'")
+    ('single', 'drafts')
+    """
+    if isinstance(given, bool):
+        return BASELINES if given else ()
+    wrong = isinstance(given, str) or not isinstance(given, Sequence) or any(name not in BASELINES for name in given)
+    if wrong or len(set(given)) < len(given):
+        raise ConfigurationError(where, "baselines", given, f"True, False, or different ones of {list(BASELINES)}")
+    return tuple(name for name in BASELINES if name in given)
+
+
+def create_baselines(
+    *,
+    name: str,
+    stances: Sequence[str],
+    models: Sequence[Model | str | None] | None = None,
+    baselines: bool | Sequence[BaselineName] = True,
+    max_samples: int = 64,
+    template: BaselineTemplate = BASELINE,
+    **options: Unpack[BlockOptions],
+) -> Baselines:
+    """The block `{name}-baselines`: which of `stances` is right, found without a debate, in up to three ways.
+
+    - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
+    - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters' seats (None
+      for the default); without `models`, one of the default model for each stance.
+    - "self_consistency": the vote of as many answers of the default model as the tokens pay for that the debate around
+      the block has used so far, 1 at least and `max_samples` at most. Where a server does not tell its tokens, as many
+      as the debate made calls.
+
+    Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else. The other
+    `options` are those of the default blocks, so that baselines have the same tools, context and settings as debaters.
+    An answer that a provider loses, or that a limit of the run stops, is left out of the vote, and the debate goes on.
+    """
+    block_name = f"{name}-baselines"
+    positions = tuple(dict.fromkeys(stances))
+    if not positions:
+        raise ConfigurationError(block_name, "stances", stances, "at least one stance")
+    check_count(block_name, max_samples=max_samples)
+    return Baselines(
+        block_name,
+        positions=positions,
+        seats=tuple([None] * len(stances) if models is None else models),
+        asked=baselines_asked(baselines, where=block_name),
+        max_samples=max_samples,
+        template=template,
+        options=generator_options(options, "intent/chat", Visibility(client=False, history=False), where=block_name),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Vote:
+    """One answer: a position, or why there is none."""
+
+    winner: str | None = None
+    problem: str | None = None
+
+
+class Baselines(Block[Any, list[BaselineAnswer]]):
+    """Answers that took no debate; made by `create_baselines`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        positions: tuple[str, ...],
+        seats: tuple[Model | str | None, ...],
+        asked: tuple[BaselineName, ...],
+        max_samples: int,
+        template: BaselineTemplate,
+        options: dict[str, Any],
+    ) -> None:
+        self._positions = positions
+        self._seats = seats
+        self._asked = asked
+        self._max_samples = max_samples
+        self._template = template
+        self._options = options
+        self._asking = lru_cache(maxsize=_ORDERS)(self._of_order)
+        shared, hidden = merged_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
+        super().__init__(name, resources=shared, hidden=hidden)
+
+    async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
+        budget = await ctx.step(partial(_as_found, _used(ctx, _debate_of(ctx))), key="budget", returns=Usage)
+        question = question_of(value, ctx)
+        return [await self._answer(name, question, budget, ctx) for name in self._asked]
+
+    async def _answer(self, name: BaselineName, question: str, budget: Usage, ctx: Context) -> BaselineAnswer:
+        """What one of them finds, and what it takes."""
+        before = _cost(ctx)
+        place = f"{ctx.path}/{name}"
+        if name == "self_consistency":
+            votes = await self._samples(question, budget, ctx, place)
+        else:
+            seats = range(len(self._seats)) if name == "drafts" else (None,)
+            votes = await self._votes(question, seats, ctx, place)
+        used, after = _used(ctx, place), _cost(ctx)
+        return BaselineAnswer(
+            name=name,
+            winner=_winner(votes, self._positions),
+            votes={position: sum(vote.winner == position for vote in votes) for position in self._positions},
+            calls=used.calls,
+            prompt_tokens=used.prompt_tokens,
+            cached_tokens=used.cached_tokens,
+            completion_tokens=used.completion_tokens,
+            cost=None if before is None or after is None else after - before,
+            lost=sum(vote.problem is not None for vote in votes),
+            problem=next((vote.problem for vote in votes if vote.problem is not None), None),
+        )
+
+    async def _samples(self, question: str, budget: Usage, ctx: Context, place: str) -> list[_Vote]:
+        """Answers of the default model, until the next one would take more than `budget`."""
+        votes: list[_Vote] = []
+        while room := min(_room(budget, _used(ctx, place), len(votes)), self._max_samples - len(votes), _WAVE):
+            wave = await self._votes(question, [None] * room, ctx, place, first=len(votes) + 1)
+            votes += wave
+            if all(vote.problem is not None for vote in wave):
+                break  # who has answered nothing so often will not answer now
+        return votes
+
+    async def _votes(
+        self, question: str, seats: Sequence[int | None], ctx: Context, place: str, *, first: int = 1
+    ) -> list[_Vote]:
+        """One answer of the model of each of `seats` (None: of the default model), at once."""
+        calls = [
+            partial(self._vote, question, seat, ctx.child(self.name, f"{place}[{number}]"))
+            for number, seat in enumerate(seats, start=first)
+        ]
+        return await in_order(calls)
+
+    async def _vote(self, question: str, seat: int | None, ctx: Context) -> _Vote:
+        """One answer, to the positions in an order of its own."""
+        order = tuple(ctx.random.sample(self._positions, len(self._positions)))
+        asking = self._asking(order, seat)
+        try:
+            winner: str = await in_time(asking(question, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
+        except Exception as error:
+            if not _goes_on(error):
+                raise
+            return _Vote(problem=one_line(told(error)))
+        return _Vote(winner)
+
+    def _of_order(self, order: tuple[str, ...], seat: int | None) -> Generator[str]:
+        own = None if seat is None else self._seats[seat]
+        options = self._options if own is None else {**self._options, "model": own}
+        return direct_answer(self.name, order, self._template, options)
+
+    def outline(self) -> Outline:
+        return Outline(text=f"{self.name} ({', '.join(self._asked)})", kind="generator")
+
+
+def _goes_on(error: BaseException) -> bool:
+    """Whether the debate goes on without the answer: baselines take no verdict with them."""
+    return isinstance(error, (BadAnswer, LimitReached)) or is_loss(error)
+
+
+def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:
+    """Who leads; None in a tie, and without a vote."""
+    ballots = [Ballot(voter=str(index), choice=vote.winner) for index, vote in enumerate(votes) if vote.winner]
+    if not ballots:
+        return None
+    return tally(ballots, choices=positions, eligible=[ballot.voter for ballot in ballots], quorum=1).winner
+
+
+def _room(budget: Usage, used: Usage, votes: int) -> int:
+    """How many more answers the budget pays for, told by what the ones so far took; the first is always asked for."""
+    if not votes:
+        return 1
+    tokens, spent = budget.total_tokens, used.total_tokens
+    if not tokens or not spent:  # not told by a server, or not counted: at equal calls
+        return max(budget.calls - votes, 0)
+    return max(int((tokens - spent) * votes // spent), 0)
+
+
+def _debate_of(ctx: Context) -> str:
+    """Where the debate is that is compared: around the block, or beside what `with_baselines` puts it in."""
+    around = ctx.scope.sequencer
+    return ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
+
+
+def _used(ctx: Context, place: str) -> Usage:
+    """What the calls below `place` have come to so far."""
+    total = Usage.none()
+    for event in ctx.run.records.events:
+        if isinstance(event, ModelCalled) and (not place or _is_below(event.path, place)):
+            total += event.usage
+    return total
+
+
+def _is_below(path: str, place: str) -> bool:
+    return path.startswith((f"{place}/", f"{place}["))
+
+
+def _cost(ctx: Context) -> float | None:
+    return None if ctx.run.budget is None else ctx.run.budget.cost
+
+
+async def _as_found(used: Usage) -> Usage:
+    return used
+
+
+def with_baselines(
+    pattern: Block[Any, Any],
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    *,
+    baselines: bool | Sequence[BaselineName] = True,
+    max_samples: int = 64,
+    **options: Unpack[BlockOptions],
+) -> Sequencer[Any, Any]:
+    """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
+
+    They are in the raw output, `raw.baselines`; the output is what the debate gives. The verdict stands whatever
+    becomes of the baselines. `options` are those of the default blocks: give the debate's own.
+
+    >>> from flowdebate import debate
+    >>> from flowdebate.testing import FunctionModel
+    >>> def answer(request):
+    ...     asked = request.output_schema and request.output_schema["properties"]
+    ...     said = {"reasoning": "It follows.", "winner": "free rents", "verdict": "Free them."}
+    ...     return {key: said[key] for key in asked} if asked else "Build more."
+    >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
+    >>> rent = with_baselines(debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False), sides)
+    >>> result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
+    >>> [(found.name, found.winner, found.calls) for found in result.raw.baselines]
+    [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
+    """
+    roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})")
+    compared = create_baselines(
+        name=pattern.name,
+        stances=[debater.stance for debater in roster],
+        models=[debater.model for debater in roster],
+        baselines=baselines,
+        max_samples=max_samples,
+        **options,
+    )
+    comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(compared).map(_keep)
+    return sequencer(name=pattern.name).then(pattern).tap_if(_has_verdict, comparing).map(_output)
+
+
+def _raw(ctx: Context) -> DebateRawOutput:
+    raw: DebateRawOutput = ctx.run.artifacts["raw"]
+    return raw
+
+
+def _has_verdict(_: object, ctx: Context) -> bool:
+    return _raw(ctx).verdict is not None
+
+
+def _question(_: object, ctx: Context) -> str:
+    return _raw(ctx).question
+
+
+def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
+    """Make the raw output one with baselines."""
+    ctx.run.finished(ctx.path, _raw(ctx).model_copy(update={"baselines": answers}))
+
+
+def _output(output: object, ctx: Context) -> object:
+    return _raw(ctx) if isinstance(output, DebateRawOutput) else output

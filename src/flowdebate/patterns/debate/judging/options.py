@@ -1,0 +1,128 @@
+"""How a judge is asked, and how its verdict is put together: what `create_judge`, a panel and `debate` share."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+from flowdebate._util.validation import check_count
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.resolve import check_model
+from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, ScheduleLike, as_schedule
+from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.human.human import Ask
+    from flowdebate.models.base import Model
+
+__all__ = (
+    "JudgeOptions",
+    "as_judge_options",
+    "labels_for",
+)
+
+
+_WHERE = "JudgeOptions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """How the default judge of a debate works: `debate(judge=JudgeOptions(schedule="cyclic"))`.
+
+    ConfigurationError for what cannot be.
+    """
+
+    schedule: ScheduleLike = "single"
+    """Which views are judged: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`."""
+    models: Sequence[Model | str] = ()
+    """The models of a panel, each of which judges all views; none for one judge, with its own model."""
+    decided_by: DecidedBy = "mean"
+    """"mean" averages scores, "vote" counts for each ballot the side that it has first."""
+    on_flip: OnFlip = "average"
+    """What becomes of a verdict where a model found for another side in another view: "average" lets the mean decide,
+    "abstain" and "tie" name no winner (with the mean's scores, or with the same for each side that was found for),
+    "human" asks a person."""
+    labels: bool | Sequence[str] = False
+    """Whether sides are called "A", "B", … in the views instead of by their stances, rotated apart from their slots;
+    or what they are called."""
+    curtail: bool = False
+    """Whether no more ballots are asked for once none that is left could change the winner."""
+    quorum: int | None = None
+    """How many models of a panel must answer; None: all of them."""
+    correlation: float | None = None
+    """How strongly the errors of a panel's models go together, from 0 to 1, for the effective n: what
+    `flowdebate audit` measures. None is what was published: nine judges acted like two."""
+    ask: Ask | None = None
+    """With on_flip="human": what takes the request to a person, as `human(ask=…)`; None parks the run."""
+    plan: Schedule = field(init=False, repr=False, compare=False)
+    """`schedule`, read."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plan", as_schedule(self.schedule, where=_WHERE))
+        for option, kind in (("decided_by", DecidedBy), ("on_flip", OnFlip)):
+            value = getattr(self, option)
+            if value not in get_args(kind):
+                raise ConfigurationError(_WHERE, option, value, f"one of {', '.join(map(repr, get_args(kind)))}")
+        if isinstance(self.models, str) or not isinstance(self.models, Sequence):
+            raise ConfigurationError(_WHERE, "models", self.models, "a sequence of models")
+        for model in self.models:
+            check_model(model, where=_WHERE, field="models")
+        if self.quorum is not None:
+            check_count(_WHERE, quorum=self.quorum)
+            if self.quorum > max(len(self.models), 1):
+                raise ConfigurationError(
+                    _WHERE, "quorum", self.quorum, f"at most {max(len(self.models), 1)}, all models"
+                )
+        if self.curtail and self.on_flip != "average":
+            raise ConfigurationError(
+                _WHERE,
+                "curtail",
+                self.curtail,
+                "False unless on_flip is 'average': ballots that are left out cannot flip",
+            )
+        if self.ask is not None and (self.on_flip != "human" or not callable(self.ask)):
+            raise ConfigurationError(_WHERE, "ask", self.ask, "a function of (request) with on_flip='human', else None")
+        self._check_labels()
+        number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
+        if self.correlation is not None and not (number and 0 <= self.correlation <= 1):
+            raise ConfigurationError(_WHERE, "correlation", self.correlation, "None or a number from 0 to 1")
+
+    def _check_labels(self) -> None:
+        if isinstance(self.labels, bool):
+            return
+        good = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
+        if not good or not all(isinstance(label, str) and label.strip() for label in self.labels):
+            raise ConfigurationError(_WHERE, "labels", self.labels, "True, False, or a label for each side")
+
+    @property
+    def scored(self) -> bool:
+        """Whether judges give each side a score; one judge that is asked once names a winner instead."""
+        return bool(self.models) or self.plan.kind != "single" or self.labels is not False
+
+
+def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
+    """What `debate(judge=…)` was given as options: they themselves, or a schedule or its name; None for all else."""
+    if isinstance(value, JudgeOptions):
+        return value
+    if not isinstance(value, (str, Schedule)):
+        return None
+    allowed = f"None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
+    return JudgeOptions(schedule=as_schedule(value, where=where, field="judge", allowed=allowed))
+
+
+def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
+    """What `sides` may be called; None for their own names. ConfigurationError where they would be mistaken."""
+    if labels is False:
+        return None
+    names = tuple(string.ascii_uppercase) if labels is True else tuple(labels)
+    if len(names) < len(sides) or (labels is not True and len(names) > len(sides)):
+        raise ConfigurationError(where, "labels", labels, f"a label for each of the {len(sides)} sides")
+    names = names[: len(sides)]
+    called = {side.strip().casefold() for side in sides}
+    if len({name.casefold() for name in names}) < len(names) or any(
+        name.strip().casefold() in called for name in names
+    ):
+        raise ConfigurationError(where, "labels", list(names), f"different, and none of the stances {list(sides)}")
+    return names

@@ -1,0 +1,274 @@
+"""The default moderator: a model that opens each round, picks who speaks, briefs them, and may end the debate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from pydantic import AfterValidator, Field, create_model
+
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import ConfigurationError, RosterError, shown
+from flowdebate.patterns.debate.events import ModeratorDecided
+from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateModeratorOutput
+from flowdebate.patterns.debate.state import debate_state
+from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries
+from flowdebate.patterns.failures import lose
+from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.state import as_model, entries_of, question_of
+from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.prompts.template import Template, filled, listed, uses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+    from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "MODERATOR",
+    "Moderator",
+    "ModeratorTemplate",
+    "create_moderator",
+    "decision_among",
+    "in_declared_order",
+    "render_moderator_system",
+    "render_moderator_turn",
+    "stash_moderator_decision",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeratorTemplate(Template):
+    """The texts of a moderator's prompt."""
+
+    system: str = field(
+        default=(
+            "You moderate a debate. You open each round, and you take no side.\n\n"
+            "Question: {question}\n"
+            "Debaters:\n{roster}\n\n"
+            "For each round you decide four things. The next speakers: who speaks in this round, by name, in which "
+            "order. The briefing: one or two sentences of facts that all of them should know, or null. The new angle: "
+            "one question that this round should focus on, or null. Done: true if this round is to be the last.\n\n"
+            f"{HOW_TO_READ_NAMED}"
+        ),
+        metadata=uses("question", "roster"),
+    )
+    """The same for all rounds."""
+    research: str = field(
+        default=(
+            "You have tools. Before you decide, look up the facts that the debaters need, and put what you found into "
+            "the briefing."
+        ),
+        metadata=uses(),
+    )
+    """Added to the system message when there are tools."""
+    transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
+    """What stands first in a round's message."""
+    decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
+    opening: str = field(
+        default=(
+            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, or a balanced part of "
+            "them, and give them a briefing that frames the question."
+        ),
+        metadata=uses("round", "rounds"),
+    )
+    """What to do when nobody has argued yet."""
+    next: str = field(
+        default=(
+            "Open round {round}{rounds}. Choose who should speak now; give a new angle if an important point was "
+            "passed over, and facts if they are missing. Set done to true if you expect nothing new after this round."
+        ),
+        metadata=uses("round", "rounds"),
+    )
+    """What to do in later rounds; `{rounds}` is " of at most 3" where the bound is known."""
+
+
+MODERATOR = ModeratorTemplate()
+
+
+def render_moderator_system(
+    *, question: str, roster: Sequence[str], has_tools: bool = False, template: ModeratorTemplate = MODERATOR
+) -> str:
+    """The office, the question and the debaters' names: the same for all rounds."""
+    text = filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
+    return f"{text}\n\n{template.research}" if has_tools else text
+
+
+def render_moderator_turn(
+    *,
+    entries: Sequence[DebateContributionEntry],
+    decisions: Sequence[DebateModeratorDecision],
+    round: int,  # noqa: A002 - the field's word for it
+    max_rounds: int | None = None,
+    template: ModeratorTemplate = MODERATOR,
+) -> str:
+    """The whole transcript in order and with names, the earlier decisions, and the round to open."""
+    parts = [filled(template.transcript, transcript=render_entries(entries, names=True))]
+    if decisions:
+        told = listed(*(item for decision in decisions for item in _told(decision)))
+        parts.append(filled(template.decisions, decisions=told))
+    rounds = "" if max_rounds is None else f" of at most {max_rounds}"
+    parts.append(filled(template.next if entries else template.opening, round=round, rounds=rounds))
+    return "\n\n".join(parts)
+
+
+def _told(decision: DebateModeratorDecision) -> Iterator[str]:
+    yield f"round {decision.round}, speakers: {', '.join(map(tag_name, decision.next_speakers)) or '(nobody)'}"
+    if decision.briefing:
+        yield f"round {decision.round}, briefing: {quoted(decision.briefing)}"
+    if decision.new_angle:
+        yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
+
+
+class Moderator(Block[Any, DebateModeratorOutput]):
+    """A generator that knows the roster it picks from."""
+
+    def __init__(self, inner: Generator[DebateModeratorOutput], roster_names: Sequence[str]) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self.roster_names = tuple(roster_names)
+
+    async def act(self, value: object, ctx: Context, /) -> DebateModeratorOutput:
+        return await self._inner.act(value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
+
+
+def create_moderator(
+    *,
+    name: str,
+    roster_names: Sequence[str],
+    transcript: Transcript,
+    max_rounds: int | None = None,
+    template: ModeratorTemplate = MODERATOR,
+    **options: Unpack[BlockOptions],
+) -> Moderator:
+    """The block `{name}-moderator`: opens a round with `{next_speakers, briefing, new_angle, done}`.
+
+    It sees the whole transcript with names, and its own earlier decisions. With `tools` (or `uses`) it is asked to
+    look facts up and to put what it finds into the briefing. The schema that its model gets has `roster_names` as an
+    enum. `max_rounds`, where it is given, is told to it.
+    """
+    where = f"moderator {name!r}"
+    roster = list(roster_names)
+    if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
+        raise ConfigurationError(where, "roster_names", roster_names, "the names of the debaters")
+
+    def system(value: object, ctx: Context) -> str:
+        return render_moderator_system(
+            question=question_of(value, ctx),
+            roster=roster,
+            has_tools=bool(inner.tools),
+            template=template,
+        )
+
+    def turn(_: object, ctx: Context) -> str:
+        state = debate_state(ctx)
+        return render_moderator_turn(
+            entries=entries_of(ctx),
+            decisions=state.moderator_decisions,
+            round=max(state.round, 1),
+            max_rounds=max_rounds,
+            template=template,
+        )
+
+    def decided(answer: Any, _: ModelResponse, __: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
+        return DebateModeratorOutput(**{key: getattr(answer, key) for key in _FIELDS})
+
+    block_name = f"{name}-moderator"
+    inner: Generator[DebateModeratorOutput] = generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        output_schema=decision_among(roster),
+        transform=decided,
+        resources={"transcript": transcript},
+        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+    )
+    return Moderator(inner, roster)
+
+
+def in_declared_order(
+    error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
+) -> DebateModeratorDecision:
+    """What a round goes by whose moderator gave no usable decision: all debaters, in declared order, unbriefed."""
+    state = debate_state(ctx)
+    lose(error, ctx, block=moderator, seat="moderator", name=moderator, instead="declared_order")
+    decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
+    ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+    ctx.emit(ModeratorDecided(block=moderator, decision=decision))
+    return decision
+
+
+def stash_moderator_decision(
+    *, name: str, moderator: str, roster_names: Sequence[str]
+) -> Handler[Any, DebateModeratorDecision]:
+    """A block that checks what `moderator` decided, and adds it to the debate's state with its round.
+
+    OutputError for what is no decision, RosterError for a speaker who is not in the debate.
+    """
+    roster = frozenset(roster_names)
+
+    @handler(name=f"{name}-stash-moderator-decision")
+    def stash(value: object, ctx: Context) -> DebateModeratorDecision:
+        output = as_model(value, DebateModeratorOutput, block=moderator)
+        for speaker in output.next_speakers:
+            if speaker not in roster:
+                raise RosterError(moderator, speaker, list(roster_names))
+        state = debate_state(ctx)
+        decision = DebateModeratorDecision(round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS})
+        ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+        ctx.emit(ModeratorDecided(block=moderator, decision=decision))
+        return decision
+
+    return stash
+
+
+_FIELDS = tuple(DebateModeratorOutput.model_fields)
+
+
+_TURNS_EACH = 4
+"""How often the default moderator's model may call one speaker in a round: without a bound it could loop."""
+
+
+def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
+    """The moderator's answer: the roster is an enum for models that can be held to one, and a reason for all others."""
+    speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
+    words = Annotated[str, AfterValidator(_short)]
+    return create_model(
+        "DebateModeratorOutput",
+        __base__=DebateModeratorOutput,
+        next_speakers=(list[speaker], Field(strict=True, max_length=_TURNS_EACH * len(roster))),
+        briefing=(words | None, None),
+        new_angle=(words | None, None),
+        done=(bool, False),
+    )
+
+
+_LONGEST = 4_000
+"""Characters of a briefing or an angle: they stand in each prompt of the round."""
+
+
+def _one_of(roster: Sequence[str]) -> Callable[[str], str]:
+    def check(speaker: str) -> str:
+        if speaker not in roster:
+            message = f"{shown(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
+            raise ValueError(message)
+        return speaker
+
+    return check
+
+
+def _short(text: str) -> str:
+    if len(text) > _LONGEST:
+        message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+        raise ValueError(message)
+    return text

@@ -1,0 +1,219 @@
+"""What travels through a debate: its input, contributions, decisions, verdicts and raw output.
+
+Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
+`model_dump_json(by_alias=True)` write what flow-state-dev's `debate` writes, and either spelling is read back.
+Values are frozen: a change makes a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from flowdebate._util.wire import WireModel, as_list
+from flowdebate.patterns.anonymity.schemas import LeakReport
+from flowdebate.patterns.debate.judging.schemas import Judging
+from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+
+__all__ = (
+    "BASELINES",
+    "BaselineAnswer",
+    "BaselineName",
+    "DebateContributionEntry",
+    "DebateInput",
+    "DebateModeratorDecision",
+    "DebateModeratorOutput",
+    "DebateRawOutput",
+    "DebateState",
+    "DebateTranscriptState",
+    "DebateVerdict",
+    "JudgedVerdict",
+    "StopReason",
+)
+
+
+BaselineName = Literal["single", "drafts", "self_consistency"]
+"""One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
+tokens pay for."""
+
+
+BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")
+"""All of them, from the cheapest on."""
+
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class BaselineAnswer(WireModel):
+    """What one baseline found, without a debate."""
+
+    name: BaselineName
+    winner: str | None
+    """The position with the most votes; None where several share the lead, and where there is no vote."""
+    votes: dict[str, Count]
+    """The votes for each position, in the order of the debate."""
+    calls: Count
+    """Requests that it took, those that failed included."""
+    prompt_tokens: int | None = None
+    """None where a server does not tell."""
+    cached_tokens: int | None = None
+    """Those of `prompt_tokens` that a server did not compute anew."""
+    completion_tokens: int | None = None
+    cost: float | None = None
+    """By the `prices` of the run's limits; None without any."""
+    lost: Count = 0
+    """Answers that were asked for and not given."""
+    problem: str | None = None
+    """Why the first of those is missing; None where none is."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and completion tokens; None where they are not known."""
+        known = self.prompt_tokens is not None and self.completion_tokens is not None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
+
+    @property
+    def leaders(self) -> list[str]:
+        """The positions with the most votes: several in a tie, none without a vote."""
+        most = max(self.votes.values(), default=0)
+        return [position for position, votes in self.votes.items() if votes == most] if most else []
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+StopReason = Literal["max_rounds", "moderator_done", "predicate"]
+"""Why a debate ended: its cap, its moderator, or `terminate_when`."""
+
+
+class DebateInput(PatternInput):
+    """What a debate is asked."""
+
+    question: str
+    """The question that is argued."""
+
+
+class DebateContributionEntry(WireModel):
+    """One argument of the transcript."""
+
+    round: Annotated[int, Field(ge=1)]
+    """The round in which it was made, from 1."""
+    agent_name: str
+    """The debater's name."""
+    stance: str
+    """The position that it defends."""
+    text: str
+    """The argument, as it was made."""
+
+
+class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
+    """The arguments so far, in the order in which they were made."""
+
+
+class DebateModeratorOutput(WireModel):
+    """What a moderator decides when it opens a round."""
+
+    next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
+    """Who speaks in this round, in this order; the same name twice has two turns."""
+    briefing: str | None = None
+    """What the debaters of this round should know."""
+    new_angle: str | None = None
+    """What the debaters of this round should focus on."""
+    done: bool = False
+    """True: this round is the last."""
+
+    @model_validator(mode="after")
+    def _someone_speaks(self) -> DebateModeratorOutput:
+        if not self.next_speakers and not self.done:
+            message = "next_speakers may be empty only with done=true: a round without speakers would never end"
+            raise ValueError(message)
+        return self
+
+
+class DebateModeratorDecision(DebateModeratorOutput):
+    """A moderator's decision, with the round that it opened."""
+
+    round: Annotated[int, Field(ge=1)]
+    fallback: bool = False
+    """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
+
+
+class DebateVerdict(WireModel):
+    """What the judge found."""
+
+    verdict: str
+    """The conclusion, in words."""
+    winner: str | None
+    """The stance that won; None for a synthesis of several."""
+    reasoning: str
+    """Why."""
+    judging: Judging | None = Field(default=None, exclude_if=_is_none)
+    """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found. No
+    model is asked for it, and what one says here does not count."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema["properties"].pop("judging", None)
+        return schema
+
+
+class JudgedVerdict(DebateVerdict):
+    """A verdict that the library's own judge made, so that its `judging` is true."""
+
+
+class DebateState(PatternState):
+    """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
+
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    """One for each round so far; empty without a moderator."""
+    stop_reason: StopReason | None = None
+    """Why the loop ended; None while it goes on."""
+
+    @property
+    def decision(self) -> DebateModeratorDecision | None:
+        """The moderator's decision for the round in progress, or None."""
+        last = self.moderator_decisions[-1] if self.moderator_decisions else None
+        return last if last is not None and last.round == self.round else None
+
+
+class DebateRawOutput(WireModel):
+    """Everything a debate came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+
+    rounds: int
+    """How many rounds were held."""
+    question: str
+    transcript: list[DebateContributionEntry]
+    verdict: DebateVerdict | None
+    """None where there is none: the judge was lost, or the debate did not come so far (see `status`)."""
+    moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
+    """One for each round with a moderator; empty without one."""
+    stop_reason: StopReason | None = "max_rounds"
+    """Why there was no other round; None where the rounds did not come to their end."""
+    status: DebateStatus = "complete"
+    """How it ended."""
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost, and it went on without."""
+    seed: int | None = None
+    """The seed of the run, from which the judge's shuffle was drawn."""
+    leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
+    """The names that stood in arguments, and were hidden; None (and not written) where none was found."""
+    quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=_is_none)
+    """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
+    baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
+    """What it takes no debate for; None (and not written) where it was not asked for."""
+
+    @property
+    def found(self) -> DebateVerdict:
+        """The verdict; LookupError where there is none, which `status` explains."""
+        if self.verdict is None:
+            message = f"this debate has no verdict: its status is {self.status!r}"
+            raise LookupError(message)
+        return self.verdict
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)

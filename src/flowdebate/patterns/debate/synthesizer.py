@@ -1,0 +1,119 @@
+"""What a synthesizer is told: the question, the verdict, the moderator's framing, and the transcript."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
+from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.state import as_model
+from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts.template import Template, filled, listed, uses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "SYNTHESIZER",
+    "SynthesizerTemplate",
+    "create_synthesizer",
+    "render_synthesizer_system",
+    "render_synthesizer_turn",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerTemplate(Template):
+    """The texts of a synthesizer's prompt."""
+
+    system: str = field(
+        default=(
+            "You write up what a debate came to, for readers who did not follow it. Keep to the judge's verdict; "
+            "use the arguments that carried it, and the strongest that spoke against it. Add nothing that was not "
+            "said.\n\n"
+            f"{HOW_TO_READ}"
+        ),
+        metadata=uses(),
+    )
+    transcript: str = field(
+        default="Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
+        metadata=uses("question", "rounds", "transcript"),
+    )
+    """What stands first."""
+    framing: str = field(default="How the moderator framed it:\n{framing}", metadata=uses("framing"))
+    """The briefings and angles by round, where a moderator gave any."""
+    verdict: str = field(
+        default=(
+            "The judge's reasoning: {reasoning}\n"
+            "Winner: {winner}\n"
+            "The judge's verdict: {verdict}\n\n"
+            "Write the outcome of the debate."
+        ),
+        metadata=uses("reasoning", "winner", "verdict"),
+    )
+    """What the judge found, and what to do."""
+
+
+SYNTHESIZER = SynthesizerTemplate()
+
+
+def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
+    """The office."""
+    return template.system
+
+
+def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
+    """All that the debate came to; no winner is "(synthesis)". LookupError for a debate without a verdict."""
+    transcript = render_entries(raw.transcript)
+    parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
+    if framing := [item for decision in raw.moderator_decisions for item in _framing(decision)]:
+        parts.append(filled(template.framing, framing=listed(*framing)))
+    found = raw.found
+    winner = "(synthesis)" if found.winner is None else tag_text(found.winner)
+    parts.append(
+        filled(template.verdict, reasoning=quoted(found.reasoning), winner=winner, verdict=quoted(found.verdict))
+    )
+    return "\n\n".join(parts)
+
+
+def _framing(decision: DebateModeratorDecision) -> Iterator[str]:
+    if decision.briefing:
+        yield f"round {decision.round}, briefing: {quoted(decision.briefing)}"
+    if decision.new_angle:
+        yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
+
+
+def create_synthesizer(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    template: SynthesizerTemplate = SYNTHESIZER,
+    **options: Unpack[BlockOptions],
+) -> Generator[Any]:
+    """The block `{name}-synthesizer`: takes a `DebateRawOutput`, gives `output_schema`, or text without one.
+
+    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    `jsonschema`); an answer that does not fit is a `SchemaViolation`.
+    """
+    block_name = f"{name}-synthesizer"
+
+    def system(_: object) -> str:
+        return render_synthesizer_system(template=template)
+
+    def turn(value: object, ctx: Context) -> str:
+        return render_synthesizer_turn(as_model(value, DebateRawOutput, block=ctx.block), template=template)
+
+    return generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        output_schema=output_schema,
+        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+    )

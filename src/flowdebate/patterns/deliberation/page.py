@@ -1,0 +1,145 @@
+"""A deliberation as a page of text, for people.
+
+What the page itself says (rules, headings, speakers, labels) is told from what others said by the first column of a
+line, or by its form; a line of somebody's text that has the form stands behind a bar. Characters that a terminal would
+obey are written as `⟦U+001B⟧`.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import wrap
+from typing import TYPE_CHECKING
+from unicodedata import category, normalize
+
+from flowdebate.prompts.escaping import BAR, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationOutput, ModeratorReport
+
+__all__ = ("render_deliberation",)
+
+
+_WIDTH = 60
+
+
+_DOTS = 40
+
+
+_INDENT = "  "
+
+
+_BEHIND = f"{_INDENT}| "
+
+
+_ROOM = _WIDTH - len(_BEHIND)
+
+
+_NOTHING = "(none)"
+
+
+_FORM = re.compile(
+    r"\["
+    r"|(?:[-=._*~#—–―─━═⋯]\s?){3}"  # noqa: RUF001 - also what only looks like a rule
+    r"|(?:summary|status|decision|settled by consensus|it ended)\s*:"
+    r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
+    r"|debate concluded after"
+)
+"""How lines begin that the page itself writes, and those that look like them."""
+
+
+def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
+    """`output` as a page: title, rounds with what each said, the moderator's reports, the final decision, the end.
+
+    `title` stands on top; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
+    page, or act on a terminal.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
+    >>> page = render_deliberation(
+    ...     DeliberationOutput(
+    ...         topic="Ship?", rounds=0, history=[], summaries=[], final_decision="Wait.", is_settled=False
+    ...     ),
+    ...     title="SHIPPING",
+    ... )
+    >>> print(page[:69])
+    ============================================================
+    SHIPPING
+    """
+    lines = [
+        "=" * _WIDTH,
+        *_text(f"DELIBERATION — {output.topic}" if title is None else title, indent=""),
+        "=" * _WIDTH,
+    ]
+    for number in range(1, output.rounds + 1):
+        lines += ["", *_heading(f"ROUND {number}", "-")]
+        for entry in output.history:
+            if entry.round == number:
+                lines += _said(entry)
+        if number <= len(output.reports):
+            lines += ["", *_heading("MODERATOR SUMMARY", "="), "", *_report(output.reports[number - 1])]
+    decision = _NOTHING if output.final_decision is None else output.final_decision
+    lines += ["", *_heading("FINAL DECISION", "="), "", *_text(decision), "", "=" * _WIDTH]
+    return "\n".join([*lines, *_end(output), "=" * _WIDTH])
+
+
+def _heading(text: str, rule: str) -> list[str]:
+    return [rule * _WIDTH, f"{_INDENT}{text}", rule * _WIDTH]
+
+
+def _said(entry: DeliberationEntry) -> Iterator[str]:
+    speaker = [_in_line(part) for part in (entry.name, entry.role) if part and part.strip()]
+    yield ""
+    yield f"{_INDENT}[{'  —  '.join(speaker)}]"
+    yield f"{_INDENT}{'.' * _DOTS}"
+    yield ""
+    yield from _text(entry.text)
+
+
+def _report(report: ModeratorReport | None) -> Iterator[str]:
+    if report is None:
+        yield f"{_INDENT}(no report)"
+        return
+    yield from _text(report.summary, label="SUMMARY: ")
+    yield ""
+    yield f"{_INDENT}STATUS: {report.status}"
+    if report.decision is not None:
+        yield from _text(report.decision, label="DECISION: ")
+
+
+def _end(output: DeliberationOutput) -> Iterator[str]:
+    yield f"{_INDENT}Debate concluded after {output.rounds} round(s)"
+    yield f"{_INDENT}Settled by consensus: {output.is_settled}"
+    if output.status != "complete":
+        yield f"{_INDENT}It ended: {output.status}"
+
+
+def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
+    """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
+    first, *others = _lines(text)
+    for number, line in enumerate(wrap(label + first, _ROOM)):
+        yield (indent if label and not number else _indent(line, indent)) + line
+    for line in others:
+        yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of `text`, without what a terminal obeys."""
+    lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
+    return [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
+
+
+def _indent(line: str, indent: str) -> str:
+    return _BEHIND if _has_form(line) else indent
+
+
+def _in_line(text: str) -> str:
+    """`text` on the line of a speaker, which ends with a square bracket."""
+    return " ".join(quoted(text).replace(BAR, " ").split()).replace("[", "(").replace("]", ")")
+
+
+def _has_form(line: str) -> bool:
+    """Whether a reader could take `line` for one of the page itself."""
+    seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
+    return _FORM.match(seen.lstrip().casefold()) is not None

@@ -1,0 +1,85 @@
+"""What the blocks of a deliberation read and write of the run that they are part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationState, DeliberationTranscriptState
+from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
+from flowdebate.patterns.state import pattern_state
+from flowdebate.resources.resource import StateResource
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.deliberation.prompts import Participants
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "DeliberationTranscript",
+    "create_deliberation_transcript",
+    "deliberation_state",
+    "hear",
+    "record_round",
+    "said_in_progress",
+)
+
+
+DeliberationTranscript = StateResource[DeliberationTranscriptState]
+"""The resource that `create_deliberation_transcript` makes."""
+
+
+def create_deliberation_transcript() -> DeliberationTranscript:
+    """A transcript to share between a deliberation and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` is what was said in the rounds before: those of a round are added when
+    all have spoken, before the moderator reports. Every block that reads it, and the pattern, must be given the same
+    object.
+
+    >>> create_deliberation_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=DeliberationTranscriptState)
+
+
+def deliberation_state(ctx: Context) -> DeliberationState:
+    """The state of the deliberation around the block; a new one where its block is used by itself."""
+    state = pattern_state(ctx)
+    return state if isinstance(state, DeliberationState) else DeliberationState()
+
+
+def hear(*, name: str, agent_name: str, transcript: DeliberationTranscript, collection_id: str) -> Handler[object, str]:
+    """A block that keeps what a persona said until the round is over, and completes its task with it."""
+
+    @handler(name=f"{name}-hear-{agent_name}", resources=audit_resources(transcript, collection_id))
+    def keep(value: object, ctx: Context) -> str:
+        text = text_said(value, agent_name, ctx)
+        ctx.sequencer.update(spoken={**deliberation_state(ctx).spoken, agent_name: text})
+        complete_turn(agent_name, text, ctx)
+        return text
+
+    return keep
+
+
+def said_in_progress(state: DeliberationState, participants: Participants) -> list[DeliberationEntry]:
+    """What was said in the round in progress, in declared order, whoever was the fastest."""
+    return [
+        DeliberationEntry(round=state.round, name=name, role=role, text=state.spoken[name])
+        for name, role in participants.items()
+        if name in state.spoken
+    ]
+
+
+def record_round(
+    *, name: str, participants: Participants, transcript: DeliberationTranscript
+) -> Handler[object, list[DeliberationEntry]]:
+    """A block that adds what was said in the round to the transcript, now that all have spoken."""
+
+    @handler(name=f"{name}-record-round", resources={"transcript": transcript})
+    def record(_: object, ctx: Context) -> list[DeliberationEntry]:
+        entries = said_in_progress(deliberation_state(ctx), participants)
+        handle = ctx.scope.handles["transcript"]
+        handle.set(handle.state.with_entry(*entries))
+        ctx.sequencer.update(spoken={})
+        return entries
+
+    return record

@@ -1,0 +1,181 @@
+"""What a pattern does when a provider fails for good: it fails as well, goes on without the answer, or asks another."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from flowdebate._util.text import one_line
+from flowdebate.blocks.base import Block
+from flowdebate.errors import ModelError, ModelTimeout, told
+from flowdebate.models.call import within
+from flowdebate.patterns.events import SeatLost
+from flowdebate.patterns.state import DebateLoss, pattern_state
+from flowdebate.runs.context import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import Model
+    from flowdebate.patterns.state import Instead, Seat
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "LOST",
+    "GuardedSeat",
+    "OnFailure",
+    "StandIn",
+    "give_up",
+    "in_time",
+    "is_loss",
+    "lose",
+    "lost_before",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Another model argues a turn that a debater's own model lost: `on_failure=StandIn("openai/gpt-5-mini")`.
+
+    The argument is recorded as the debater's, and the loss says that a stand-in made it. A turn that the stand-in
+    loses as well is left out.
+    """
+
+    model: Model | str
+
+
+OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
+"""What becomes of a turn that was lost: the debate fails, the turn is left out, another model argues."""
+
+
+class _Lost(Enum):
+    ANSWER = "lost"
+
+
+LOST: Final = _Lost.ANSWER
+"""What a seat gives whose answer was lost."""
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a provider is at fault: failures of the application's own code are never gone over."""
+    return isinstance(error, ModelError) and error.providers_fault
+
+
+def lose(
+    error: Exception, ctx: Context, *, block: str, seat: Seat, name: str, instead: Instead, stance: str | None = None
+) -> None:
+    """Put a loss into the pattern's state and the run's status, and tell it."""
+    state = pattern_state(ctx)
+    if ctx.scope.sequencer is not None:
+        loss = DebateLoss(
+            round=state.round, seat=seat, name=name, stance=stance, error=one_line(told(error)), instead=instead
+        )
+        ctx.sequencer.update(losses=[*state.losses, loss])
+    ctx.run.degrade("no_verdict" if instead == "no_verdict" else "degraded")
+    ctx.emit(
+        SeatLost(
+            block=block,
+            seat=seat,
+            round=state.round,
+            name=name,
+            error=type(error).__name__,
+            message=one_line(told(error)),
+            instead=instead,
+        )
+    )
+
+
+async def in_time(
+    call: Coroutine[Any, Any, Any],
+    ctx: Context,
+    *,
+    block: str,
+    timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
+    losses: Callable[[BaseException], bool],
+) -> Any:  # noqa: ANN401 - the call's value
+    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
+
+    A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
+    kept: when it is carried on, the call is not made again, and fails as it did.
+    """
+    lost = lost_before(ctx, block=block)
+    if lost is not None:
+        call.close()
+        raise lost
+    try:
+        return await _within(call, ctx, block=block, timeout=timeout)
+    except Exception as error:
+        if losses(error):
+            await give_up(ctx, error, block=block)
+        raise
+
+
+def lost_before(ctx: Context, *, block: str) -> Exception | None:
+    """The failure for which the answer of `block` was given up when the run was at this place before."""
+    journal = ctx.run.journal
+    lost = None if journal is None else journal.lost(_lost_key(ctx, block))
+    if lost is not None:
+        ctx.run.failed(ctx.path)
+    return lost
+
+
+async def give_up(ctx: Context, error: Exception, *, block: str) -> None:
+    """Record, where the run is kept, that it goes on without the answer of `block`."""
+    if ctx.run.journal is not None:
+        await ctx.run.journal.lose(_lost_key(ctx, block), error)
+
+
+def _lost_key(ctx: Context, block: str) -> str:
+    return f"{ctx.path}#lost:{place_of(block)}"
+
+
+async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time
+    handle = ctx.scope.sequencer
+    seconds = timeout
+    if handle is not None and handle.deadline is not None:
+        left = max(handle.deadline - asyncio.get_running_loop().time(), 0.0)
+        seconds = left if seconds is None else min(left, seconds)
+    if seconds is None:
+        return await call
+    if seconds <= 0:
+        call.close()
+        raise ModelTimeout(seconds, block=block)
+    try:
+        return await within(seconds, call)
+    except ModelTimeout as error:
+        error.block = error.block or block
+        raise
+
+
+class GuardedSeat(Block[Any, Any]):
+    """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
+
+    def __init__(
+        self,
+        inner: Block[Any, Any],
+        *,
+        recover: Callable[[Exception, Any, Context], Any],
+        losses: Callable[[BaseException], bool] = is_loss,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self._recover = recover
+        self._losses = losses
+        self._timeout = timeout
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        try:
+            return await in_time(
+                self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout, losses=self._losses
+            )
+        except Exception as error:
+            if not self._losses(error):
+                raise
+            return self._recover(error, value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()

@@ -1,0 +1,176 @@
+"""The default speaker of a handoff: a model that says something, and names who speaks next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._util.text import is_blank, one_line
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.errors import ConfigurationError, SchemaViolation
+from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
+from flowdebate.patterns.handoff.decision import Handover, handoff_state, judged, merged
+from flowdebate.patterns.handoff.prompts import (
+    SPEAKER,
+    SpeakerTemplate,
+    render_again,
+    render_speaker_system,
+    render_speaker_turn,
+    who_is,
+)
+from flowdebate.patterns.handoff.schemas import HandoffAnswer
+from flowdebate.patterns.roles import generator_options, trim_to_sentence
+from flowdebate.patterns.state import entries_of, question_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.patterns.handoff.schemas import ChosenBy, TransitionForm
+    from flowdebate.patterns.handoff.turns import HandoffTranscript
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "Speaker",
+    "create_speaker",
+)
+
+
+class Speaker(Block[Any, Handover]):
+    """Asks a model for what it says and whom it hands over to; given that `Handover`, asks it once more.
+
+    Nothing of what a model has answered is lost because it is not as it should be: an answer that names nobody who can
+    speak next is a `Handover` with a `problem`.
+    """
+
+    def __init__(
+        self,
+        inner: Generator[HandoffAnswer],
+        *,
+        agent_name: str,
+        roster_names: tuple[str, ...],
+        transition: TransitionForm,
+        history: bool,
+    ) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self._agent_name = agent_name
+        self.roster_names = roster_names
+        self._transition = transition
+        self._history = history
+
+    async def act(self, value: Any, ctx: Context, /) -> Handover:  # noqa: ANN401 - the input, or what it answered to it
+        if isinstance(value, Handover):
+            said = merged(value, await self._asked(value, ctx, "retry"))
+            fresh = not value.text
+        else:
+            said = await self._asked(value, ctx, "speaker")
+            fresh = True
+        if self._history and fresh and said.text:
+            ctx.session.history.append({"role": "assistant", "name": self.name, "content": said.text})
+        return said
+
+    async def _asked(self, value: object, ctx: Context, by: ChosenBy) -> Handover:
+        unread: SchemaViolation | None = None
+        try:
+            answer = await self._inner.act(value, ctx)
+        except SchemaViolation as violation:
+            answer = salvaged(violation.answer or "", self.roster_names)
+            # in JSON it was asked for again already, with the reason
+            if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
+                raise
+            unread = violation
+        said = judged(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
+        if unread is None or said.problem is None:
+            return said
+        return replace(said, problem=f"{one_line(unread.message)}; {said.problem}")
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
+
+
+def create_speaker(
+    *,
+    name: str,
+    agent_name: str,
+    speakers: Mapping[str, str | None],
+    transcript: HandoffTranscript,
+    system_prompt: str | None = None,
+    transition: TransitionForm = "structured",
+    max_turns: int = 10,
+    template: SpeakerTemplate = SPEAKER,
+    **options: Unpack[BlockOptions],
+) -> Speaker:
+    """The block `{name}-speaker-{agent_name}`: says something, and hands over to another one of `speakers`.
+
+    `speakers` are the roles of all who take part, by name, in declared order. It sees the proposition and all that was
+    said. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`; with
+    "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends its
+    answer with "Transition to NAME". Text that ran out of room is cut at its last full sentence.
+    """
+    block_name = f"{name}-speaker-{agent_name}"
+    others = [other for other in speakers if other != agent_name]
+    if agent_name not in speakers or not others:
+        raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
+    everyone = dict(speakers)
+    form = handoff_form(transition, others, where=f"speaker {block_name!r}")
+
+    def system(value: object, ctx: Context) -> str:
+        return render_speaker_system(
+            proposition=question_of(value, ctx),
+            speakers=everyone,
+            max_turns=max_turns,
+            name=agent_name,
+            system_prompt=system_prompt,
+            template=template,
+        )
+
+    def turn(value: object, ctx: Context) -> str:
+        about: dict[str, Any] = {"entries": entries_of(ctx), "speakers": everyone, "name": agent_name}
+        about |= {"transition": transition, "template": template}
+        problem = value.problem if isinstance(value, Handover) else None
+        if isinstance(value, Handover) and value.text:
+            return render_again(**about, problem=problem or "")
+        return render_speaker_turn(
+            **about,
+            round=max(handoff_state(ctx).round, 1),
+            max_turns=max_turns,
+            system_prompt=None if system_prompt is None else who_is(system_prompt, question_of(value, ctx)),
+            problem=problem,
+        )
+
+    filled_in = generator_options(options, "intent/chat", Visibility(history=False), where=block_name)
+    visibility: Visibility = filled_in["visibility"]
+    inner: Generator[HandoffAnswer] = generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        transform=_reader(tuple(everyone)),
+        resources={"transcript": transcript},
+        **form,
+        **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
+    )
+    return Speaker(
+        inner,
+        agent_name=agent_name,
+        roster_names=tuple(everyone),
+        transition=transition,
+        history=visibility.history,
+    )
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any, ModelResponse, Context], HandoffAnswer]:
+    """What makes an answer of what a model gave: text, or what its JSON or its call of `handoff` held."""
+
+    def read(output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
+        if isinstance(output, str):
+            return read_text(trim_to_sentence(output) if response.finish == "length" else output, names)
+        answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
+        if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
+            return answer.model_copy(update={"response": response.text})  # it spoke beside its call
+        return answer
+
+    return read

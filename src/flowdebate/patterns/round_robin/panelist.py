@@ -1,0 +1,259 @@
+"""What a panelist is told.
+
+What is the same for all panelists and turns stands first, then who the panelist is, then the transcript, which only
+grows. What differs from turn to turn stands last: whose turn it is, what the referee found of it, what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Unpack
+
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.patterns.roles import generator_options, trim_to_sentence
+from flowdebate.patterns.round_robin.transcript import (
+    HOW_TO_READ_AUDITS,
+    HOW_TO_READ_PANEL,
+    Members,
+    issues_of,
+    panel_state,
+    render_members,
+    render_panel,
+    speaker_tag,
+)
+from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.prompts.template import Template, filled, uses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.round_robin.schemas import PanelEntry, RefereeAudit
+    from flowdebate.patterns.round_robin.transcript import PanelTranscript
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "PANELIST",
+    "PanelistTemplate",
+    "create_panelist",
+    "render_panelist_system",
+    "render_panelist_turn",
+)
+
+
+_TURN = ("name", "speaker", "who", "round", "max_rounds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelistTemplate(Template):
+    """The texts of a panelist's prompt."""
+
+    system: str = field(
+        default=(
+            "You sit on a panel. Its members work on one question together, each as who they are. In each round all "
+            "of them speak once, one after the other; in the end one answer is made of what they said.\n\n"
+            "Question: {question}\n"
+            "The panel:\n{roster}\n"
+            "Rounds: {max_rounds} at most\n\n"
+            f"{HOW_TO_READ_PANEL}"
+        ),
+        metadata=uses("question", "roster", "max_rounds"),
+    )
+    """The same for all panelists and all turns."""
+    referee: str = field(
+        default=f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.",
+        metadata=uses(),
+    )
+    """Added where a referee audits the rounds."""
+    rules: str = field(
+        default=(
+            "Rules for each of your turns:\n"
+            "- Write two or three short sentences of plain text, in the first person.\n"
+            "- Speak as who you are, about what you know best. Never speak for somebody else.\n"
+            "- Say something new: never repeat a sentence of the transcript.\n"
+            "- Do not begin with a tag or a name."
+        ),
+        metadata=uses(),
+    )
+    """The same for all panelists and all turns."""
+    panelist: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    """Who the panelist is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    transcript: str = field(default="What the panel has said so far:\n{transcript}", metadata=uses("transcript"))
+    """What stands first in a turn's message."""
+    turn: str = field(
+        default=(
+            "The question is still: {question}\n"
+            "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself."
+        ),
+        metadata=uses(*_TURN, "question"),
+    )
+    """Whose turn it is; `{who}` is its role, or its name where it has none."""
+    found: str = field(default="The referee found of your last turn: {issues}. Do better now.", metadata=uses("issues"))
+    """What was wrong with the panelist's own turn in the latest audit; left out where nothing was."""
+    opening: str = field(
+        default=(
+            'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, '
+            "in one more sentence, give your best reason."
+        ),
+        metadata=uses(*_TURN),
+    )
+    """What to do when nobody has spoken yet."""
+    reply: str = field(
+        default=(
+            'In one sentence that begins with "{other}", say whether what {other} proposed is enough. Then, in one '
+            'more sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
+        ),
+        metadata=uses(*_TURN, "other"),
+    )
+    """What to do when somebody else has spoken; `{other}` is who did last.
+
+    A sentence that begins otherwise for each panelist keeps small models from copying the one before.
+    """
+    alone: str = field(
+        default="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
+        metadata=uses(*_TURN),
+    )
+    """What to do when only the panelist itself was heard."""
+
+
+PANELIST = PanelistTemplate()
+
+
+def render_panelist_system(
+    *,
+    question: str,
+    members: Members,
+    max_rounds: int,
+    name: str,
+    system_prompt: str | None = None,
+    refereed: bool = False,
+    template: PanelistTemplate = PANELIST,
+) -> str:
+    """The question, the panel and the rules, which are the same for all; then who the panelist `name` is.
+
+    `system_prompt` is the application's own text, and stands as it is at the end.
+    """
+    common = _common(question, tuple(members.items()), max_rounds, refereed, template)
+    about = filled(template.panelist, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
+    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
+
+
+def render_panelist_turn(
+    *,
+    question: str,
+    entries: Sequence[PanelEntry],
+    audits: Sequence[RefereeAudit] = (),
+    name: str,
+    role: str | None,
+    round: int,  # noqa: A002 - the field's word for it
+    max_rounds: int,
+    template: PanelistTemplate = PANELIST,
+) -> str:
+    """The transcript with the audits of the rounds before, then whose turn it is and what to do.
+
+    The messages of two turns begin alike, up to the end of the shorter transcript.
+    """
+    about = {
+        "name": tag_name(name),
+        "speaker": speaker_tag(name, role),
+        "who": tag_text(role) if role and role.strip() else tag_name(name),
+        "round": round,
+        "max_rounds": max_rounds,
+    }
+    last = [filled(template.turn, question=quoted(question), **about)]
+    if issues := _issues(audits, name):
+        last.append(filled(template.found, issues=issues))
+    last.append(_task(entries, name, about, template))
+    transcript = filled(template.transcript, transcript=render_panel(entries, audits))
+    return "\n\n".join([transcript, "\n".join(last)])
+
+
+def _task(entries: Sequence[PanelEntry], name: str, about: dict[str, object], template: PanelistTemplate) -> str:
+    """What to do now."""
+    if not entries:
+        return filled(template.opening, **about)
+    other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != name), None)
+    if other is None:
+        return filled(template.alone, **about)
+    return filled(template.reply, other=tag_name(other), **about)
+
+
+def _issues(audits: Sequence[RefereeAudit], name: str) -> str:
+    """What the latest audit found wrong with what `name` said."""
+    found = audits[-1].assessments if audits else ()
+    return next((issues_of(assessment) for assessment in found if assessment.agent_name == name), "")
+
+
+@lru_cache(maxsize=64)  # every turn of a panel asks for the same
+def _common(
+    question: str,
+    members: tuple[tuple[str, str | None], ...],
+    max_rounds: int,
+    refereed: bool,  # noqa: FBT001 - a part of the cache's key
+    template: PanelistTemplate,
+) -> str:
+    roster = render_members(dict(members))
+    system = filled(template.system, question=quoted(question), roster=roster, max_rounds=max_rounds)
+    return "\n\n".join([system, *([template.referee] if refereed else []), template.rules])
+
+
+def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with its default
+    *,
+    name: str,
+    agent_name: str,
+    transcript: PanelTranscript,
+    role: str | None = None,
+    system_prompt: str | None = None,
+    members: Members | None = None,
+    max_rounds: int = 2,
+    refereed: bool = False,
+    template: PanelistTemplate = PANELIST,
+    **options: Unpack[BlockOptions],
+) -> Generator[str]:
+    """The block `{name}-panelist-{agent_name}`: speaks as who `role` and `system_prompt` say that it is.
+
+    `members` are the roles of all who sit on the panel, by name, in declared order (default: itself alone). It sees
+    the question, all that was said, also in the same round, and what the referee found of the rounds before;
+    `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
+    """
+    everyone = {agent_name: role} if members is None else dict(members)
+
+    def system(value: object, ctx: Context) -> str:
+        return render_panelist_system(
+            question=question_of(value, ctx),
+            members=everyone,
+            max_rounds=max_rounds,
+            name=agent_name,
+            system_prompt=system_prompt,
+            refereed=refereed,
+            template=template,
+        )
+
+    def turn(value: object, ctx: Context) -> str:
+        state = panel_state(ctx)
+        return render_panelist_turn(
+            question=question_of(value, ctx),
+            entries=entries_of(ctx),
+            audits=state.audits,
+            name=agent_name,
+            role=role,
+            round=max(state.round, 1),
+            max_rounds=max_rounds,
+            template=template,
+        )
+
+    def whole(text: str, response: ModelResponse, _: Context) -> str:
+        return trim_to_sentence(text) if response.finish == "length" else text
+
+    block_name = f"{name}-panelist-{agent_name}"
+    return generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        transform=whole,
+        resources={"transcript": transcript},
+        **generator_options(options, "intent/chat", Visibility(history=False), where=block_name),
+    )

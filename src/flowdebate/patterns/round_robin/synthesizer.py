@@ -1,0 +1,99 @@
+"""What a panel's synthesizer is told: the question, all that was said, and what the referee found of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.round_robin.schemas import PanelOutput
+from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, HOW_TO_READ_PANEL, render_panel
+from flowdebate.patterns.state import as_model
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import Template, filled, uses
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "PANEL_SYNTHESIZER",
+    "PanelSynthesizerTemplate",
+    "create_panel_synthesizer",
+    "render_panel_synthesizer_system",
+    "render_panel_synthesizer_turn",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelSynthesizerTemplate(Template):
+    """The texts of the prompt of a panel's synthesizer."""
+
+    system: str = field(
+        default=(
+            "You write the answer that a panel's work comes to, for those who asked and did not follow it. Use the "
+            "points that carry most, of every member, each for what it knows best. Where they disagree, decide by "
+            "their reasons. Add nothing that was not said, and do not tell who said what.\n\n"
+            f"{HOW_TO_READ_PANEL}"
+        ),
+        metadata=uses(),
+    )
+    referee: str = field(default=f"{HOW_TO_READ_AUDITS} Rely less on what it found badly argued.", metadata=uses())
+    """Stands before the task where a referee audited rounds."""
+    transcript: str = field(
+        default="Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
+        metadata=uses("question", "rounds", "transcript"),
+    )
+    """What stands first."""
+    task: str = field(
+        default="Write the panel's answer to the question: {question}", metadata=uses("question", "rounds")
+    )
+    """What to do."""
+
+
+PANEL_SYNTHESIZER = PanelSynthesizerTemplate()
+
+
+def render_panel_synthesizer_system(*, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER) -> str:
+    """The office."""
+    return template.system
+
+
+def render_panel_synthesizer_turn(raw: PanelOutput, *, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER) -> str:
+    """All that the panel came to, and what to make of it."""
+    about = {"question": quoted(raw.question), "rounds": raw.rounds}
+    transcript = render_panel(raw.transcript, raw.audits, scores=True)
+    parts = [filled(template.transcript, transcript=transcript, **about)]
+    if raw.audits:
+        parts.append(template.referee)
+    return "\n\n".join([*parts, filled(template.task, **about)])
+
+
+def create_panel_synthesizer(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER,
+    **options: Unpack[BlockOptions],
+) -> Generator[Any]:
+    """The block `{name}-synthesizer`: takes a `PanelOutput`, gives `output_schema`, or text without one.
+
+    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    `jsonschema`); an answer that does not fit is a `SchemaViolation`.
+    """
+    block_name = f"{name}-synthesizer"
+
+    def system(_: object) -> str:
+        return render_panel_synthesizer_system(template=template)
+
+    def turn(value: object, ctx: Context) -> str:
+        return render_panel_synthesizer_turn(as_model(value, PanelOutput, block=ctx.block), template=template)
+
+    return generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        output_schema=output_schema,
+        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+    )

@@ -1,0 +1,136 @@
+"""What the patterns' blocks read of the run that they are part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import OutputError, problems_of, shown, told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "DebateLoss",
+    "DebateStatus",
+    "Instead",
+    "PatternInput",
+    "PatternState",
+    "Seat",
+    "TranscriptState",
+    "as_model",
+    "entries_of",
+    "pattern_state",
+    "question_of",
+)
+
+
+EntryT = TypeVar("EntryT")
+
+
+Seat = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
+"""Who acts in a debate or in one of its siblings."""
+
+
+Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
+"""What is done without a seat's answer: the turn is left out, another model argues, all debaters speak in declared
+order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
+
+
+DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
+"""How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of
+its run; failed; not yet, since it waits for a human."""
+
+
+class DebateLoss(WireModel):
+    """What a provider lost, and the debate went on without."""
+
+    round: int
+    """The round in which it happened; for judge and synthesizer the last."""
+    seat: Seat
+    name: str
+    """The debater's name; the block's for other seats."""
+    stance: str | None = None
+    """A debater's."""
+    error: str
+    """The error's class and message."""
+    instead: Instead
+
+
+class PatternInput(WireModel):
+    """What a pattern is given: one field, named as the pattern names what it is about."""
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self, next(iter(type(self).model_fields))))
+
+
+class PatternState(WireModel):
+    """What every pattern keeps in its sequencer's state; each adds its own."""
+
+    question: str = ""
+    """What it is about: the question, the topic, the proposition or the task."""
+    round: int = 0
+    """The round (or turn) in progress, from 1; 0 before the first."""
+    losses: list[DebateLoss] = Field(default_factory=list)
+    """What providers lost so far, in order."""
+    stop_reason: str | None = None
+    """Why the loop ended; None while it goes on."""
+
+
+class TranscriptState(WireModel, Generic[EntryT]):
+    """What was said so far, in the order in which it counts."""
+
+    entries: list[EntryT] = Field(default_factory=list)
+
+    def with_entry(self, *entries: EntryT) -> Self:
+        """This transcript, longer by `entries`."""
+        return type(self)(entries=[*self.entries, *entries])
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def pattern_state(ctx: Context) -> PatternState:
+    """The state of the pattern around the block; a new one where a pattern's block is used by itself."""
+    handle = ctx.scope.sequencer
+    return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
+
+
+def entries_of(ctx: Context) -> Sequence[Any]:
+    """What was said so far, as the entries of the pattern's transcript."""
+    entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
+    return entries
+
+
+def question_of(value: object, ctx: Context) -> str:
+    """What it is about: the pattern's question, or the input where there is no pattern around."""
+    if question := pattern_state(ctx).question:
+        return question
+    return value.subject if isinstance(value, PatternInput) else str(value)
+
+
+def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
+    """What a block returned as `model`; OutputError that names the block and each field that does not fit.
+
+    The model itself, another model with the same fields, or a dict in either key style.
+    """
+    try:
+        return model.model_validate(_plain(value, model))
+    except ValidationError as error:
+        raise OutputError(block, f"a {model.__name__}", problems_of(error)) from None
+    except Exception as error:  # a hostile mapping may raise anything
+        problem = f"got {shown(value)}, which raises {told(error)}"
+        raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
+
+
+def _plain(value: object, model: type[BaseModel]) -> object:
+    """Data to validate: an instance may have been constructed without validation, and a subclass has more fields."""
+    if isinstance(value, model):
+        return {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
+    return value.model_dump(warnings=False) if isinstance(value, BaseModel) else value

@@ -1,0 +1,92 @@
+"""Named prompt templates: text with fields, checked when it is made, filled without looking at what is put in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = (
+    "Template",
+    "filled",
+    "listed",
+    "uses",
+)
+
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+_LINES = frozenset(
+    {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
+)
+"""Fields that are lines of the view's own making: they stand alone on theirs."""
+
+
+_NUMBERS = frozenset({"max_rounds", "round", "rounds"})
+"""Fields that may stand anywhere. All others are what somebody wrote, and stand behind a label."""
+
+
+def filled(template: str, **values: object) -> str:
+    """`template` with each `{field}` replaced; what is put in is never read again.
+
+    >>> filled("Question: {question}", question="Who is {round}?")
+    'Question: Who is {round}?'
+    """
+    return "".join([str(values[part]) if field else part for field, part in _parts(template)])
+
+
+@lru_cache(maxsize=256)
+def _parts(template: str) -> tuple[tuple[bool, str], ...]:
+    """The template's text and the names of its fields, in order, with whether it is a field."""
+    return tuple((index % 2 == 1, part) for index, part in enumerate(_FIELD.split(template)))
+
+
+def listed(*items: str) -> str:
+    """`items`, each on a line of its own."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def uses(*names: str) -> Mapping[str, frozenset[str]]:
+    """A template part's metadata: the fields that it may use."""
+    return {"uses": frozenset(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """The texts of one role; override any of them by keyword.
+
+    ConfigurationError for a `{field}` that is not filled there, and for one that stands where text could pass for
+    the prompt's own: what somebody wrote must not begin a line, a transcript must not share one.
+    """
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            text = getattr(self, part.name)
+            known = part.metadata["uses"]
+            if not isinstance(text, str):
+                raise ConfigurationError(type(self).__name__, part.name, text, "text")
+            for match in _FIELD.finditer(text):
+                if problem := _problem(match, known):
+                    raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
+
+
+def _problem(match: re.Match[str], known: frozenset[str]) -> str | None:
+    """What a field must be instead, or None."""
+    name, text = match[1], match.string
+    begins = match.start() == 0 or text[match.start() - 1] == "\n"
+    ends = match.end() == len(text) or text[match.end()] == "\n"
+    if name not in known:
+        allowed = ", ".join(f"{{{field}}}" for field in sorted(known))
+        return f"text whose fields are among {allowed}" if allowed else "text without fields"
+    if name in _LINES and not (begins and ends):
+        return f"text in which {match[0]} stands alone on its line"
+    if name not in _LINES | _NUMBERS and begins:
+        return f"text in which {match[0]} does not begin a line (put a label before it)"
+    return None

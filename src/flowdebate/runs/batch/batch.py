@@ -1,0 +1,338 @@
+"""Many runs of one block: so many at once, their results as they come, each paid once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
+from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
+from flowdebate.runs.batch.stored import BATCH_LABEL, KeptBatch
+from flowdebate.runs.batch.workers import Crew
+from flowdebate.runs.execute import make_run, run_block
+from flowdebate.runs.result import RunView
+from flowdebate.store.open import STORE_VARIABLE, open_store
+
+__all__ = (
+    "Batch",
+    "seed_of_item",
+)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.runs.durable.journal import Uncertain
+    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.execute import Runnable
+    from flowdebate.runs.limits import Limits
+    from flowdebate.runs.result import RunResult
+    from flowdebate.runs.run import Run
+    from flowdebate.store.open import StoreChoice
+
+    OnError = Literal["collect", "raise"]
+
+
+OutT = TypeVar("OutT")
+
+
+Questions = Iterable[Any] | AsyncIterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A question that is to be asked."""
+
+    index: int
+    row: Any
+    question: Any
+    run_id: str
+    seed: int
+    block: Runnable[Any]
+    plan: Mapping[str, Any] | None
+
+
+class Batch(Generic[OutT]):
+    """Many runs of one block: iterate over it for items as they come, or await `all()`; once.
+
+    Made by `Block.batch`; `each` says for a row which block is run and how its plan is kept, where they depend on it.
+    What is left early (by `break`, an error, a cancellation) is cancelled; inside `async with`
+    that has happened when the block is left.
+    """
+
+    def __init__(  # noqa: PLR0913 - those of Block.batch
+        self,
+        block: Runnable[OutT],
+        questions: Questions,
+        *,
+        question: Callable[[Any], Any] | None,
+        concurrency: int,
+        store: StoreChoice | Keeping,
+        model: ModelChoice,
+        seed: int | None,
+        limits: Limits | None,
+        batch_id: str | None,
+        on_error: OnError,
+        progress: Callable[[BatchSummary], object] | None,
+        until: Callable[[BatchSummary], bool] | None,
+        uncertain: Uncertain,
+        allow_changes: bool,
+        each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
+    ) -> None:
+        _check(f"{block.name}.batch()", questions, concurrency, batch_id, on_error, uncertain)
+        self.batch_id = os.urandom(8).hex() if batch_id is None else batch_id
+        """What the ids of its runs begin with; called again with it, the batch goes on."""
+        self.seed = _number(self.batch_id) if seed is None else seed
+        """The seed from which those of its runs are derived."""
+        self._block = block
+        self._questions = questions
+        self._question = question
+        self._each = each
+        self._concurrency = concurrency
+        self._model = model
+        self._limits = limits
+        self._raises = on_error == "raise"
+        self._progress = progress
+        self._until = until
+        self._uncertain = uncertain
+        self._allow_changes = allow_changes
+        self._keeping = _keeping(store, self.batch_id, f"{block.name}.batch()")
+        make_run(  # refuses what cannot be
+            block, None, session=None, model=model, seed=seed, limits=limits, store=self._keeping or False
+        )
+        self._kept: KeptBatch | None = None
+        self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
+        self._under_way: dict[int, RunView] = {}
+        self._crew: Crew[_Job, BatchItem[OutT]] | None = None
+
+    @property
+    def summary(self) -> BatchSummary:
+        """Where it stands, or what it came to."""
+        return self._tally.summary(self._under_way.values())
+
+    async def all(self) -> BatchResult[OutT]:
+        """Wait for all of them: the items in the order of the questions, and their summary."""
+        items = [item async for item in self]
+        return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
+
+    async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
+        if self._crew is not None:
+            raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
+        self._crew = Crew(self._jobs(), self._carry_out, size=self._concurrency)
+        self._tally.begin()
+        results = self._crew.results()
+        try:
+            await self._read_kept()
+            async for item in results:
+                yield item
+        finally:
+            await results.aclose()
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel what goes on, and wait until it is over."""
+        if self._crew is not None:
+            await self._crew.end()
+        self._tally.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # Questions
+
+    async def _jobs(self) -> AsyncGenerator[_Job]:
+        index = 0
+        async for row in _each_of(self._questions):
+            if self._until is not None and self._until(self.summary):
+                return
+            yield self._job(index, row)
+            index += 1
+
+    def _job(self, index: int, row: object) -> _Job:
+        question = row if self._question is None else self._question(row)
+        block, plan = (self._block, None) if self._each is None else self._each(row)
+        return _Job(index, row, question, f"{self.batch_id}-{index}", seed_of_item(self.seed, index), block, plan)
+
+    # What the store has
+
+    async def _read_kept(self) -> None:
+        """Look what there is of the batch; where all questions are at hand, before anything is paid: RunChanged."""
+        if self._keeping is None:
+            return
+        self._kept = KeptBatch(self._keeping.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _keeping has opened it
+        await self._kept.read(self.batch_id)
+        if isinstance(self._questions, Sequence):
+            for index, row in enumerate(self._questions):
+                if self._kept.has(f"{self.batch_id}-{index}"):
+                    self._check_kept(self._made(self._job(index, row)))
+
+    def _check_kept(self, run: Run) -> None:
+        assert self._kept is not None  # noqa: S101 - the caller has looked
+        assert run.journal is not None  # noqa: S101 - there is a store
+        self._kept.check(run.journal.header)
+
+    # Runs
+
+    def _made(self, job: _Job) -> Run:
+        keeping = self._keeping
+        if keeping is not None and job.plan is not None:
+            keeping = replace(keeping, plan=job.plan)
+        return make_run(
+            job.block,
+            job.question,
+            session=None,
+            model=self._model,
+            seed=job.seed,
+            limits=self._limits,
+            store=False if keeping is None else keeping,
+            run_id=job.run_id,
+        )
+
+    async def _carry_out(self, job: _Job) -> BatchItem[OutT]:
+        replayed = self._kept is not None and self._kept.is_over(job.run_id)
+        result: RunResult[OutT] | None = None
+        error: BaseException | None = None
+        try:
+            result = await self._run(job)
+        except asyncio.CancelledError as failure:
+            if _is_cancelled():
+                raise
+            error = failure  # the run has cancelled itself
+        except Exception as failure:
+            if self._raises or (isinstance(failure, RunChanged) and failure.run_id == job.run_id):
+                add_note(failure, f"in run {job.run_id}, question {job.index} of the batch")
+                raise
+            error = failure
+        finally:
+            run = self._under_way.pop(job.index, None)
+        item = _item(job, result, error, run, replayed=replayed and error is None)
+        self._tally.add(item)
+        if self._progress is not None:
+            self._progress(self.summary)
+        return item
+
+    async def _run(self, job: _Job) -> RunResult[OutT]:
+        run = self._made(job)
+        if self._kept is not None:
+            if not self._kept.has(job.run_id):
+                try:
+                    return await self._to_its_end(job, run)
+                except RunExists as error:  # somebody else has begun it meanwhile, or it is none of the batch
+                    if error.run_id != job.run_id:
+                        raise
+                    self._under_way.pop(job.index)
+                    await self._kept.read_again(job.run_id)
+            self._check_kept(run)
+            run = await self._taken_up(job)
+        return await self._to_its_end(job, run)
+
+    async def _to_its_end(self, job: _Job, run: Run) -> RunResult[OutT]:
+        self._under_way[job.index] = RunView(run)
+        return await run_block(job.block, job.question, run)
+
+    async def _taken_up(self, job: _Job) -> Run:
+        from flowdebate.runs.durable.resume import taken_up
+
+        assert self._keeping is not None  # noqa: S101 - there is a store
+        run, _ = await taken_up(
+            self._keeping.store,
+            job.run_id,
+            block=job.block.name,
+            outline=job.block.outline(),
+            session=None,
+            model=self._model,
+            limits=self._limits,
+            uncertain=self._uncertain,
+            allow_changes=self._allow_changes,
+            revive=False,
+        )
+        return run
+
+
+def seed_of_item(seed: int, index: int) -> int:
+    """The seed of a batch's run: another one for each index, the same each time.
+
+    >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
+    True
+    """
+    return _number(f"{seed}/{index}")
+
+
+def _number(text: str) -> int:
+    """53 bits that are drawn from `text`: what every reader of JSON can hold exactly."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
+
+
+async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
+    if isinstance(questions, AsyncIterable):
+        async for row in questions:
+            yield row
+    else:
+        for row in questions:
+            yield row
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _item(
+    job: _Job, result: RunResult[OutT] | None, error: BaseException | None, run: RunView | None, *, replayed: bool
+) -> BatchItem[OutT]:
+    run = run if result is None else result
+    return BatchItem(
+        index=job.index,
+        row=job.row,
+        question=job.question,
+        run_id=job.run_id,
+        seed=job.seed,
+        status="failed" if run is None or run.status == "running" else run.status,
+        result=result,
+        error=error,
+        run=run,
+        replayed=replayed,
+    )
+
+
+def _keeping(store: StoreChoice | Keeping, batch_id: str, where: str) -> Keeping | None:
+    """How runs are kept: in a store that is open, with the batch's label; None where they are not."""
+    if store is False or (store is None and STORE_VARIABLE not in os.environ):
+        return None
+    from flowdebate.runs.durable.resume import Keeping
+
+    keeping = store if isinstance(store, Keeping) else Keeping(store=store)
+    opened = open_store(keeping.store, where=where)
+    if opened is None:
+        return None
+    return replace(keeping, store=opened, labels={**keeping.labels, BATCH_LABEL: batch_id})
+
+
+def _check(
+    where: str, questions: object, concurrency: object, batch_id: object, on_error: object, uncertain: object
+) -> None:
+    one = isinstance(questions, (str, bytes, Mapping, BaseModel))
+    if one or not isinstance(questions, (Iterable, AsyncIterable)):
+        raise ConfigurationError(where, "questions", questions, "several: an iterable, or an async iterable")
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        raise ConfigurationError(where, "concurrency", concurrency, "an int >= 1")
+    if batch_id is not None and (not isinstance(batch_id, str) or not batch_id.strip()):
+        raise ConfigurationError(where, "batch_id", batch_id, "a text that is not blank, or None")
+    for field, value, allowed in (
+        ("on_error", on_error, ("collect", "raise")),
+        ("uncertain", uncertain, ("retry", "raise")),
+    ):
+        if value not in allowed:
+            raise ConfigurationError(where, field, value, " or ".join(map(repr, allowed)))

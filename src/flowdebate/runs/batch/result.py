@@ -1,0 +1,226 @@
+"""What a batch of runs came to, counted."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunResult, RunView
+
+__all__ = (
+    "BatchItem",
+    "BatchResult",
+    "BatchSummary",
+    "BatchTally",
+    "decision_of",
+)
+
+
+OutT = TypeVar("OutT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem(Generic[OutT]):
+    """What came of one question: either `result` or `error`, the other one is None."""
+
+    index: int
+    """Its place among the questions, from 0."""
+    row: Any
+    """What the batch was given for it."""
+    question: Any
+    """What was asked: the row, or what `question=` made of it."""
+    run_id: str
+    seed: int
+    status: RunStatus
+    """How its run ended; "failed" where it could not even begin."""
+    result: RunResult[OutT] | None = None
+    error: BaseException | None = None
+    """What ended its run."""
+    run: RunView | None = None
+    """The run, also of a failed one: what was argued, told and used; None where there was none."""
+    replayed: bool = False
+    """Whether the store had it as complete, so that nothing was paid."""
+
+    @property
+    def output(self) -> OutT | None:
+        """What the block returned; None where it failed."""
+        return None if self.result is None else self.result.output
+
+    @property
+    def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """The pattern's raw output, also of a run that failed; None where there is none."""
+        return None if self.run is None else self.run.raw
+
+    def unwrap(self) -> RunResult[OutT]:
+        """The result; raises the error where there is none."""
+        if self.result is None:
+            assert self.error is not None  # noqa: S101 - one of them is there
+            raise self.error
+        return self.result
+
+
+class BatchResult(Sequence[BatchItem[OutT]]):
+    """All items of a batch, in the order of its questions, and their summary."""
+
+    def __init__(self, items: Sequence[BatchItem[OutT]], summary: BatchSummary) -> None:
+        self._items = tuple(items)
+        self.summary = summary
+        """What they came to, counted."""
+
+    @property
+    def failed(self) -> list[BatchItem[OutT]]:
+        """Those items whose runs an error has ended."""
+        return [item for item in self._items if item.error is not None]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> BatchItem[OutT]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[BatchItem[OutT]]: ...
+    def __getitem__(self, index: int | slice) -> BatchItem[OutT] | Sequence[BatchItem[OutT]]:
+        return self._items[index]
+
+    def __repr__(self) -> str:
+        return f"<BatchResult of {len(self)}, {len(self.failed)} failed>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSummary:
+    """Where a batch stands, or what it came to."""
+
+    total: int | None
+    """How many questions there are; None where that is not known before they have come."""
+    done: int = 0
+    """Runs that are over, whatever their end."""
+    running: int = 0
+    """Runs under way."""
+    replayed: int = 0
+    """Of `done`, those that the store had as complete: they were not paid again."""
+    statuses: Mapping[RunStatus, int] = field(default_factory=dict)
+    """How runs ended."""
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    """What was found, where the pattern finds anything; see `decision_of`."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Errors that ended runs, by their class."""
+    usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
+    """Calls and tokens, also of runs under way, and of answers that the store had."""
+    cost: float | None = None
+    """By the `prices` of the limits; None without any."""
+    seconds: float = 0.0
+    """Since the first question was taken."""
+
+    @property
+    def failed(self) -> int:
+        """Runs that an error has ended."""
+        return sum(self.failures.values())
+
+    @property
+    def rate(self) -> float:
+        """Runs a second, without those that were complete before."""
+        return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """How many seconds the others will take if they go on like this; None while that cannot be told."""
+        if self.total is None or not (self.rate or self.done == self.total):
+            return None
+        return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
+
+
+class BatchTally:
+    """Counts the items of one batch, as they end."""
+
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._began: float | None = None
+        self._ended: float | None = None
+        self._done = self._replayed = 0
+        self._statuses: Counter[RunStatus] = Counter()
+        self._decisions: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._usage = Usage.none()
+        self._cost: float | None = None
+
+    def begin(self) -> None:
+        """The first question is about to be taken."""
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """Nothing goes on any more."""
+        if self._ended is None:
+            self._ended = time.perf_counter()
+
+    def add(self, item: BatchItem[Any]) -> None:
+        """Count a run that is over."""
+        self._done += 1
+        self._replayed += item.replayed
+        self._statuses[item.status] += 1
+        if item.error is not None:
+            self._failures[type(item.error).__name__] += 1
+        elif (decision := decision_of(item.raw)) is not None:
+            self._decisions[decision] += 1
+        if item.run is not None:
+            self._usage += item.run.usage
+            self._cost = _sum(self._cost, item.run.cost)
+
+    def summary(self, under_way: Iterable[RunView]) -> BatchSummary:
+        """Where the batch stands, with the runs that are under way."""
+        running = list(under_way)
+        usage, cost = self._usage, self._cost
+        for run in running:
+            usage += run.usage
+            cost = _sum(cost, run.cost)
+        return BatchSummary(
+            total=self._total,
+            done=self._done,
+            running=len(running),
+            replayed=self._replayed,
+            statuses=dict(self._statuses),
+            decisions=dict(self._decisions.most_common()),
+            failures=dict(self._failures.most_common()),
+            usage=usage,
+            cost=cost,
+            seconds=self._seconds(),
+        )
+
+    def _seconds(self) -> float:
+        if self._began is None:
+            return 0.0
+        return (time.perf_counter() if self._ended is None else self._ended) - self._began
+
+
+def decision_of(raw: Any) -> str | None:  # noqa: ANN401 - each pattern has a raw output of its own type
+    """What a pattern found, in a word that is the same for all its runs that found the same; None where it finds none.
+
+    Of a debate, the name of the debater whose stance won, or "no winner"; of a deliberation "settled" or "not settled";
+    of a consensus debate the agent whose proposal won, or "no consensus".
+    """
+    verdict = getattr(raw, "verdict", None)
+    if verdict is not None:
+        if verdict.winner is None:
+            return "no winner"
+        named = (entry.agent_name for entry in raw.transcript if entry.stance == verdict.winner)
+        return str(next(named, verdict.winner))
+    if getattr(raw, "stop_reason", None) is not None and hasattr(raw, "is_settled"):
+        return "settled" if raw.is_settled else "not settled"
+    outcome = getattr(raw, "outcome", None)
+    if outcome is None:
+        return None
+    return str(raw.winner) if outcome == "consensus" else "no consensus"
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

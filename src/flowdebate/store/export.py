@@ -1,0 +1,232 @@
+"""Runs out of a store and into another: files of JSON Lines, whose schema is published with the package."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
+from flowdebate.store.jsonl import (
+    LONGEST_LINE,
+    LineReader,
+    check_rows,
+    export_schema,
+    row_of,
+    run_line,
+    run_of,
+    step_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+
+    from flowdebate.store.base import StepRow, Store, StoredRun
+
+__all__ = (
+    "Imported",
+    "export_run",
+    "export_schema",
+    "import_runs",
+    "read_export",
+    "write_export",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What an import has done."""
+
+    added: tuple[str, ...] = ()
+    """The ids of the runs that are in the store now, in the order of the file."""
+    skipped: tuple[str, ...] = ()
+    """The ids of those that were there before, and were left as they are."""
+
+
+async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
+    """The run as lines without line ends: one for it, then one for each of its steps.
+
+    A run that is being carried out is given as it is at this moment. RunNotFound; StoreError for one that holds what is
+    no JSON data.
+    """
+    run = await store.run(run_id)
+    rows = await store.steps(run_id)
+    # A step may have been finished since the run was read.
+    run = replace(run, steps=sum(row.seq is not None for row in rows))
+    try:
+        yield run_line(run, len(rows))
+        for row in rows:
+            yield step_line(run_id, row)
+    except ValueError as error:
+        raise StoreError(store.name, f"run {run_id} cannot be exported: {error}") from error
+
+
+async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
+    """Write the runs into the file `path`, which is there whole or not at all; gives how many they are.
+
+    BadFile for a path that is there already (unless with `overwrite`) or cannot be written.
+    """
+    target = Path(path)
+    if not overwrite and await asyncio.to_thread(os.path.lexists, target):
+        raise _taken(target)
+    part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
+    written = 0
+    try:
+        await asyncio.to_thread(part.touch, exist_ok=False)
+        for run_id in run_ids:
+            lines = [f"{line}\n" async for line in export_run(store, run_id)]
+            await asyncio.to_thread(_append, part, lines)
+            written += 1
+        await asyncio.to_thread(_publish, part, target, overwrite=overwrite)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadFile(str(path), f"cannot be written ({reason})") from error
+    finally:
+        with suppress(OSError, ValueError):
+            part.unlink(missing_ok=True)
+    return written
+
+
+def read_export(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file, one at a time; BadFile for one that cannot be read, or a line that is too long."""
+    try:
+        with Path(path).open("rb") as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise BadFile(str(path), f"line {number}: it is longer than {LONGEST_LINE // 1_000_000} MB")
+                yield line
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadFile(str(path), f"cannot be read ({reason})") from error
+
+
+async def import_runs(
+    store: Store,
+    lines: Iterable[str | bytes],
+    *,
+    source: str = "import",
+    exists: Literal["raise", "skip"] = "raise",
+) -> Imported:
+    """Keep the runs that `lines` hold, owned by nobody; each of them whole, or not at all.
+
+    BadFile, which names `source`, the line and the field, for what was not written by an export; RunExists for a run
+    whose id is taken, unless those are to be skipped. Runs that stood before it in the file are kept then, and a note
+    of the error names them.
+    """
+    if exists not in ("raise", "skip"):
+        raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
+    done = Imported()
+    runs = _runs(lines, source)
+    try:
+        # Lines are read and checked in a thread: they may be many, and on a disk.
+        while (found := await asyncio.to_thread(next, runs, None)) is not None:
+            run, rows = found
+            run_id = run.header.run_id
+            try:
+                await store.add(run, rows)
+            except RunExists:
+                if exists == "raise":
+                    raise
+                done = replace(done, skipped=(*done.skipped, run_id))
+            else:
+                done = replace(done, added=(*done.added, run_id))
+    except Exception as error:
+        if done.added:
+            add_note(error, f"imported before it: {', '.join(done.added)}")
+        raise
+    return done
+
+
+def _runs(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[StoredRun, list[StepRow]]]:
+    """Each run with its steps, once it is complete; BadFile with the number of the line."""
+    pages = _Lines(lines)
+    try:
+        while (value := pages.next()) is not None:
+            run = run_of(value)
+            rows = [row_of(pages.step(run, index, value["rows"])) for index in range(value["rows"])]
+            check_rows(run, rows)
+            pages.no_step(run)
+            yield run, rows
+    except ValueError as error:
+        cut = "; the end of the file may have been cut off" if pages.ended() else ""
+        raise BadFile(source, f"line {pages.number}: {error}{cut}") from None
+
+
+class _Lines:
+    """Lines that are read one after the other, and counted."""
+
+    def __init__(self, lines: Iterable[str | bytes]) -> None:
+        self.number = 0
+        self._lines = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+        self._ahead: tuple[int, str | bytes] | None = None
+        self._reader = LineReader()
+
+    def ended(self) -> bool:
+        """Whether there are no more."""
+        if self._ahead is None:
+            self._ahead = next(self._lines, None)
+        return self._ahead is None
+
+    def no_step(self, run: StoredRun) -> None:
+        """ValueError if another step follows: there are more than the run's line says, and it is not to be kept."""
+        if self.ended() or self._ahead is None:
+            return
+        number, line = self._ahead
+        try:
+            kind = self._reader.read(line)["kind"]
+        except ValueError:  # it is told of when its turn comes
+            return
+        if kind == "step":
+            self.number = number
+            raise ValueError(f"a line of kind 'run' must stand here: run {shown(run.header.run_id)} has all its steps")
+
+    def next(self, kind: str = "run") -> dict[str, Any] | None:
+        """The next line's object, which must be of that kind; None at the end."""
+        if self.ended() or self._ahead is None:
+            return None
+        (self.number, line), self._ahead = self._ahead, None
+        value = self._reader.read(line)
+        if value["kind"] != kind:
+            raise ValueError(f"a line of kind {kind!r} must stand here, got one of kind {value['kind']!r}")
+        return value
+
+    def step(self, run: StoredRun, index: int, steps: int) -> dict[str, Any]:
+        """The next line's object, which must be a step of `run`."""
+        value = self.next("step")
+        run_id = run.header.run_id
+        if value is None:
+            raise ValueError(f"{steps} steps of run {shown(run_id)} must follow its line, got {index}")
+        if value["run_id"] != run_id:
+            raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
+        return value
+
+
+def _append(part: Path, lines: Sequence[str]) -> None:
+    with part.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.write("".join(lines).encode())
+
+
+def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    if not overwrite:
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise _taken(target) from None
+        except OSError:  # a file system without links
+            if os.path.lexists(target):
+                raise _taken(target) from None
+        else:
+            return
+    part.replace(target)
+
+
+def _taken(path: Path) -> BadFile:
+    return BadFile(str(path), "is there already: write to another file, or pass overwrite=True")

@@ -1,0 +1,91 @@
+"""Which store a name means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeAlias, TypeGuard
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.store.base import Store
+from flowdebate.store.memory import MemoryStore
+
+__all__ = (
+    "STORE_VARIABLE",
+    "StoreChoice",
+    "close_store",
+    "default_store_path",
+    "open_store",
+)
+
+
+StoreChoice: TypeAlias = Store | str | Path | bool | None
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
+
+
+STORE_VARIABLE = "FLOWDEBATE_STORE"
+
+
+_KNOWN: dict[tuple[int, str], Store] = {}
+"""Those that were opened by name, by process: the same name is the same object, so that runs share its connection."""
+
+
+def default_store_path() -> Path:
+    """Where the command line keeps its runs if it is not told otherwise: a file in the user's data directory."""
+    from platformdirs import user_data_path
+
+    return user_data_path("flowdebate", appauthor=False) / "runs.sqlite3"
+
+
+def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | None:
+    """The store that `choice` means; None for no store. ConfigurationError for what no store can be meant by.
+
+    >>> open_store("memory:").name
+    'memory'
+    """
+    if choice is None:
+        choice = os.environ.get(STORE_VARIABLE) or False
+    if choice is False:
+        return None
+    if isinstance(choice, Path):
+        choice = str(choice)
+    if isinstance(choice, str) and choice.strip():
+        return _named(choice)
+    if not isinstance(choice, (bool, str)) and _is_store(choice):
+        return choice
+    allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
+    raise ConfigurationError(where, "store", choice, allowed)
+
+
+def _is_store(choice: object) -> TypeGuard[Store]:
+    """Whether it is one; of what says that it is, Python does not have to look at all that a store has."""
+    return Store in type(choice).__mro__ or isinstance(choice, Store)
+
+
+async def close_store(store: Store) -> None:
+    """Close `store`; the name by which it was opened means a new one from now on."""
+    for key in [key for key, known in _KNOWN.items() if known is store]:
+        del _KNOWN[key]
+    await store.close()
+
+
+def _named(name: str) -> Store:
+    if name == "memory:":
+        return MemoryStore()
+    remote = name.startswith(("postgresql:", "postgres:"))
+    place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
+    key = (os.getpid(), place)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _KNOWN[key] = _opened(place, remote=remote)
+    return known
+
+
+def _opened(place: str, *, remote: bool) -> Store:
+    if remote:
+        from flowdebate.store.postgres.store import PostgresStore
+
+        return PostgresStore(place)
+    from flowdebate.store.sqlite.store import SqliteStore
+
+    return SqliteStore(place)

@@ -1,0 +1,203 @@
+"""What a PostgreSQL store asks of its database, and how rows become runs and steps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.store.base import StepRow, StoredRun, header_of, header_text
+from flowdebate.store.postgres.owner_lock import ALIVE
+from flowdebate.store.sqlite.file import given, kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import psycopg
+
+    from flowdebate.store.base import RunHeader
+
+__all__ = (
+    "ADD_STEP",
+    "COMMIT",
+    "DELETE",
+    "FAIL",
+    "FINISH",
+    "INSERT",
+    "INTEND",
+    "OWNERSHIP",
+    "PUT",
+    "PUT_NEW",
+    "RUN",
+    "STEPS",
+    "TAKE",
+    "folded",
+    "header_values",
+    "label_texts",
+    "outcome_text",
+    "step_of",
+    "stored_of",
+    "was_committed",
+)
+
+
+RUN = (
+    "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - no value stands in it
+    f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
+)
+
+
+OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
+
+
+INSERT = """
+INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
+                  header, outcome)
+VALUES (%(run)s, %(block)s, %(folded)s, %(labels)s, %(status)s, %(created_at)s, %(updated_at)s, %(steps)s,
+        %(recoveries)s, %(owner)s, %(claim)s, %(header)s, %(outcome)s)
+ON CONFLICT DO NOTHING
+"""
+
+
+TAKE = """
+UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recoveries = %(recoveries)s,
+                updated_at = %(now)s
+WHERE run_id = %(run)s AND claim = %(before)s
+"""
+"""Every change of the owner changes the claim: so nobody has been quicker where the old one still stands there."""
+
+
+FINISH = """
+UPDATE runs SET status = %(status)s, outcome = %(outcome)s, owner = NULL, claim = %(claim)s, updated_at = %(now)s
+WHERE run_id = %(run)s AND owner = %(owner)s
+"""
+
+
+_MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
+"""The run's row, so that nobody takes it until the statement is done; no row for whoever does not own it."""
+
+
+INTEND = f"""
+{_MINE}
+INSERT INTO steps AS known (run_id, key, kind, request, attempts)
+SELECT %(run)s, %(key)s, %(kind)s, %(request)s, 1 FROM mine
+ON CONFLICT (run_id, key) DO UPDATE
+SET attempts = known.attempts + 1, kind = excluded.kind, request = excluded.request
+RETURNING attempts
+"""  # noqa: S608 - no value stands in it
+
+
+COMMIT = """
+WITH moved AS (
+    UPDATE runs SET steps = steps + 1, recoveries = 0, updated_at = %(now)s
+    WHERE run_id = %(run)s AND owner = %(owner)s AND NOT EXISTS (
+        SELECT FROM steps WHERE run_id = %(run)s AND key = %(key)s AND body IS NOT NULL
+    )
+    RETURNING steps
+)
+INSERT INTO steps (run_id, key, kind, attempts, seq, at, body)
+SELECT %(run)s, %(key)s, %(kind)s, 1, steps, %(at)s, %(body)s FROM moved
+ON CONFLICT (run_id, key) DO UPDATE
+    SET kind = excluded.kind, seq = excluded.seq, at = excluded.at, body = excluded.body
+"""
+
+
+FAIL = f"""
+{_MINE}
+UPDATE steps SET failures = failures[1:%(before)s] || %(failure)s::text FROM mine
+WHERE run_id = %(run)s AND key = %(key)s
+"""  # noqa: S608 - no value stands in it
+
+
+DELETE = f"""
+WITH gone AS (
+    DELETE FROM runs WHERE run_id = %(run)s AND (owner IS NULL OR owner NOT IN {ALIVE}) RETURNING run_id
+), swept AS (
+    DELETE FROM steps USING gone WHERE steps.run_id = gone.run_id
+)
+SELECT count(*) FROM gone
+"""  # noqa: S608 - no value stands in it
+
+
+STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
+
+
+ADD_STEP = """
+INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
+PUT_NEW = """
+INSERT INTO documents (collection, key, body) VALUES (%(collection)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING
+"""
+
+
+PUT = """
+UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key = %(key)s AND body = %(expected)s
+"""
+
+
+def folded(text: str) -> bytes:
+    """`text` without its case, as searches compare it: bytes, which can be any character's."""
+    return text.casefold().encode("utf-8", "surrogatepass")
+
+
+def label_texts(labels: Mapping[str, str]) -> list[str]:
+    """Each label as one text, in ASCII."""
+    return [json.dumps(pair) for pair in labels.items()]
+
+
+def outcome_text(outcome: Mapping[str, Any] | None) -> str | None:
+    """`outcome` as it is written."""
+    return None if outcome is None else kept(json.dumps(outcome, ensure_ascii=False))
+
+
+def header_values(header: RunHeader) -> dict[str, Any]:
+    """The columns of INSERT that the header fills."""
+    return {
+        "run": kept(header.run_id),
+        "block": kept(header.block),
+        "folded": folded(header.question),
+        "labels": label_texts(header.labels),
+        "created_at": header.created_at,
+        "header": kept(header_text(header)),
+    }
+
+
+def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
+    """The run of a row of RUN."""
+    header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
+    return StoredRun(
+        header=header_of(given(header), store),
+        status=status,
+        updated_at=updated_at,
+        steps=steps,
+        recoveries=recoveries,
+        owned=owned,
+        outcome=None if outcome is None else json.loads(given(outcome)),
+    )
+
+
+def step_of(row: tuple[Any, ...]) -> StepRow:
+    """The step of a row of STEPS."""
+    key, kind, request, attempts, failures, seq, at, body = row
+    return StepRow(
+        key=given(key),
+        kind=kind,
+        request=None if request is None else given(request),
+        attempts=attempts,
+        failures=tuple(map(given, failures)),
+        seq=seq,
+        at=at,
+        body=None if body is None else given(body),
+    )
+
+
+def was_committed(session: psycopg.Connection[tuple[Any, ...]], transaction: int) -> bool:
+    """What became of a transaction whose end was not heard of; an error that passes while it has none."""
+    from psycopg.errors import SerializationFailure
+
+    row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()
+    if row is not None and row[0] == "in progress":
+        raise SerializationFailure(f"transaction {transaction}, whose session was lost, has not ended yet")
+    return row is not None and row[0] == "committed"

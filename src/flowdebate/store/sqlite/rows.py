@@ -1,0 +1,181 @@
+"""Rows of a SQLite store: the statements, and what they take and give."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.store.base import StepRow, header_text
+from flowdebate.store.sqlite.file import given, kept
+from flowdebate.store.sqlite.open_steps import Attempt
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from flowdebate.store.base import StoredRun
+
+__all__ = (
+    "ADD_RUN",
+    "ADD_STEP",
+    "AGAIN",
+    "COMMIT",
+    "CREATE",
+    "FAIL",
+    "FIND",
+    "FINISH",
+    "LATEST_OF",
+    "RELEASE",
+    "RUN",
+    "TAKE",
+    "keep_begun",
+    "known_steps",
+    "owner_of",
+    "run_values",
+    "step_values",
+    "steps_of",
+)
+
+
+_FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
+
+
+_LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
+
+
+# What is true of a run while it goes on is read from its steps, so that a step writes nothing else.
+RUN = (
+    f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - no value in any of them
+    f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
+)
+
+
+FIND = (
+    f"{RUN} WHERE (:status IS NULL OR status = :status) AND (:block IS NULL OR block = :block)"
+    " AND (:text IS NULL OR flowdebate_found(question, :text))"
+    " AND flowdebate_labelled(header, :labels)"
+    " ORDER BY created_at DESC, run_id LIMIT :limit"
+)
+
+
+LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
+
+
+RELEASE = (
+    f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
+    " WHERE run_id = ? AND owner = ?"
+)
+
+
+FINISH = (
+    f"UPDATE runs SET status = ?, outcome = ?, owner = NULL, updated_at = ?, steps = {_FINISHED}"  # noqa: S608
+    " WHERE run_id = ? AND owner = ?"
+)
+
+
+CREATE = (
+    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, owner, header)"
+    " VALUES (?, ?, ?, 'running', ?, ?, ?, ?)"
+)
+
+
+TAKE = "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?"
+
+
+_OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
+
+
+_STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?"
+
+
+_KNOWN = "SELECT key, kind, request, attempts, body IS NOT NULL FROM steps WHERE run_id = ?"
+
+
+_BEGUN = (
+    "INSERT INTO steps (run_id, key, kind, request, attempts) VALUES (:run, :key, :kind, :request, :attempts)"
+    " ON CONFLICT DO UPDATE SET kind = excluded.kind, request = excluded.request, attempts = excluded.attempts"
+    " WHERE body IS NULL AND attempts < excluded.attempts"
+)
+"""An attempt at an open step."""
+
+
+AGAIN = (
+    "UPDATE steps SET attempts = attempts + 1, kind = :kind, request = :request WHERE run_id = :run AND key = :key"
+    " RETURNING attempts"
+)
+"""An attempt at a finished one."""
+
+
+COMMIT = (
+    "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
+    f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"
+    " ON CONFLICT DO UPDATE SET kind = excluded.kind, request = coalesce(excluded.request, request),"
+    " attempts = max(attempts, excluded.attempts), seq = excluded.seq, at = excluded.at, body = excluded.body"
+    " WHERE body IS NULL"
+)
+
+
+FAIL = (
+    "UPDATE steps SET failures = json_insert(failures, '$[#]', :failure)"  # noqa: S608
+    f" WHERE run_id = :run AND key = :key AND {_OWNED}"
+)
+
+
+ADD_RUN = (
+    "INSERT INTO runs (run_id, block, question, status, created_at, updated_at, steps, recoveries, header, outcome)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def owner_of(row: tuple[Any, ...]) -> str | None:
+    """Who carries out, or has died carrying out, the run of a row of RUN."""
+    owner: str | None = row[-2]
+    return owner
+
+
+def run_values(run: StoredRun) -> tuple[Any, ...]:
+    """The values of ADD_RUN."""
+    header, outcome = run.header, None if run.outcome is None else json.dumps(run.outcome, ensure_ascii=False)
+    named = (header.run_id, header.block, header.question, run.status, header.created_at)
+    return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), outcome)
+
+
+def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
+    """The values of ADD_STEP."""
+    failures = json.dumps([kept(failure) for failure in row.failures], ensure_ascii=False)
+    return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
+
+
+def keep_begun(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
+    """Put what somebody has begun of a run into the database, as far as it does not know."""
+    for key, (kind, request, number) in attempts.items():
+        values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
+        connection.execute(_BEGUN, values)
+
+
+def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
+    """The last attempts at a run's open steps, and the keys of the finished ones."""
+    rows = connection.execute(_KNOWN, (run_id,)).fetchall()
+    attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in rows if not done}
+    return attempts, [key for key, *_, done in rows if done]
+
+
+def steps_of(connection: sqlite3.Connection, run_id: str, begun: Mapping[str, Attempt]) -> list[StepRow]:
+    """A run's steps in their order, where the database does not know yet what is `begun`."""
+    rows = {row.key: row for row in map(_step, connection.execute(_STEPS, (run_id,)))}
+    for key, (kind, request, number) in begun.items():
+        row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
+        if row.body is None and row.attempts < number:
+            rows[key] = replace(row, kind=kind, request=request, attempts=number)
+    ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
+    return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
+
+
+def _step(row: tuple[Any, ...]) -> StepRow:
+    key, kind, request, attempts, failures, seq, at, body = row
+    failed = tuple(map(given, json.loads(failures)))
+    return StepRow(key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body)

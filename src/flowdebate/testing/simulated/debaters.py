@@ -1,0 +1,155 @@
+"""Debaters whose conformity is known: one that goes over to others, and one that never does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from flowdebate.errors import ConfigurationError, MalformedResponse
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.prompts.escaping import unescaped
+from flowdebate.testing.simulated.draws import key_of, uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from flowdebate.models.base import ModelRequest
+
+__all__ = (
+    "SimDebater",
+    "conformist",
+    "said_positions",
+    "stubborn",
+)
+
+
+Follows = Literal["majority", "last"]
+"""Whom a conformist goes over to: what most others say, or what was said last."""
+
+
+_SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
+"""What simulated debaters say, behind the tag of who says it."""
+
+
+class Said(NamedTuple):
+    """A position, and the tag that it stands behind."""
+
+    tag: str
+    position: str
+
+
+class SimDebater:
+    """A model that says "I hold: {position}.", and may go over to what it sees others say.
+
+    - `position`: its own, on one line and without a full stop.
+    - `conformity`: how likely it says the others' position instead of its own, each time it is asked.
+    - `named`: the same where it can read one of `names` in the tags of those whom it would follow; None: no different.
+    - `follows`: the position that most others hold (of several the latest), or the last one that was said.
+
+    It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; of those whose proposals hold
+    what it says it votes for the first by the alphabet. What it says depends on its seed and on what it sees, and not
+    on what it was asked before.
+
+    >>> from flowdebate import generator
+    >>> said = "[a] I hold: tea."
+    >>> generator(name="x").run_sync(said, model=conformist("coffee")).output
+    'I hold: tea.'
+    """
+
+    def __init__(
+        self,
+        position: str,
+        *,
+        conformity: float = 0.0,
+        named: float | None = None,
+        names: Collection[str] = (),
+        follows: Follows = "majority",
+        seed: int = 0,
+        name: str | None = None,
+    ) -> None:
+        if not position.strip() or re.search(r"[.\n]", position):
+            raise ConfigurationError("SimDebater()", "position", position, "text on one line, without a full stop")
+        for field, value in (("conformity", conformity), ("named", named)):
+            if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
+                raise ConfigurationError("SimDebater()", field, value, "a number from 0 to 1")
+        if follows not in ("majority", "last"):
+            raise ConfigurationError("SimDebater()", "follows", follows, '"majority" or "last"')
+        self.position = position.strip()
+        self.name = name or f"sim-{self.position}"
+        self._conformity, self._named, self._names = conformity, named, frozenset(names)
+        self._follows = follows
+        self._seed = seed
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Say a position."""
+        prompt = str(request.messages[-1]["content"])
+        held = self.holds(prompt)
+        usage = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+        text = f"I hold: {held}."
+        if request.output_schema is None:
+            if request.on_text is not None:
+                request.on_text(text)
+            return ModelResponse(text=text, usage=usage)
+        return ModelResponse(data=self._filled(request, held, prompt), usage=usage)
+
+    def holds(self, prompt: str) -> str:
+        """The position that it takes when it sees `prompt`."""
+        others = [said for said in said_positions(prompt) if said.position != self.position]
+        if not others:
+            return self.position
+        followed = self._followed(others)
+        known = any(name in said.tag for said in others if said.position == followed for name in self._names)
+        likely = self._named if known and self._named is not None else self._conformity
+        goes_over = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
+        return followed if goes_over else self.position
+
+    def _followed(self, others: list[Said]) -> str:
+        if self._follows == "last":
+            return others[-1].position
+        latest = {said.tag: said.position for said in others}
+        counted = Counter(latest.values())
+        most = max(counted.values())
+        return [said.position for said in others if counted[said.position] == most][-1]
+
+    def _filled(self, request: ModelRequest, held: str, prompt: str) -> dict[str, Any]:
+        schema: dict[str, Any] = request.output_schema or {}
+        text = f"I hold: {held}."
+        known: dict[str, Any] = {
+            **dict.fromkeys(("proposal", "reasoning"), text),
+            "issues": [],
+            "suggestions": [],
+            **dict.fromkeys(("severity", "confidence"), 0.5),
+            "position": held,
+            "enough": held == self.position,
+            "choice": min(_authors(prompt, held) or _authors(prompt), default=""),
+        }
+        if not set(schema.get("required", ())) <= known.keys():
+            message = f"a simulated debater has no answer for {sorted(set(schema['required']) - known.keys())}"
+            raise MalformedResponse(message, model=self.name, block=request.block)
+        return {field: known[field] for field in schema.get("properties", {}) if field in known}
+
+
+def _authors(prompt: str, position: str | None = None) -> list[str]:
+    return [said.tag for said in said_positions(prompt) if position in (None, said.position)]
+
+
+def conformist(
+    position: str, *, conformity: float = 1.0, follows: Follows = "majority", seed: int = 0, name: str | None = None
+) -> SimDebater:
+    """A debater that goes over to what others say, with the probability `conformity`."""
+    return SimDebater(position, conformity=conformity, follows=follows, seed=seed, name=name)
+
+
+def stubborn(position: str, *, name: str | None = None) -> SimDebater:
+    """A debater that says the same whatever it sees."""
+    return SimDebater(position, name=name)
+
+
+def said_positions(prompt: str) -> list[Said]:
+    """The positions that simulated debaters state in a prompt, in its order, each behind its tag."""
+    return [Said(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -1,0 +1,91 @@
+"""Draws that depend on what they are for, and on nothing else: not on what was drawn before, nor on how many at once.
+
+A number is made of a seed, an item, a view and a slot by splitmix64 (Steele, Lea and Flood 2014); its first 16 bits
+choose one of 65,536 quantiles of the standard normal distribution. One by one or as arrays of numpy, it is the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import blake2b
+from statistics import NormalDist
+from typing import Any
+
+__all__ = (
+    "key_of",
+    "normal",
+    "normals",
+    "uniform",
+)
+
+
+_ALL = (1 << 64) - 1
+
+
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+_LEVELS = 1 << 16
+
+
+def key_of(*texts: str) -> int:
+    """A number of 64 bits for texts, the same on every machine."""
+    return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+
+
+def normal(seed: int, item: int, view: int, slot: int) -> float:
+    """A draw from the standard normal distribution.
+
+    >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
+    (True, False)
+    """
+    return _quantile(_drawn(seed, item, view, slot) >> 48)
+
+
+def uniform(seed: int, item: int, view: int, slot: int) -> float:
+    """A draw from 0 to 1, without 1."""
+    return (_drawn(seed, item, view, slot) >> 11) / (1 << 53)
+
+
+def normals(seed: int, items: Any, views: Any, slots: Any) -> Any:  # noqa: ANN401 - numpy may be missing
+    """What `normal()` gives, for arrays of whole numbers that broadcast against each other; needs numpy."""
+    import numpy as np
+
+    state = np.full(1, seed & _ALL, dtype=np.uint64)
+    for part in (items, views, slots):
+        state = _mixed_array(state) ^ np.asarray(part).astype(np.uint64)
+    return _quantiles()[(_mixed_array(state) >> np.uint64(48)).astype(np.intp)]
+
+
+def _drawn(seed: int, item: int, view: int, slot: int) -> int:
+    state = seed & _ALL
+    for part in (item, view, slot):
+        state = _mixed(state) ^ (part & _ALL)
+    return _mixed(state)
+
+
+def _mixed(state: int) -> int:
+    state = (state + _STEP) & _ALL
+    state = ((state ^ (state >> 30)) * _FIRST) & _ALL
+    state = ((state ^ (state >> 27)) * _SECOND) & _ALL
+    return state ^ (state >> 31)
+
+
+def _mixed_array(state: Any) -> Any:  # noqa: ANN401 - an array of uint64, which overflows as the one above is cut
+    import numpy as np
+
+    state = state + np.uint64(_STEP)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(_FIRST)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(_SECOND)
+    return state ^ (state >> np.uint64(31))
+
+
+def _quantile(level: int) -> float:
+    return NormalDist().inv_cdf((level + 0.5) / _LEVELS)
+
+
+@cache
+def _quantiles() -> Any:  # noqa: ANN401 - an array
+    import numpy as np
+
+    return np.array([_quantile(level) for level in range(_LEVELS)])

@@ -1,0 +1,250 @@
+"""`SimJudge`: a judge whose biases are known, to see what a schedule makes of them without a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.testing.simulated.draws import key_of, normal, normals
+from flowdebate.testing.simulated.prompts import read_view
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.testing.simulated.prompts import SimSide, SimView
+
+__all__ = (
+    "Quality",
+    "SimJudge",
+    "length_of",
+    "style_of",
+)
+
+
+Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
+"""How good each side is: by its stance; or a function of all that it says; None: drawn from what it says."""
+
+
+_WORD = re.compile(r"\w+")
+
+
+_SENTENCE = re.compile(r"[.!?…]+(?=\s|$)")
+
+
+_MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
+
+
+class SimJudge:
+    """A model that judges with the log-odds that it is given, bit for bit the same by seed, in whatever order asked.
+
+    What it adds up for each side, in the unit of `quality` (differences are log-odds):
+
+        quality + slot[its slot] + label[its label]
+        + (style · style_of(text) + length · length_of(text) + identity of the names in its tags and texts)
+        + noise · z(seed, item, view, slot)
+
+    z is standard normal, and the softmax of the sums is what each side gets.
+
+    - `slot`: what each slot adds, or a number: what the first adds, falling evenly to 0 for the last.
+    - `label`: the same for labels in alphabetical order, or by label. Sides without labels go by their stances.
+    - `style`, `length`, `identity`: what cannot be averaged away, since it is in the text. `identity` is by name.
+    - `noise`: the standard deviation for one side; between two of them it is √2 of it.
+    - `quality`: None draws it from what a side says, standard normal.
+
+    It answers requests of `create_judge()` in both forms, scores and winner. `settings.extra["seed"]` draws the noise
+    anew, as it does with a real model. `log_odds()` is the formula for one view, `log_odds_of()` for arrays of them.
+
+    >>> judge = SimJudge(slot=1.0)
+    >>> judge.log_odds([0.5, 0.0], order=[1, 0])
+    [0.5, 1.0]
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each way to be biased
+        self,
+        *,
+        slot: float | Sequence[float] = 0.0,
+        label: float | Sequence[float] | Mapping[str, float] = 0.0,
+        style: float = 0.0,
+        length: float = 0.0,
+        identity: Mapping[str, float] | None = None,
+        noise: float = 0.0,
+        seed: int = 0,
+        quality: Quality = None,
+        name: str = "sim-judge",
+    ) -> None:
+        for field, value in (("style", style), ("length", length), ("noise", noise)):
+            if not _is_number(value) or (field == "noise" and value < 0):
+                allowed = "a number >= 0" if field == "noise" else "a number"
+                raise ConfigurationError("SimJudge()", field, value, allowed)
+        self._slot = _ladder("slot", slot)
+        self._named = dict(label) if isinstance(label, Mapping) else None
+        self._label = _ladder("label", 0.0 if isinstance(label, Mapping) else label)
+        self._style, self._length, self._noise = style, length, noise
+        self._identity = dict(identity or {})
+        self._quality = quality
+        self.seed = seed
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Judge the view that the prompt holds."""
+        view = read_view(request)
+        shares = self.shares(view, draw=request.settings.extra.get("seed"))
+        best = [name for name, share in shares.items() if share == max(shares.values())]
+        told = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
+        answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({told}).")
+        if view.form == "scores":
+            answer["scores"] = {name: 100 * share for name, share in shares.items()}
+        else:
+            answer["winner"] = best[0] if len(best) == 1 else None
+        return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
+
+    def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
+        """What each side of `view` gets, by what it is called there; 1 in all."""
+        odds = self.log_odds(
+            [self._quality_of(side) for side in view.sides],
+            order=range(len(view.sides)),
+            called=view.labels,
+            content=[self._content(side) for side in view.sides],
+            item=view.item,
+            view=view.number if draw is None else key_of(str(view.number), repr(draw)),
+            names=sorted(side.called for side in view.sides),
+        )
+        most = max(odds)
+        weights = [math.exp(value - most) for value in odds]
+        whole = math.fsum(weights)
+        return {side.called: weight / whole for side, weight in zip(view.sides, weights, strict=True)}
+
+    def log_odds(
+        self,
+        quality: Sequence[float],
+        *,
+        order: Sequence[int],
+        called: Sequence[int] | None = None,
+        content: Sequence[float] | None = None,
+        item: int = 0,
+        view: int = 0,
+        names: Sequence[str] | None = None,
+    ) -> list[float]:
+        """The sums of the sides, by the numbers of the sides.
+
+        `order` has the side in each slot, `called` the number of each side's label (None: no labels), `content` what
+        style, length and identity add, `names` the labels themselves, for a `label` that goes by them.
+        """
+        sides = len(quality)
+        slots, labels = self._slot(sides), self._labels(sides, names)
+        at = {side: slot for slot, side in enumerate(order)}
+        found = []
+        for side in range(sides):
+            value = quality[side] + slots[at[side]]
+            value += labels[called[side]] if called is not None else 0.0
+            value += content[side] if content is not None else 0.0
+            found.append(value + self._noise * normal(self.seed, item, view, at[side]))
+        return found
+
+    def log_odds_of(
+        self,
+        quality: Any,  # noqa: ANN401 - arrays: numpy may be missing
+        *,
+        orders: Any,  # noqa: ANN401
+        called: Any = None,  # noqa: ANN401
+        content: Any = None,  # noqa: ANN401
+        items: Any = None,  # noqa: ANN401
+        views: Any = None,  # noqa: ANN401
+        names: Sequence[str] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """What `log_odds()` gives, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
+
+        `quality` and `content` are [items, sides]; `orders` and `called` [views, sides], or [items, views, sides];
+        `items` and `views` the numbers that noise is drawn for (None: from 0).
+        """
+        import numpy as np
+
+        quality = np.asarray(quality, dtype=float)[:, None, :]
+        count, _, sides = quality.shape
+        at = np.argsort(_views_first(orders), axis=-1)
+        views = np.arange(at.shape[1]) if views is None else np.asarray(views)
+        items = np.arange(count) if items is None else np.asarray(items)
+        found = quality + np.array(self._slot(sides))[at]
+        found = found + (0.0 if called is None else np.array(self._labels(sides, names))[_views_first(called)])
+        found = found + (0.0 if content is None else np.asarray(content, dtype=float)[:, None, :])
+        if not self._noise:
+            return found
+        return found + self._noise * normals(self.seed, items[:, None, None], views[None, :, None], at)
+
+    def _labels(self, sides: int, names: Sequence[str] | None) -> list[float]:
+        if self._named is None:
+            return self._label(sides)
+        return [self._named.get(name, 0.0) for name in names or ()] or [0.0] * sides
+
+    def _quality_of(self, side: SimSide) -> float:
+        if self._quality is None:
+            return normal(self.seed, key_of(*side.texts), 0, 0)
+        if callable(self._quality):
+            return self._quality("\n".join(side.texts))
+        if side.stance not in self._quality:
+            raise ConfigurationError("SimJudge()", "quality", sorted(self._quality), f"one for {side.stance!r} too")
+        return self._quality[side.stance]
+
+    def _content(self, side: SimSide) -> float:
+        text = "\n".join(side.texts)
+        shown = {word.casefold() for word in _WORD.findall(" ".join((text, *side.speakers)))}
+        known = sum(
+            bonus
+            for name, bonus in self._identity.items()
+            if {word.casefold() for word in _WORD.findall(name)} <= shown
+        )
+        return self._style * style_of(text) + self._length * length_of(text) + known
+
+
+def style_of(text: str) -> float:
+    """Emphasis, from 0 to 1: exclamations and **bold** words, a sentence.
+
+    >>> style_of("Yes! It is good."), style_of("It is good.")
+    (0.5, 0.0)
+    """
+    return min(1.0, len(_MARKS.findall(text)) / max(1, len(_SENTENCE.findall(text))))
+
+
+def length_of(text: str) -> float:
+    """How often the words double: 1 for two words, 2 for four.
+
+    >>> length_of("It is quite good")
+    2.0
+    """
+    return math.log2(max(1, len(_WORD.findall(text))))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
+    """What each of so many places adds."""
+    if isinstance(value, (int, float)):
+        if not _is_number(value):
+            raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
+        return lambda places: [value * (places - 1 - place) / max(1, places - 1) for place in range(places)]
+    given = list(value)
+    if not all(map(_is_number, given)):
+        raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
+
+    def one_each(places: int) -> list[float]:
+        if len(given) != places:
+            raise ConfigurationError("SimJudge()", field, value, f"a number, or one for each of {places} places")
+        return [float(each) for each in given]
+
+    return one_each
+
+
+def _views_first(value: Any) -> Any:  # noqa: ANN401 - an array
+    import numpy as np
+
+    found = np.asarray(value)
+    return found if found.ndim == 3 else found[None]  # noqa: PLR2004 - items, views, sides

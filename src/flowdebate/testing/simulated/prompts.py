@@ -1,0 +1,151 @@
+"""What a judge is shown, read back from the prompt: who stands in which slot, what each is called, what it says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate.errors import MalformedResponse, ViewError
+from flowdebate.patterns.debate.transcript import parse_entries
+from flowdebate.prompts.escaping import unescaped
+from flowdebate.testing.simulated.draws import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+
+__all__ = (
+    "SimSide",
+    "SimView",
+    "read_view",
+)
+
+
+Form = Literal["scores", "winner"]
+"""What a judge is asked for."""
+
+
+_TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+_LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimSide:
+    """One side, as a view shows it."""
+
+    called: str
+    """Its label, or its stance."""
+    stance: str
+    """Its stance, where the positions say it; else what it is called."""
+    texts: tuple[str, ...] = ()
+    speakers: tuple[str, ...] = ()
+    """The names that can be read in its tags; none in an anonymous view."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimView:
+    """A view: its sides by slot, the first being the one that is read first."""
+
+    sides: tuple[SimSide, ...]
+    form: Form
+    fields: tuple[str, ...]
+    """Those of the answer."""
+
+    @property
+    def item(self) -> int:
+        """A number for what is judged: the same in all views of it."""
+        return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
+
+    @property
+    def number(self) -> int:
+        """A number for the view: who stands where, and under which name."""
+        return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """For each slot the place of what its side is called, of all of them in alphabetical order."""
+        names = sorted(side.called for side in self.sides)
+        return tuple(names.index(side.called) for side in self.sides)
+
+
+def read_view(request: ModelRequest) -> SimView:
+    """The view that a judge's request holds; MalformedResponse for a request that is no judge's.
+
+    Slots are counted by who is read first. A side that has said nothing stands last.
+    """
+    form, names, fields = _asked(request)
+    system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
+    entries = _entries(str(request.messages[-1]["content"]), names)
+    stances = _stances(system, names)
+    order = dict.fromkeys([*(entry.stance for entry in entries if entry.stance in names), *names])
+    sides = tuple(
+        SimSide(
+            called=name,
+            stance=stances.get(name, name),
+            texts=tuple(entry.text for entry in entries if entry.stance == name),
+            speakers=tuple(
+                dict.fromkeys(entry.agent_name for entry in entries if entry.stance == name and entry.agent_name)
+            ),
+        )
+        for name in order
+    )
+    return SimView(sides=sides, form=form, fields=fields)
+
+
+def _asked(request: ModelRequest) -> tuple[Form, tuple[str, ...], tuple[str, ...]]:
+    """Which form the answer has, and the names of the sides in it."""
+    schema = request.output_schema or {}
+    properties: dict[str, Any] = schema.get("properties", {})
+    if "scores" in properties:
+        names = tuple(_resolved(properties["scores"], schema).get("properties", {}))
+        form: Form = "scores"
+    else:
+        names, form = tuple(_choices(_resolved(properties.get("winner", {}), schema), schema)), "winner"
+    if not names:
+        message = "a simulated judge answers with `scores` or a `winner`: the request asks for neither"
+        raise MalformedResponse(message, block=request.block)
+    return form, names, tuple(properties)
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Any = schema
+    while "$ref" in found:
+        inner: Any = root
+        for part in found["$ref"].removeprefix("#/").split("/"):
+            inner = inner[part]
+        found = inner
+    return found  # type: ignore[no-any-return] # JSON
+
+
+def _choices(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Sequence[str]:
+    for choice in (schema, *schema.get("anyOf", ())):
+        inner = _resolved(choice, root)
+        found = inner.get("enum") or [inner[key] for key in ("const",) if key in inner]
+        if found:
+            return [name for name in found if name is not None]
+    return []
+
+
+def _entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
+    """The entries of a transcript without names, if all its tags are sides; else of one with names."""
+    found = _TRANSCRIPT.search(turn)
+    if found is None:
+        return []
+    try:
+        plain = parse_entries(found[0])
+        return plain if all(entry.stance in names for entry in plain) else parse_entries(found[0], names=True)
+    except ViewError:
+        return []
+
+
+def _stances(system: str, names: Sequence[str]) -> dict[str, str]:
+    """What labels stand for: the positions are listed as "- label: stance"."""
+    lines = [unescaped(line) for line in _LISTED.findall(system)]
+    if set(names) <= set(lines):
+        return {}
+    return {name: line.removeprefix(f"{name}: ") for name in names for line in lines if line.startswith(f"{name}: ")}

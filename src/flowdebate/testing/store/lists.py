@@ -1,0 +1,177 @@
+"""Tests of any store: what is found, forgotten, added, and kept beyond runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import RunConflict, RunNotFound, StoreError
+from flowdebate.store.base import StepRow, Store, StoredRun
+from flowdebate.testing.store.fixtures import StoreStage, alone, header, opened, raises
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from flowdebate.testing.store.fixtures import MakeStore
+
+__all__ = ("ListTests",)
+
+
+class ListTests(StoreStage):
+    """Lists, whole runs, documents, and the end of a store."""
+
+    @alone
+    async def test_runs_are_listed_newest_first(self, make: MakeStore) -> None:
+        """By when they were begun, whatever was written since; no more than `limit`."""
+        async with opened(make) as store:
+            for name, at in (("b", 2.0), ("c", 3.0), ("a", 1.0)):
+                await store.create(header(name, created_at=at))
+            await store.commit("a", "k", "call", "1", 9.0)
+            assert [run.header.run_id for run in await store.runs()] == ["c", "b", "a"]
+            assert [run.header.run_id for run in await store.runs(limit=2)] == ["c", "b"]
+            assert list(await store.runs(limit=0)) == []
+            assert list(await store.runs()) == [await store.run(name) for name in "cba"]
+
+    @alone
+    async def test_runs_are_found_by_all_that_is_asked_for(self, make: MakeStore) -> None:
+        """Status, block, text in any case, labels: each, and together."""
+        async with opened(make) as store:
+            await store.create(header("a", block="x", question="Die Straße, 100%_\\?", labels={"t": "1", "u": "2"}))
+            await store.create(
+                header(
+                    "b",
+                    block="x",
+                    question="ÉCOLE İ \N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}",
+                    labels={"t": "1"},
+                )
+            )
+            await store.create(header("c", block="y", question="a\x00b \ud800", labels={"t": "2"}))
+            await store.finish("b", "complete", None)
+            cases: list[tuple[dict[str, Any], str]] = [
+                ({}, "cba"),
+                ({"status": "complete"}, "b"),
+                ({"status": "failed"}, ""),
+                ({"block": "x"}, "ba"),
+                ({"block": "X"}, ""),
+                ({"text": "STRASSE"}, "a"),
+                ({"text": "école"}, "b"),
+                ({"text": "\N{GREEK SMALL LETTER SIGMA}" * 2}, "b"),
+                ({"text": "i\u0307"}, "b"),
+                ({"text": "ss"}, "a"),
+                ({"text": "0%_\\"}, "a"),
+                ({"text": "s%e"}, ""),
+                ({"text": "A\x00B"}, "c"),
+                ({"text": "0"}, "a"),
+                ({"text": "\ud800"}, "c"),
+                ({"text": ""}, "cba"),
+                ({"labels": {"t": "1"}}, "ba"),
+                ({"labels": {"t": "1", "u": "2"}}, "a"),
+                ({"labels": {"1": "t"}}, ""),
+                ({"labels": {}}, "cba"),
+                ({"labels": {"t": "1"}, "block": "x", "status": "running", "text": "die", "limit": 5}, "a"),
+            ]
+            for asked, expected in cases:
+                found = "".join(run.header.run_id for run in await store.runs(**asked))
+                assert found == expected, asked
+
+    @alone
+    async def test_a_run_is_forgotten_whole(self, make: MakeStore) -> None:
+        """Unless somebody carries it out; its id is free afterwards, and has no steps of old."""
+        async with opened(make) as store:
+            await store.create(header("r"))
+            await store.commit("r", "k", "call", "1", 1.0)
+            await raises(RunConflict, store.delete("r"), names="r")
+            await store.finish("r", "failed", {"error": "x"})
+            await store.create(header("stays"))
+            await store.commit("stays", "k", "call", "1", 1.0)
+            await store.delete("r")
+            await raises(RunNotFound, store.run("r"), names="r")
+            await store.create(header("r"))
+            assert (list(await store.steps("r")), (await store.run("r")).steps) == ([], 0)
+            assert len(await store.steps("stays")) == 1
+
+    @alone
+    async def test_a_run_of_another_store_is_added_as_it_is(self, make: MakeStore) -> None:
+        """With its steps, open ones too; nobody owns it; it can be taken and carried on."""
+        rows = [
+            StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
+            StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
+            StepRow(key="c", kind="effect", attempts=2),
+        ]
+        run = StoredRun(header=header("r"), status="running", updated_at=9.25, steps=2, recoveries=2, owned=True)
+        async with opened(make) as store:
+            await store.add(run, rows)
+            assert await store.run("r") == replace(run, owned=False)
+            assert list(await store.steps("r")) == rows
+            assert (await store.take("r")).recoveries == 3
+            assert await store.intend("r", "c", "effect", None) == 3
+            await store.commit("r", "c", "effect", "1", 7.0)
+            assert [row.seq for row in await store.steps("r")] == [1, 2, 3]
+
+    @alone
+    async def test_documents_are_compared_and_set(self, make: MakeStore) -> None:
+        """A new one where there is none, a changed one where it was known; in the order in which they first came."""
+        async with opened(make) as store:
+            assert await store.documents("c") == {}
+            assert await store.put("c", "z", "1")
+            assert not await store.put("c", "z", "2")
+            assert not await store.put("c", "z", "1")
+            assert await store.put("c", "a", "1")
+            assert await store.put("d", "z", "other")
+            assert not await store.put("c", "z", "2", expected="other")
+            assert not await store.put("c", "none", "2", expected="1")
+            assert await store.put("c", "z", "2", expected="1")
+            assert list((await store.documents("c")).items()) == [("z", "2"), ("a", "1")]
+            assert await store.documents("d") == {"z": "other"}
+
+    @alone
+    async def test_many_change_one_document(self, make: MakeStore) -> None:
+        """Whoever reads it, puts a change, and begins again where that is refused, loses none."""
+
+        async def add_one(store: Store) -> None:
+            while True:
+                old = (await store.documents("c"))["n"]
+                if await store.put("c", "n", str(int(old) + 1), expected=old):
+                    return
+
+        async with opened(make) as one:
+            await one.put("c", "n", "0")
+            if not self.shared:
+                await asyncio.gather(*(add_one(one) for _ in range(20)))
+            else:
+                async with opened(make) as other:
+                    await asyncio.gather(*(add_one(store) for store in (one, other) * 10))
+            assert await one.documents("c") == {"n": "20"}
+
+    @alone
+    async def test_what_is_closed_is_not_used(self, make: MakeStore) -> None:
+        """Raises StoreError with its name; what was asked for before is done; closing it twice does no harm."""
+        store = make()
+        await store.create(header("r"))
+        writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*writing)
+        await store.close()
+        calls: tuple[Callable[[], Coroutine[Any, Any, object]], ...] = (
+            lambda: store.create(header("s")),
+            lambda: store.release("r"),
+            store.runs,
+            lambda: store.documents("c"),
+            lambda: store.put("c", "k", "1"),
+            lambda: store.run("r"),
+        )
+        for call in calls:
+            await raises(StoreError, call(), names="r")
+        if self.shared:
+            async with opened(make) as other:
+                assert (await other.run("r")).steps == 20
+
+    @alone
+    async def test_one_that_was_never_used_is_closed(self, make: MakeStore) -> None:
+        """And has a name before."""
+        store = make()
+        assert isinstance(store, Store)
+        assert store.name
+        await store.close()

@@ -1,0 +1,261 @@
+"""Random sequences of what is done to a store, beside the same in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from flowdebate.errors import RunConflict, StoreError
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing.store.fixtures import NASTY, header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from flowdebate.store.base import Store, StoredRun
+
+__all__ = (
+    "StoreMachine",
+    "check_sequences",
+)
+
+
+_TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
+
+
+_KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
+
+
+_KINDS = st.sampled_from(("call", "effect", "loss", "human"))
+
+
+_ENDS = st.sampled_from(("complete", "interrupted", "failed", "awaiting", "dead_letter"))
+
+
+_OBJECTS = st.integers(0, 1)
+
+
+_NUMBERS = count(1)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Two objects of one place, and a MemoryStore that is given what the owner does."""
+
+    runs = Bundle("runs")
+
+    def __init__(self, make: Callable[[], Store], *, shared: bool, take_within: float) -> None:
+        super().__init__()
+        self.loop = asyncio.Runner()
+        self.make = make
+        self.shared = shared
+        self.take_within = take_within
+        self.stores = [make(), make()] if shared else [make()]
+        self.model = MemoryStore()
+        self.owners: dict[str, Store] = {}
+        self.mark = str(next(_NUMBERS))
+        """What tells this sequence's runs from those of others in the same place."""
+
+    @initialize(target=runs)
+    def begin(self) -> str:
+        """An id that nothing stands under yet."""
+        return f"{self.mark}:"
+
+    @rule(target=runs, name=_TEXTS, which=_OBJECTS, question=_TEXTS, block=st.sampled_from("xy"))
+    def create(self, name: str, which: int, question: str, block: str) -> str:
+        """A new run, or one whose id is taken."""
+        run_id = f"{self.mark}:{name}"
+        store = self.at(which)
+        given = header(run_id, question=question, block=block, labels={"mark": self.mark})
+        if self.both(store.create(given), lambda: self.model.create(given)) is None:
+            self.owners[run_id] = store
+        return run_id
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def take(self, run_id: str, which: int) -> None:
+        """Take it, if nobody has it."""
+        store = self.at(which)
+        end = time.monotonic() + self.take_within
+        expected = self.done(self.model.take(run_id))
+        got = self.done(store.take(run_id))
+        while got == "RunConflict" != expected and time.monotonic() < end:
+            got = self.done(store.take(run_id))
+        assert _without_time(got) == _without_time(expected)
+        if not isinstance(got, str):
+            self.owners[run_id] = store
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def release(self, run_id: str, which: int) -> None:
+        """Let go of it, whoever has it."""
+        store = self.at(which)
+        assert self.done(store.release(run_id)) is None
+        if self.owners.get(run_id) is store:
+            self.done(self.model.release(run_id))
+            del self.owners[run_id]
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, request=st.none() | _TEXTS)
+    def intend(self, run_id: str, which: int, key: str, kind: Any, request: str | None) -> None:  # noqa: ANN401
+        """Begin a step, for the first time or again."""
+        self.write(run_id, which, lambda store: store.intend(run_id, key, kind, request))
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, body=_TEXTS)
+    def commit(self, run_id: str, which: int, key: str, kind: Any, body: str) -> None:  # noqa: ANN401
+        """Finish a step, begun or not, finished or not."""
+        self.write(run_id, which, lambda store: store.commit(run_id, key, kind, body, 2.5))
+
+    @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
+    def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
+        """An attempt that fails."""
+        self.write(run_id, which, lambda store: _attempt(store, run_id, key, failure))
+
+    @rule(run_id=runs, which=_OBJECTS, status=_ENDS, outcome=st.none() | st.dictionaries(_TEXTS, _TEXTS, max_size=2))
+    def finish(self, run_id: str, which: int, status: Any, outcome: dict[str, str] | None) -> None:  # noqa: ANN401
+        """The end of a run."""
+        if self.write(run_id, which, lambda store: store.finish(run_id, status, outcome)) is None:
+            del self.owners[run_id]
+
+    @rule(run_id=runs, which=_OBJECTS)
+    def delete(self, run_id: str, which: int) -> None:
+        """Forget it, if nobody has it."""
+        self.both(self.at(which).delete(run_id), lambda: self.model.delete(run_id))
+
+    @rule(source=runs, which=_OBJECTS, name=_TEXTS, target_again=st.booleans())
+    def add(self, source: str, which: int, name: str, target_again: bool) -> None:  # noqa: FBT001
+        """Copy one into the store, under another id."""
+        run = self.done(self.model.run(source))
+        if isinstance(run, str):
+            return
+        run_id = source if target_again else f"{self.mark}:copy {name}"
+        copy = replace(run, header=replace(run.header, run_id=run_id))
+        rows = self.done(self.model.steps(source))
+        self.both(self.at(which).add(copy, rows), lambda: self.model.add(copy, rows))
+        assert self.seen(self.at(which).run(run_id)) == self.seen(self.model.run(run_id))
+
+    @rule(which=_OBJECTS, key=_KEYS, body=st.sampled_from("xyz"), expected=st.none() | st.sampled_from("xyz"))
+    def put(self, which: int, key: str, body: str, expected: str | None) -> None:
+        """Change a document, or not."""
+        store = self.at(which)
+        self.both(
+            store.put(self.mark, key, body, expected=expected),
+            lambda: self.model.put(self.mark, key, body, expected=expected),
+        )
+        documents = self.done(store.documents(self.mark))
+        assert list(documents.items()) == list(self.done(self.model.documents(self.mark)).items())
+
+    @rule(which=_OBJECTS)
+    def reopen(self, which: int) -> None:
+        """The end of an object, and another one in its place: what it had is left as it was."""
+        if not self.shared:
+            return
+        store = self.at(which)
+        self.done(store.close())
+        self.stores[which] = self.make()
+        for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
+            self.done(self.model.release(run_id))
+            del self.owners[run_id]
+
+    @rule(
+        which=_OBJECTS,
+        status=st.none() | _ENDS | st.just("running"),
+        block=st.none() | st.sampled_from("xyz"),
+        text=st.none() | _TEXTS,
+        limit=st.none() | st.integers(0, 3),
+    )
+    def find(self, which: int, limit: int | None, **asked: Any) -> None:  # noqa: ANN401
+        """Look for runs by this and that."""
+        labels = {"mark": self.mark}
+        found = self.done(self.at(which).runs(labels=labels, limit=limit, **asked))
+        expected = self.done(self.model.runs(labels=labels, limit=limit, **asked))
+        assert [run.header.created_at for run in found] == [run.header.created_at for run in expected]
+
+    @invariant()
+    def all_see_the_same(self) -> None:
+        """Each object has the runs and steps that are in memory; of an owner that is gone, soon."""
+        expected = {run.header.run_id: _without_time(run) for run in self.done(self.model.runs())}
+        end = time.monotonic() + self.take_within
+        for store in self.stores:
+            while True:
+                runs = self.done(store.runs(labels={"mark": self.mark}))
+                found = {run.header.run_id: _without_time(run) for run in runs}
+                if found == expected or time.monotonic() > end:
+                    break
+                time.sleep(0.01)
+            assert found == expected
+        for run_id in expected:
+            assert list(self.done(self.stores[-1].steps(run_id))) == list(self.done(self.model.steps(run_id)))
+
+    def teardown(self) -> None:
+        """Let go of everything."""
+        for store in self.stores:
+            self.done(store.close())
+        self.loop.close()
+
+    def at(self, which: int) -> Store:
+        """The object with this number, or the only one."""
+        return self.stores[which % len(self.stores)]
+
+    def done(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it gives
+        """What `call` gives, or the name of the error that it raises."""
+        try:
+            return self.loop.run(call)
+        except StoreError as error:
+            return type(error).__name__
+
+    def seen(self, call: Coroutine[Any, Any, StoredRun]) -> object:
+        """The run that `call` gives, without when it was written."""
+        return _without_time(self.done(call))
+
+    def both(self, call: Coroutine[Any, Any, Any], model: Callable[[], Coroutine[Any, Any, Any]]) -> object:
+        """What both give, which is the same."""
+        got = self.done(call)
+        assert got == self.done(model())
+        return got
+
+    def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
+        """What the owner's write gives, as in memory; another's is refused."""
+        store = self.at(which)
+        if self.owners.get(run_id) is store:
+            return self.both(call(store), lambda: call(self.model))
+        known = isinstance(self.done(self.model.run(run_id)), str)
+        got = self.done(call(store))
+        assert got == ("RunNotFound" if known else RunConflict.__name__)
+        return got
+
+
+def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
+    """Run the machine on stores that `make` gives."""
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(make, shared=shared, take_within=take_within)
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            deadline=None, max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+async def _attempt(store: Store, run_id: str, key: str, failure: str) -> None:
+    """A step that is begun and fails."""
+    await store.intend(run_id, key, "call", None)
+    await store.fail(run_id, key, failure)
+
+
+def _without_time(run: Any) -> object:  # noqa: ANN401 - or the name of an error
+    """`run` without when it was written, which the clock says."""
+    return run if isinstance(run, str) else replace(run, updated_at=0.0)

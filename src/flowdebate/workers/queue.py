@@ -1,0 +1,144 @@
+"""The queue: deliveries of run ids, as DBOS keeps them in its own tables."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.store.sqlite.file import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dbos import DBOSClient, WorkflowStatus
+
+__all__ = (
+    "WORKFLOW",
+    "Deliveries",
+    "driver",
+)
+
+
+WORKFLOW = "flowdebate.deliver"
+"""The name of the one workflow there is."""
+
+
+_ACTIVE = ["ENQUEUED", "DELAYED", "PENDING"]
+
+
+class Deliveries:
+    """Deliveries on the queue `name`, to workers of `version`; DBOS's tables are in `schema`, made on first use.
+
+    A delivery is a workflow whose only argument is a run id. Its own id is the run's with a random part behind it,
+    since a run may be delivered again; at most one of them waits at a time. All methods block, and may be called in
+    any thread.
+    """
+
+    def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
+        self.url = url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
+        self.name = name
+        self.version = f"{name}/{version}"
+        """As the engine has it, where no two applications of a database may have versions of the same name."""
+        self.schema = schema
+        self._client: DBOSClient | None = None
+        self._lock = threading.Lock()
+
+    def send(self, run_id: str) -> None:
+        """Put the run on the queue, unless it waits there already."""
+        self._open().enqueue(
+            {
+                "workflow_name": WORKFLOW,
+                "queue_name": self.name,
+                "workflow_id": f"{kept(run_id)}/{secrets.token_hex(6)}",
+                "app_version": self.version,
+                "deduplication_id": kept(run_id),
+                "duplication_policy": "return-existing",
+                "serialization_type": _portable(),
+                "attributes": {"run": kept(run_id)},
+            },
+            run_id,
+        )
+
+    def of(self, run_id: str) -> Sequence[WorkflowStatus]:
+        """The run's deliveries, the newest first."""
+        found = self._open().list_workflows(
+            workflow_id_prefix=f"{kept(run_id)}/", attributes={"run": kept(run_id)}, sort_desc=True, load_input=False
+        )
+        return [each for each in found if each.workflow_id.rpartition("/")[0] == kept(run_id)]
+
+    def active(self, run_id: str) -> list[str]:
+        """The ids of those of the run's deliveries that are not over."""
+        return [each.workflow_id for each in self.of(run_id) if each.status in _ACTIVE]
+
+    def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
+        """Those that a worker of this version, or just this one, has and has not ended."""
+        return self._open().list_workflows(
+            queue_name=self.name,
+            status="PENDING",
+            app_version=self.version,
+            executor_id=worker,
+            load_input=False,
+            load_output=False,
+        )
+
+    def cancelled(self, ids: Iterable[str]) -> set[str]:
+        """Which of these were called off."""
+        found = self._open().list_workflows(
+            workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
+        )
+        return {each.workflow_id for each in found}
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Call these off; those that are over stay what they are."""
+        if ids:
+            self._open().cancel_workflows(list(ids))
+
+    def hand_back(self, ids: Sequence[str]) -> None:
+        """Put these on the queue again, for any worker to take."""
+        if ids:
+            self._open().resume_workflows(list(ids), queue_name=self.name)
+
+    def prepare(self, *, concurrency: int, poll: float) -> None:
+        """Make the queue, or change it: so many runs at once for each worker, who looks every `poll` seconds."""
+        self._open().register_queue(
+            self.name, worker_concurrency=concurrency, polling_interval_sec=poll, on_conflict="always_update"
+        )
+
+    def close(self) -> None:
+        """Let go of the connections; it may be used again."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.destroy()
+
+    def _open(self) -> DBOSClient:
+        with self._lock:
+            if self._client is None:
+                dbos = driver()
+                dbos.DBOS.migrate(self.url, schema=self.schema)
+                self._client = dbos.DBOSClient(
+                    system_database_url=self.url,
+                    dbos_system_schema=self.schema,
+                    application_name=self.name,
+                    system_database_pool_size=2,
+                )
+            return self._client
+
+
+def driver() -> Any:  # noqa: ANN401 - a module
+    """The package `dbos`; ConfigurationError where it is missing."""
+    try:
+        import dbos
+    except ImportError:
+        hint = "pip install 'flowdebate[dbos]'"
+        raise ConfigurationError(
+            "Workers", "url", "a PostgreSQL address", "used with dbos installed", hint=hint
+        ) from None
+    return dbos
+
+
+def _portable() -> Any:  # noqa: ANN401 - an enum of DBOS
+    """JSON, not pickles."""
+    return driver().WorkflowSerializationFormat.PORTABLE
