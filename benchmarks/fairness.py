@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from itertools import cycle
 
+from flowdebate.evaluation import audit_run
 from overhead import DEBATES, NAMES, ROUNDS, flowdebate_loop
 from report import alternating, print_table
 
@@ -37,7 +38,7 @@ def main() -> None:
             "names as they are": flowdebate_loop(arguments=cycle(arguments), hide_names=False),
             "aliases": flowdebate_loop(arguments=cycle(arguments)),
             "aliases, and the audit read": flowdebate_loop(
-                arguments=cycle(arguments), look=lambda result: result.audit.findings
+                arguments=cycle(arguments), look=lambda result: audit_run(result).findings
             ),
             "aliases, judge='cyclic' (2 calls more)": flowdebate_loop(
                 arguments=cycle(arguments), judge="cyclic", calls=15

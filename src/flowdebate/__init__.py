@@ -126,24 +126,24 @@ __all__ = (
 __version__ = "0.1.0"
 
 _ELSEWHERE = {
-    "BatchItem": "runs.batch_item",
-    "BatchResult": "runs.batch_item",
-    "BatchSummary": "runs.batch_summary",
-    "ConsensusOutput": "schemas.consensus",
-    "DeliberationOutput": "schemas.deliberation",
-    "HandoffOutput": "schemas.handoff",
-    "HumanRequest": "runs.parking",
-    "Keeping": "runs.kept",
-    "PanelOutput": "schemas.panel",
-    "answer": "blocks.human_answers",
-    "answer_sync": "blocks.human_answers",
+    "BatchItem": "runs.batch.result",
+    "BatchResult": "runs.batch.result",
+    "BatchSummary": "runs.batch.result",
+    "ConsensusOutput": "patterns.consensus.schemas",
+    "DeliberationOutput": "patterns.deliberation.schemas",
+    "HandoffOutput": "patterns.handoff.schemas",
+    "HumanRequest": "runs.durable.suspend",
+    "Keeping": "runs.durable.resume",
+    "PanelOutput": "patterns.round_robin.schemas",
+    "answer": "blocks.human.answers",
+    "answer_sync": "blocks.human.answers",
     "consensus": "patterns.consensus",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",
     "handoff": "patterns.handoff",
-    "human": "blocks.human",
+    "human": "blocks.human.human",
     "round_robin": "patterns.round_robin",
-    "terminal": "blocks.human_terminal",
+    "terminal": "blocks.human.terminal",
 }
 """Imported when they are used: most programs use one pattern."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from flowdebate import Debater, DebateRawOutput, FlowDebateWarning, JudgeOptions, debate, sequencer
 from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation import audit_run
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .debates import QUESTION, SIDES, VERDICT, decision, moderated
@@ -40,8 +41,8 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
     assert [entry.text for entry in result.raw.transcript] == list(NAMED)
     leaks = result.raw.leaks
     assert (leaks.own, leaks.others, leaks.models) == (2, 2, 1)  # that GPT-5 told her names no author
-    assert leaks == result.audit.leaks
-    assert any("names that stood in arguments, and were hidden: 5" in said for said in result.audit.findings)
+    assert leaks == audit_run(result).leaks
+    assert any("names that stood in arguments, and were hidden: 5" in said for said in audit_run(result).findings)
 
 
 def test_aliases_are_those_of_the_run_and_the_same_in_all_its_views() -> None:
@@ -123,7 +124,7 @@ def test_a_debate_is_compared_with_what_takes_no_debate() -> None:
 def test_every_run_audits_its_judge() -> None:
     """The figures of the ballots; that one model argued and judged; and that one run shows little."""
     _, result = _held("A.", "B.", VERDICT)
-    audit = result.audit
+    audit = audit_run(result)
     assert audit.judge.ballots == 1
     assert [places.n for places in audit.judge.slots] == [1]
     assert audit.kin == (("scripted", "scripted"),)
@@ -136,7 +137,7 @@ def test_a_judge_of_the_applications_own_has_no_ballots() -> None:
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _held("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None
-    assert result.audit.judge.ballots == 0
+    assert audit_run(result).judge.ballots == 0
 
 
 def test_a_judge_of_a_debaters_family_is_warned_of() -> None:
@@ -158,7 +159,9 @@ def test_ballots_of_a_schedule_are_audited() -> None:
         return {"reasoning": "R.", "scores": {sides[0]: 90, sides[1]: 10}, "verdict": "V."}
 
     _, result = _held(model=FunctionModel(answer), judge="swap")
-    judge = result.audit.judge
+    judge = audit_run(result).judge
+    assert judge.position_consistency is not None
+    assert judge.preference_fairness is not None
     assert judge.position_consistency.value == 0
     assert judge.preference_fairness.value == -1
     assert result.raw.verdict.winner is None

@@ -1,1 +1,1 @@
-"""_util."""
+"""Helpers that every part uses."""

@@ -1,1 +1,1 @@
-"""What acts: the block kinds, and the blocks that a debate is made of."""
+"""Block kinds (handler, generator, router, sequencer), tools and outlines."""

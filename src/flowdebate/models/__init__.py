@@ -62,22 +62,22 @@ __all__ = (
 
 _ELSEWHERE = {
     "Attempt": "attempts",
-    "Breaker": "policies.breaker",
-    "Breakers": "policies.breaker",
-    "CircuitBreaker": "policies.circuit",
-    "ConcurrencyLimit": "policies.concurrency",
-    "EachRequest": "policies.each_request",
+    "Breaker": "policies.circuit_breaker",
+    "Breakers": "policies.circuit_breaker",
+    "CircuitBreaker": "policies.circuit_breaker",
+    "ConcurrencyLimit": "policies.concurrency_limit",
+    "EachRequest": "wrapper",
     "Fallback": "policies.fallback",
-    "LocalModel": "local",
-    "RateLimit": "policies.rate",
-    "Recorded": "policies.recorded",
-    "Replayed": "policies.replayed",
+    "LocalModel": "local.model",
+    "RateLimit": "policies.rate_limit",
+    "Recorded": "recording.recorder",
+    "Replayed": "recording.replay",
     "Retry": "retry",
     "Retrying": "policies.retrying",
-    "SharedRateLimit": "policies.shared_rate",
+    "SharedRateLimit": "policies.shared_rate_limit",
     "Timeout": "policies.timeout",
     "Wrapper": "wrapper",
-    "stop_local_servers": "local",
+    "stop_local_servers": "local.model",
 }
 """Imported when they are used: most programs use none of them."""
 

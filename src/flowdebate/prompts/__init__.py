@@ -1,1 +1,1 @@
-"""prompts."""
+"""Prompt rendering: escaping, templates, names."""

@@ -1,1 +1,1 @@
-"""What blocks share: transcripts, audit trails, and whatever else has a key."""
+"""Shared state of a pipeline."""

@@ -1,1 +1,1 @@
-"""What carries a run out: session, context, events, result."""
+"""Runs: execution, events, limits and results."""

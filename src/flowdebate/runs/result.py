@@ -13,9 +13,7 @@ from flowdebate.resources.tasks.collection import TaskCollection
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
-    from flowdebate.evaluation.judges.run_audit import RunAudit
     from flowdebate.models.usage import Usage
-    from flowdebate.patterns.debate.schemas import DebateTranscriptState
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.run import Run
@@ -77,13 +75,6 @@ class RunView:
         return self._run.artifacts.get("raw")
 
     @property
-    def audit(self) -> RunAudit:
-        """What the run shows of its judge: figures of its ballots, names that arguments held, whose kin it is."""
-        from flowdebate.evaluation.judges.run_audit import audit_of
-
-        return audit_of(self.raw, self.events)
-
-    @property
     def awaiting(self) -> tuple[HumanRequest, ...]:
         """What humans have to answer (`flowdebate.answer`) before the run, whose status is "awaiting", can go on."""
         return () if self._run.journal is None else self._run.journal.awaiting
@@ -103,13 +94,12 @@ class RunView:
         return trail
 
     @property
-    def transcript(self) -> DebateTranscriptState:
+    def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
         """What was argued so far: the outermost pattern's transcript, the last if there are several.
 
         LookupError where there is none.
         """
-        state: DebateTranscriptState = self._outermost(_is_transcript, "transcript").state
-        return state
+        return self._outermost(_is_transcript, "transcript").state
 
     def _outermost(self, wanted: Callable[[Any], bool], what: str) -> Any:  # noqa: ANN401 - what `wanted` takes
         found = [(depth, handle) for depth, handle in self._run.opened if wanted(handle)]

@@ -40,12 +40,12 @@ __all__ = (
 )
 
 _ELSEWHERE = {
-    "PostgresStore": "postgres",
-    "SqliteStore": "sqlite",
-    "export_run": "exchange",
-    "import_runs": "exchange",
+    "PostgresStore": "postgres.store",
+    "SqliteStore": "sqlite.store",
+    "export_run": "export",
+    "import_runs": "export",
     "stored_archive": "archive",
-    "write_export": "exchange",
+    "write_export": "export",
 }
 """Imported when they are used: they bring databases and schemas with them."""
 

@@ -1,1 +1,1 @@
-"""blocks/human."""
+"""Humans as blocks: the request, its answer, a terminal."""

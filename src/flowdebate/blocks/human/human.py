@@ -17,8 +17,6 @@ from flowdebate.blocks.human.prompt import render_expected, render_request, rend
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, told
 from flowdebate.models.output import OutputSchema
-from flowdebate.patterns.consensus.human import schema_for
-from flowdebate.patterns.state import question_of
 from flowdebate.runs.durable.suspend import HumanRequest, Parked, answer_text, read_answer
 from flowdebate.runs.events import BlockAnswered, HumanAsked
 
@@ -121,7 +119,7 @@ class Human(Block[Any, Any]):
         return checked
 
     def _output_for(self, value: object) -> OutputSchema | None:
-        spec = schema_for(value) if self.output is None else self.output
+        spec = self.output if self.output is not None else _asked_for(value)
         return None if spec is None else OutputSchema.of(spec)
 
     async def _request(self, value: object, ctx: Context, check: _Check) -> HumanRequest:
@@ -130,7 +128,7 @@ class Human(Block[Any, Any]):
         shown = render_request(
             who=self._who,
             prompt=await _text(self._prompt, value, ctx),
-            question=getattr(value, "task", None) or question_of(value, ctx),
+            question=_question(value, ctx),
             context=await _text(self._context, value, ctx),
             said=None if transcript is None else render_said(transcript.state.entries),
             task=render_task(value),
@@ -146,6 +144,20 @@ class Human(Block[Any, Any]):
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="human")
+
+
+def _asked_for(value: object) -> object:
+    """The schema that an input asks for by itself (`answer_schema()`); None for text."""
+    schema = getattr(value, "answer_schema", None)
+    return schema() if callable(schema) else None
+
+
+def _question(value: object, ctx: Context) -> str:
+    """The task or the subject of the input; else the question of the state around the block, or the input itself."""
+    if task := getattr(value, "task", None):
+        return str(task)
+    state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
+    return str(getattr(state, "question", None) or getattr(value, "subject", value))
 
 
 @dataclass(frozen=True, slots=True)

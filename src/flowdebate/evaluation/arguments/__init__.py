@@ -1,1 +1,1 @@
-"""evaluation/arguments."""
+"""Argument graphs and AIF."""

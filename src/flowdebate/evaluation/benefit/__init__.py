@@ -1,1 +1,1 @@
-"""evaluation/benefit."""
+"""Paired comparison of a debate with its baselines."""

@@ -1,1 +1,1 @@
-"""evaluation/judges."""
+"""Judge audits."""

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation.judges.schemas import JudgeAudit
     from flowdebate.patterns.anonymity.schemas import LeakReport
+    from flowdebate.runs.result import RunView
 
 __all__ = (
     "RunAudit",
     "audit_of",
+    "audit_run",
 )
 
 
@@ -52,8 +54,13 @@ class RunAudit:
         return found
 
 
+def audit_run(run: RunView) -> RunAudit:
+    """What `run`, over or still under way, shows of its judge."""
+    return audit_of(run.raw, run.events)
+
+
 def audit_of(raw: Any, events: Iterable[object]) -> RunAudit:  # noqa: ANN401 - the raw output of any pattern, or None
-    """The audit of a run that came to `raw` and told `events`."""
+    """The audit of a run whose pattern's raw output is `raw`, and whose events are `events`."""
     judging = getattr(getattr(raw, "verdict", None), "judging", None)
     ballots = [] if judging is None else judging.ballots
     judges, debaters, called = set(), set(), []

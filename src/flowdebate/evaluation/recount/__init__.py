@@ -1,1 +1,1 @@
-"""evaluation/recount."""
+"""Stored debates decided by other rules."""

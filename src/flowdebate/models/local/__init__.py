@@ -1,1 +1,1 @@
-"""models/local."""
+"""A local model in a child process (llama.cpp)."""

@@ -1,1 +1,1 @@
-"""models/openai."""
+"""Models behind an OpenAI-compatible API."""

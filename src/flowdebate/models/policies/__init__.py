@@ -1,1 +1,1 @@
-"""Policies: models around models, one idea each."""
+"""Policies around a model: one wrapper a file."""

@@ -1,1 +1,1 @@
-"""models/recording."""
+"""Record model calls to a file, and replay them."""

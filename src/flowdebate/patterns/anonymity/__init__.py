@@ -1,1 +1,1 @@
-"""patterns/anonymity."""
+"""Aliases for the names of debaters and models in arguments."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel
 from flowdebate.measures.schemas import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState
 from flowdebate.resources.archive import CritiquePattern, PastDebate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = (
     "AgentFailure",
@@ -121,6 +124,10 @@ class CritiqueAsked:
     proposal: Proposal
     round: int
 
+    def answer_schema(self) -> object:
+        """What a human is asked for."""
+        return HumanCritique
+
 
 class CriticAnswer(WireModel):
     """What a critic answers."""
@@ -132,6 +139,12 @@ class CriticAnswer(WireModel):
     """What would make it better."""
     severity: Share = 0.5
     """How much it matters, from 0 to 1."""
+
+
+class HumanCritique(CriticAnswer):
+    """A critique; its text alone will do."""
+
+    reasoning: Annotated[str, Field(description="What matters most about the proposal")]
 
 
 class Critique(CriticAnswer):
@@ -155,6 +168,10 @@ class RevisionAsked:
     """This round's, of that proposal."""
     round: int
 
+    def answer_schema(self) -> object:
+        """What a human is asked for."""
+        return RevisionAnswer
+
 
 class RevisionAnswer(WireModel):
     """What an agent answers to its critics."""
@@ -175,6 +192,10 @@ class VoteAsked:
     task: str
     agent: str
     proposals: list[Proposal]
+
+    def answer_schema(self) -> object:
+        """What a human is asked for."""
+        return _choice_among([proposal.agent for proposal in self.proposals])
 
 
 class VoteAnswer(WireModel):
@@ -197,6 +218,10 @@ class RoundsAsked:
     critiques: list[Critique]
     """This round's."""
 
+    def answer_schema(self) -> object:
+        """What a human is asked for."""
+        return JudgeAnswer
+
 
 class JudgeAnswer(WireModel):
     """Whether the discussion was sufficient."""
@@ -213,6 +238,22 @@ class TieAsked:
     task: str
     proposals: list[Proposal]
     """Those that are tied."""
+
+    def answer_schema(self) -> object:
+        """What a human is asked for."""
+        return _choice_among([proposal.agent for proposal in self.proposals])
+
+
+def _choice_among(names: Sequence[str]) -> type[WireModel]:
+    """A vote of a human for one of `names`."""
+    choice: Any = Literal[tuple(names)]
+    return create_model(
+        "VoteAnswer",
+        __base__=WireModel,
+        choice=(choice, Field(description="Whose proposal is the best")),
+        reasoning=(str, Field("", description="Why")),
+        confidence=(Annotated[float, Field(ge=0, le=1)], Field(0.5, description="How sure you are")),
+    )
 
 
 # What is recorded

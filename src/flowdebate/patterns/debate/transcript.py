@@ -6,7 +6,8 @@
     [against] …
 
 Only the renderer begins a line with a tag or a round's heading: see `flowdebate.prompts.escaping` for how texts,
-stances and names are kept from it. What is written can be read back: `parse_entries(render_entries(entries)) == entries`.
+stances and names are kept from it. What is written can be read back:
+`parse_entries(render_entries(entries)) == entries`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""resources/tasks."""
+"""TaskCollection: a task board and audit trail."""

@@ -1,1 +1,1 @@
-"""runs/batch."""
+"""Batches: one pattern over many inputs."""

@@ -1,1 +1,1 @@
-"""runs/durable."""
+"""Durable runs: journal, resume, suspend."""

@@ -1,1 +1,1 @@
-"""store/postgres."""
+"""PostgreSQL store."""

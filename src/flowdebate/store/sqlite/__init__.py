@@ -1,1 +1,1 @@
-"""store/sqlite."""
+"""SQLite store."""

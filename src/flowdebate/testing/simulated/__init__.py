@@ -1,1 +1,1 @@
-"""testing/simulated."""
+"""Simulated debaters and judges."""

@@ -1,1 +1,1 @@
-"""testing/store."""
+"""Conformance suite for stores."""

@@ -1,1 +1,1 @@
-"""patterns/consensus/phases."""
+"""The phases of a consensus debate."""

@@ -1,1 +1,1 @@
-"""patterns/debate/judging."""
+"""The judge of a debate: options, views, ballots, verdict."""

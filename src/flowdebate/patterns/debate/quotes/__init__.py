@@ -1,1 +1,1 @@
-"""patterns/debate/quotes."""
+"""Quotes in arguments, verified against sources."""
