@@ -59,7 +59,7 @@ def timeless(value: Any) -> Any:
 
 
 async def carried_on(case: Case, run_id: str, store: Store) -> dict[str, Any]:
-    """What a run of a program comes to: what is asked for, its raw output, the kinds of its events."""
+    """What a run of a program comes to: what is asked for, its raw output, events, steps and tasks."""
     spoken = case.speaker(later=True)
     spoken.archive = stored_archive(store, name=ARCHIVE)
     people: list[str] = []
@@ -77,6 +77,9 @@ async def carried_on(case: Case, run_id: str, store: Store) -> dict[str, Any]:
         "people": people,
         "events": [kind_of(event) for event in result.events],
         "steps": sorted(step.key for step in await store.steps(run_id)),
+        "tasks": sorted(
+            [task.goal, task.status, task.assignee] for trail in result.task_collections for task in trail.list()
+        ),
     }
 
 
