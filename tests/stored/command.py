@@ -1,0 +1,54 @@
+"""The command on the runs that are stored: what they were begun with, and who answers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from tests.cli.siblings import ANSWERS
+from tests.cli.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+_SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+_SCORES = {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."}
+_SAME: dict[str, Any] = {
+    "scores": _SCORES,
+    **{
+        word: said[-1 if word == "SETTLED" else 0] if isinstance(said, list) else said for word, said in ANSWERS.items()
+    },
+}
+"""What is answered, by a word of the schema: the same to everybody, so that it may be asked for in any order."""
+
+BEGUN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "run": ("run", (*_SIDES, "--rounds", "2", "--moderator", "--synthesize")),
+    "run-panel": ("run", (*_SIDES, "--rounds", "1", "--schedule", "swap", "--panel", "staged", "--panel", "other")),
+    "deliberate": ("deliberate", ("--rounds", "2")),
+    "handoff": ("handoff", ("--turns", "3")),
+    "consensus": ("consensus", ("--rounds", "1")),
+    "panel": ("panel", ("--rounds", "1", "--referee")),
+}
+"""The verb and the options of each command that has begun runs, by its name."""
+UNTIL = {"run-panel": 3, "consensus": 5}
+"""After how many calls, 2 unless it stands here, a limit ended those that are to be carried on."""
+PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")
+"""With these, a run waits for a human to judge it."""
+VERDICT = '{"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."}'
+"""What the human says."""
+
+
+def stage(**more: Any) -> Stage:
+    """What answers the command."""
+    decision = {"nextSpeakers": ["pro", "con"], "briefing": "Rents rose.", "newAngle": "Who pays?", "done": False}
+    return Stage(turns=(("Homes ", "first."),), answers=_SAME, decision=decision, **more)
+
+
+def command(*arguments: str, store: Path) -> Result:
+    """The command in this process, on the runs that are kept at `store`."""
+    looks = {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "100", "FLOWDEBATE_STORE": str(store)}
+    return CliRunner(env=looks).invoke(app, list(arguments), catch_exceptions=False)

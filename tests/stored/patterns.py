@@ -1,0 +1,299 @@
+"""The patterns whose runs are stored, the model that spoke in them, and what was done to each run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import (
+    Debater,
+    JudgeOptions,
+    Persona,
+    StandIn,
+    consensus,
+    create_debate_transcript,
+    create_moderator,
+    debate,
+    deliberation,
+    handoff,
+    human,
+    round_robin,
+)
+from flowdebate.errors import ProviderFailed
+from flowdebate.measures import Jaccard
+from flowdebate.models import Usage
+from flowdebate.testing import FunctionModel, ModelResponse, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.resources.archive import Archive
+    from flowdebate.testing import ModelRequest
+
+QUESTION = "How can rents be affordable?\nThe city has no money."
+_NAMES = ("ann", "bob", "cy")
+_SOURCES = {"report": "In May 2024 rents rose by 15 per cent in the inner city. Nobody built homes there."}
+_LINES = (
+    "Rents rise since homes are missing, and only new homes change that.",
+    "A cap helps those who live here now; it costs the city nothing.",
+    "As ann said, nobody builds where nothing is earned.",
+    "The report says that “rents rose by 15 per cent in the inner city”.",
+    "Vienna owns its homes, and lets them for half of what others ask.",
+)
+_SAID = {
+    "reasoning": "One side has numbers, and nobody answered them.",
+    "verdict": "Build homes first, and cap rents until they stand.",
+    "briefing": "Rents rose by 15 per cent.",
+    "new_angle": "Who pays for it?",
+    "summary": "They agree on homes, and differ on a cap.",
+    "decision": "Build homes.",
+    "proposal": "Build homes on land of the city",
+    "position": "build",
+    "notes": "Give numbers.",
+    "response": "Homes first, then a cap",
+}
+
+
+# The model
+
+
+def answer(request: ModelRequest) -> Any:
+    """An answer that is drawn from the request alone: text, data that fits the schema, or a call of a tool."""
+    told = json.dumps([request.block, request.messages], default=str)
+    draw = Random(sha256(told.encode()).hexdigest())
+    usage = Usage(calls=1, prompt_tokens=len(told) // 4, cached_tokens=0, completion_tokens=20)
+    if request.tools and not any(message["role"] == "tool" for message in request.messages):
+        call = ToolCall(id="call-1", name=request.tools[0].name, arguments='{"topic": "rents"}')
+        return ModelResponse(tool_calls=(call,), finish="tool_calls", usage=usage)
+    schema = request.output_schema
+    if schema is None:
+        return ModelResponse(text=f"{draw.choice(_LINES)} That is point {draw.randrange(1000)}.", usage=usage)
+    return ModelResponse(data=_filled("", schema, schema.get("$defs", {}), draw), usage=usage)
+
+
+def _filled(name: str, schema: Any, known: Any, draw: Random) -> Any:
+    """Data that fits the schema of the field `name`; the first of several that it may fit."""
+    if "$ref" in schema:
+        return _filled(name, known[schema["$ref"].rpartition("/")[2]], known, draw)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if choices in schema:
+            return _filled(name, schema[choices][0], known, draw)
+    kind = schema.get("type", "object")
+    if kind == "object":
+        return {key: _filled(key, part, known, draw) for key, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [_filled(name, schema.get("items", {"type": "string"}), known, draw)]
+    return _plain(name, schema, draw)
+
+
+def _plain(name: str, schema: Any, draw: Random) -> Any:
+    if "const" in schema or "enum" in schema:
+        return draw.choice(schema.get("enum", [schema.get("const")]))
+    match schema["type"]:
+        case "boolean":
+            return draw.random() < 0.2
+        case "integer" | "number":
+            low = schema.get("minimum", 0)
+            return draw.randint(int(low), int(min(schema.get("maximum", low + 1), low + 10)))
+        case _ if name in ("next_agent_name", "choice"):
+            return draw.choice((*_NAMES, "bob", "nobody"))
+        case _:
+            return f"{_SAID.get(name, 'No number is given')} ({draw.randrange(1000)})."
+
+
+@dataclass(eq=False)
+class Speaker:
+    """A model that counts what it is asked, fails at what is `lost`, and has the run cancelled at call `cut`."""
+
+    lost: tuple[str, ...] = ()
+    """What stands in "MODEL BLOCK PROMPT" of a call that fails; several parts with " & " in between."""
+    cut: int | None = None
+    archive: Archive | None = None
+    """What debates of `consensus-archive` know of earlier ones."""
+    asked: list[ModelRequest] = field(default_factory=list)
+    task: asyncio.Task[Any] | None = None
+
+    def model(self, name: str = "stored") -> FunctionModel:
+        """It as a model."""
+        return FunctionModel(partial(self._answer, name), name=name)
+
+    async def _answer(self, name: str, request: ModelRequest) -> Any:
+        if len(self.asked) == self.cut:
+            assert self.task is not None
+            self.task.cancel()
+            await asyncio.Event().wait()
+        self.asked.append(request)
+        told = f"{name} {request.block} {request.messages[-1]['content']}"
+        if any(all(part in told for part in lost.split(" & ")) for lost in self.lost):
+            raise ProviderFailed("the server is on fire", status=503)
+        return answer(request)
+
+
+# The patterns
+
+
+def look_up(topic: str) -> str:
+    """Look a topic up in the report."""
+    return f"On {topic}: {_SOURCES['report']}"
+
+
+def _sides() -> list[Debater]:
+    return [Debater("ann", "build homes"), Debater("bob", "cap rents")]
+
+
+def _people(*seated: str) -> list[Persona]:
+    return [
+        Persona(name, role="expert", system_prompt="You want a city that works.", block=_seat(name, seated))
+        for name in _NAMES
+    ]
+
+
+def _seat(name: str, seated: tuple[str, ...]) -> Any:
+    return human(name=name) if name in seated else None
+
+
+def _moderated(_: Speaker) -> Any:
+    transcript = create_debate_transcript()
+    chair = create_moderator(
+        name="rent", roster_names=["ann", "bob"], transcript=transcript, max_rounds=2, tools=[look_up]
+    )
+    return debate(
+        name="rent", debaters=_sides(), moderator=chair, transcript=transcript, max_rounds=2, on_failure="skip"
+    )
+
+
+def _judged(judge: Any) -> Any:
+    return debate(name="rent", debaters=_sides(), judge=judge, max_rounds=1, synthesizer=False, on_failure="skip")
+
+
+def _panel(spoken: Speaker) -> JudgeOptions:
+    models = [spoken.model("judge-one"), spoken.model("judge-two")]
+    return JudgeOptions(models=models, schedule="swap", labels=True, quorum=1, decided_by="vote")
+
+
+def _sourced(_: Speaker) -> Any:
+    return debate(
+        name="rent",
+        debaters=_sides(),
+        max_rounds=1,
+        sources=_SOURCES,
+        baselines=True,
+        hide_names=True,
+        on_failure="skip",
+        synthesizer=False,
+    )
+
+
+def _standing_in(spoken: Speaker) -> Any:
+    return handoff(name="talk", debaters=_people(), max_turns=4, on_failure=StandIn(spoken.model("stand-in")))
+
+
+def _agreed(*seated: str, **options: Any) -> Any:
+    return consensus(name="plan", agents=_people(*seated), similarity=Jaccard(), **options)
+
+
+PATTERNS: dict[str, Callable[[Speaker], Any]] = {
+    "debate": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2, on_failure="skip", quorum=1),
+    "debate-strict": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2),
+    "debate-moderated": _moderated,
+    "debate-swap": lambda _: _judged("swap"),
+    "debate-panel": lambda spoken: _judged(_panel(spoken)),
+    "debate-sources": _sourced,
+    "debate-human": lambda _: _judged(human(name="jo")),
+    "debate-flip": lambda _: _judged(JudgeOptions(schedule="swap", on_flip="human")),
+    "deliberation": lambda _: deliberation(name="deal", debaters=_people(), max_rounds=2, on_failure="skip"),
+    "deliberation-human": lambda _: deliberation(name="deal", debaters=_people("bob"), max_rounds=1),
+    "handoff": lambda _: handoff(name="talk", debaters=_people(), max_turns=4, on_failure="skip"),
+    "handoff-stand-in": _standing_in,
+    "handoff-human": lambda _: handoff(name="talk", debaters=_people("ann"), max_turns=2),
+    "consensus": lambda _: _agreed(max_rounds=2),
+    "consensus-archive": lambda spoken: _agreed(max_rounds=1, archive=spoken.archive),
+    "consensus-human": lambda _: _agreed("bob", max_rounds=1),
+    "round_robin": lambda _: round_robin(name="panel", panelists=_people(), max_rounds=2, on_failure="skip"),
+    "round_robin-human": lambda _: round_robin(
+        name="panel", panelists=_people(), referee=human(name="ref"), max_rounds=1
+    ),
+}
+
+
+# The runs
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of a pattern, and what was done to it."""
+
+    pattern: str
+    seed: int = 7
+    lost: tuple[str, ...] = ()
+    """Which calls fail, as `Speaker` has it."""
+    cut: int | None = None
+    """Before which call it was cancelled."""
+    heals: bool = False
+    """Whether nothing fails any more when it is carried on."""
+
+    def speaker(self, *, later: bool = False) -> Speaker:
+        """The model that speaks in it: when it was begun, or `later`, when it is carried on."""
+        return Speaker(lost=() if later and self.heals else self.lost, cut=None if later else self.cut)
+
+    def made(self, spoken: Speaker) -> Any:
+        """Its pattern."""
+        return PATTERNS[self.pattern](spoken)
+
+
+WHOLE = (
+    *("debate", "debate-moderated", "debate-swap", "debate-panel", "debate-sources"),
+    *("deliberation", "handoff", "consensus", "round_robin"),
+)
+"""The patterns of which there is a complete, a degraded and an interrupted run."""
+_LOST: dict[str, tuple[str, ...]] = {
+    "debate": ("rent-debater-bob & round 2",),
+    "debate-moderated": ("rent-moderator",),
+    "debate-swap": ("rent-judge",),
+    "debate-panel": ("judge-two",),
+    "debate-sources": ("rent-baselines",),
+    "deliberation": ("deal-debater-bob",),
+    "handoff": ("stored talk-speaker-bob",),
+    "consensus": ("plan-propose-bob", "plan-vote-ann"),
+    "round_robin": ("panel-panelist-bob",),
+}
+CUTS = {
+    "debate": 3,
+    "debate-moderated": 4,
+    "debate-swap": 3,
+    "debate-panel": 4,
+    "debate-sources": 4,
+    "deliberation": 5,
+    "handoff": 2,
+    "consensus": 11,
+    "round_robin": 4,
+}
+CASES: dict[str, Case] = {
+    **{f"{name}-complete": Case(name) for name in WHOLE},
+    **{f"{name}-degraded": Case(name, lost=_LOST[name]) for name in WHOLE},
+    **{f"{name}-interrupted": Case(name, cut=CUTS[name]) for name in WHOLE},
+    "handoff-stand-in-degraded": Case("handoff-stand-in", lost=("stored talk-speaker-bob",)),
+    "consensus-archive-first": Case("consensus-archive"),
+    "consensus-archive-second": Case("consensus-archive", seed=8),
+    "debate-strict-complete": Case("debate-strict"),
+    "debate-failed": Case("debate-strict", lost=("rent-debater-bob & round 2",), heals=True),
+    "debate-human-awaiting": Case("debate-human"),
+    "debate-flip-awaiting": Case("debate-flip"),
+    "deliberation-human-awaiting": Case("deliberation-human"),
+    "handoff-human-awaiting": Case("handoff-human"),
+    "consensus-human-awaiting": Case("consensus-human"),
+    "round_robin-human-awaiting": Case("round_robin-human"),
+}
+"""By the id of the run."""
+
+
+def said_by_human(block: str, place: str, schema: Any) -> Any:
+    """What a person answers, drawn from who is asked and where."""
+    if schema is None:
+        return f"I, {block}, say build homes."
+    return _filled("", schema, schema.get("$defs", {}), Random(f"{block} {place}"))

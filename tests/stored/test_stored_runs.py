@@ -1,0 +1,156 @@
+"""Runs that the first edition has stored are read, shown and carried on, by whatever has become of its code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import outline
+from flowdebate.store import MemoryStore, SqliteStore, export_run, import_runs
+
+from .command import command
+from .patterns import CASES, WHOLE, Speaker
+from .stores import (
+    EXPECTED,
+    EXPORT,
+    PROMPTS,
+    SHOWN,
+    archived,
+    carried_on,
+    carried_on_by_command,
+    copied,
+    ids_of,
+    listed,
+    of_store,
+    prompts_of,
+    read,
+    shown,
+    told,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.store import Store
+
+RENAMED: dict[str, str] = {}
+"""Kinds of events that are called otherwise now, by what they were called in the first edition."""
+
+_ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")
+"""Patterns in which nothing goes on at the same time."""
+_ALL: dict[str, Any] = read(EXPECTED)["runs"]
+_SHOWN: dict[str, Any] = read(SHOWN)
+_BY_NAME = {run["name"]: run_id for run_id, run in _ALL.items()}
+_BY_COMMAND = [name for name, run_id in _BY_NAME.items() if run_id not in CASES]
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the store for tests that only read."""
+    return copied(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.mark.parametrize("name", _BY_NAME)
+def test_a_run_is_read_as_it_was_stored(name: str, unchanged: Path) -> None:
+    """Its status, its raw output, and the keys of its steps in their order."""
+    run_id = _BY_NAME[name]
+    assert of_store(unchanged, lambda store: told(store, run_id)) == _ALL[run_id]["stored"]
+
+
+def test_all_runs_are_listed(unchanged: Path) -> None:
+    """None is missing, and each is listed as it was."""
+    assert of_store(unchanged, ids_of) == list(_ALL)
+    assert listed(unchanged) == _SHOWN["list"]
+
+
+@pytest.mark.parametrize("name", _BY_NAME)
+def test_a_run_is_shown_as_it_was(name: str, unchanged: Path) -> None:
+    """Step by step, as the page of its command, and as a report."""
+    run_id = _BY_NAME[name]
+    assert shown(run_id, unchanged) == _SHOWN["runs"][run_id]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
+    """Only what is missing is asked for: of a run that is over, nothing. It comes to what it would have come to."""
+    end = of_store(copied(tmp_path), lambda store: carried_on(CASES[name], name, store))
+    expected = dict(_ALL[name]["end"])
+    kinds = [RENAMED.get(kind, kind) for kind in expected.pop("events")]
+    assert _in_order(name, end.pop("events")) == _in_order(name, kinds)
+    assert end == expected
+
+
+def _in_order(name: str, kinds: list[str]) -> list[str]:
+    """The kinds of a run's events, sorted where some of them are told at the same time, in any order."""
+    return kinds if CASES[name].pattern in _ONE_AT_A_TIME else sorted(kinds)
+
+
+@pytest.mark.parametrize("name", _BY_COMMAND)
+def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
+    """Built again from what is kept of its options, it asks for what is missing, and comes to the same document."""
+    run_id = _BY_NAME[name]
+    end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"))
+    assert end == _ALL[run_id]["end"]
+
+
+@pytest.mark.parametrize("cut", ["interrupted", "limit"])
+def test_what_was_cut_short_comes_to_the_whole(cut: str) -> None:
+    """What is expected of runs that were cut short is what their undisturbed siblings have come to."""
+    pairs = {name: name.replace(cut, "complete") for name in _BY_NAME if name.endswith(cut)}
+    assert len(pairs) == {"interrupted": len(WHOLE), "limit": 6}[cut]
+    for name, whole in pairs.items():
+        one, other = (dict(_ALL[_BY_NAME[each]]["end"]) for each in (name, whole))
+        assert one.pop("calls") > other.pop("calls") == 0
+        assert sorted(one.pop("events", ())) == sorted(other.pop("events", ()))
+        assert one == other
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pattern_is_outlined_as_it_was(name: str, unchanged: Path) -> None:
+    """As the run was begun with it, so that it is carried on without `allow_changes`."""
+    kept = of_store(unchanged, lambda store: store.run(name)).header.fingerprint["outline"]
+    assert str(outline(CASES[name].made(Speaker()))) == kept
+
+
+@pytest.mark.parametrize("pattern", WHOLE)
+def test_models_are_told_what_they_were(pattern: str) -> None:
+    """Every message of one run of the pattern, to the letter."""
+    assert prompts_of(pattern) == read(PROMPTS)[pattern]
+
+
+def test_an_archive_is_read_as_it_was_stored(unchanged: Path) -> None:
+    """What debates have left for later ones: documents beside the runs."""
+    assert of_store(unchanged, archived) == read(EXPECTED)["archive"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_an_export_holds_the_same_runs(kind: str, tmp_path: Path) -> None:
+    """Read into any store, the runs are those of the store that it was made of, and are exported to the letter."""
+    store: Store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "new.sqlite3")
+    lines = EXPORT.read_text(encoding="utf-8").splitlines()
+    assert (await import_runs(store, lines)).added == tuple(_ALL)
+    for run_id, run in _ALL.items():
+        assert await told(store, run_id) == run["stored"]
+    assert [line for run_id in _ALL async for line in export_run(store, run_id)] == lines
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_runs_of_an_export_are_carried_on() -> None:
+    """In a store that they were not made in, without the archive that stood beside them."""
+    store = MemoryStore()
+    await import_runs(store, EXPORT.read_text(encoding="utf-8").splitlines())
+    for run_id, case in CASES.items():
+        end = await carried_on(case, run_id, store)
+        assert (end["raw"], end["calls"]) == (_ALL[run_id]["end"]["raw"], _ALL[run_id]["end"]["calls"])
+
+
+def test_runs_of_an_export_are_shown(tmp_path: Path) -> None:
+    """Through `import`, they are listed and shown as those of the store."""
+    store = tmp_path / "new.sqlite3"
+    assert command("import", str(EXPORT), store=store).stdout == f"Imported {len(_ALL)} runs.\n"
+    assert listed(store) == _SHOWN["list"]
+    for run_id in _ALL:
+        assert shown(run_id, store) == _SHOWN["runs"][run_id]
