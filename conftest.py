@@ -62,7 +62,7 @@ _pages = Sybil(
 )
 _docstrings = Sybil(
     parsers=[DocTestParser(doctest.ELLIPSIS)],
-    patterns=["src/flowdebate/*.py", "src/flowdebate/*/*.py", "src/flowdebate/*/*/*.py"],
+    patterns=["src/flowdebate/*.py", "src/flowdebate/*/*.py", "src/flowdebate/*/*/*.py", "src/flowdebate/*/*/*/*.py"],
     document_types={".py": PythonDocStringDocument},
     fixtures=["no_real_models"],
     name="docstrings",

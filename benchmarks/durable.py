@@ -47,7 +47,7 @@ def seconds_of_a_commit(store: SqliteStore) -> float:
     return max(waited, 0.0) / (DEBATES * CALLS)
 
 
-def at_once(store: StoreChoice) -> tuple[float, float]:
+def max_concurrency(store: StoreChoice) -> tuple[float, float]:
     """Wall time and CPU time of all debates of ten calls, each of which takes 0.2 s."""
 
     async def answer(request: ModelRequest) -> Reply:
@@ -80,7 +80,7 @@ def main() -> None:
         place = Path(folder)
         rows = []
         for name, store in (("no store", False), ("SQLite", SqliteStore(place / "many.sqlite3"))):
-            wall, cpu = at_once(store)
+            wall, cpu = max_concurrency(store)
             rows.append([name, f"{wall:.2f}", f"{cpu:.2f}"])
         print_table(
             f"{AT_ONCE:,} debates of {TURNS} calls of {SECONDS} s at once",

@@ -19,7 +19,7 @@ from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.evaluation.benefit.schemas import HelpReport
+    from flowdebate.evaluation.benefit.schemas import BenefitReport
     from flowdebate.models import Model
     from flowdebate.testing import ModelRequest
 
@@ -60,7 +60,7 @@ def simulated(judge: float, *, direct: float = 0.7) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def main(model: Model | str | None = None, *, judge: float = 0.9, questions: int = len(QUESTIONS)) -> HelpReport:
+def main(model: Model | str | None = None, *, judge: float = 0.9, questions: int = len(QUESTIONS)) -> BenefitReport:
     evaluation = evaluate_sync(
         pattern(), QUESTIONS[:questions], truth="answer", model=model or simulated(judge), batch_id="primes"
     )

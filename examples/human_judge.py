@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from flowdebate import Debater, answer_sync, debate, human, terminal
+from flowdebate import Debater, debate, human, submit_answer_sync, terminal
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput, HumanRequest
@@ -36,7 +36,7 @@ def begin(store: Path | str, model: Model | str | None = None) -> RunResult[Deba
 
 def judge(store: Path | str, run_id: str, *, winner: str | None, reasoning: str, verdict: str) -> HumanRequest:
     """What the page on which the mayor decides would call."""
-    return answer_sync(store, run_id, {"winner": winner, "reasoning": reasoning, "verdict": verdict})
+    return submit_answer_sync(store, run_id, {"winner": winner, "reasoning": reasoning, "verdict": verdict})
 
 
 def go_on(store: Path | str, run_id: str, model: Model | str | None = None) -> DebateRawOutput:

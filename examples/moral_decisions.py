@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, handoff
-from flowdebate.patterns.handoff import HandedOver
+from flowdebate.patterns.handoff import HandoffMade
 
 if TYPE_CHECKING:
     from flowdebate import HandoffOutput
@@ -67,7 +67,7 @@ def main(
     for turn in output.transcript:
         print(f"{turn.agent_name}: {turn.text}\n    -> {turn.next_agent_name} ({turn.chosen_by})")
     for event in result.events:
-        if isinstance(event, HandedOver) and event.problem:
+        if isinstance(event, HandoffMade) and event.problem:
             print(f"Turn {event.round}: {event.problem}")
     return output
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from flowdebate import Persona, round_robin
-from flowdebate.patterns.round_robin import create_panel_transcript, create_referee
+from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
 
 if TYPE_CHECKING:
     from flowdebate.models import Model
@@ -33,7 +33,7 @@ class Plan(BaseModel):
     open_risks: list[str]
 
 
-transcript = create_panel_transcript()
+transcript = create_round_robin_transcript()
 
 pattern = round_robin(
     name="way-to-school",

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.models import Recorded, Replayed
+from flowdebate.models import RecordingModel, ReplayModel
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
@@ -29,14 +29,14 @@ def main(model: Model | str = "local", *, folder: Path | None = None) -> DebateR
         with TemporaryDirectory() as temporary:
             return main(model, folder=Path(temporary))
     path = folder / "meetings.jsonl"
-    live = pattern.run_sync(QUESTION, model=Recorded(model, path))
-    print(f"Recorded {live.usage.calls} calls in {live.seconds:.1f} s; verdict: {live.raw.verdict.verdict}")
+    live = pattern.run_sync(QUESTION, model=RecordingModel(model, path))
+    print(f"RecordingModel {live.usage.calls} calls in {live.seconds:.1f} s; verdict: {live.raw.verdict.verdict}")
 
-    cassette = Replayed(path)
+    cassette = ReplayModel(path)
     began = time.perf_counter()
     again = pattern.run_sync(QUESTION, model=cassette, seed=live.seed)
     cassette.assert_complete()  # all that was recorded was asked for again
-    print(f"Replayed in {time.perf_counter() - began:.3f} s; the same: {again.raw == live.raw}")
+    print(f"ReplayModel in {time.perf_counter() - began:.3f} s; the same: {again.raw == live.raw}")
     raw: DebateRawOutput = again.raw
     return raw
 

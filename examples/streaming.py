@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
 from flowdebate.patterns.debate.events import VerdictReached
-from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnStarted
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.runs.events import ModelCalled, TextDelta
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def show(event: object) -> None:
             print(f"\n{name} ({stance}): ", end="")
         case TextDelta(text=text):
             print(text, end="", flush=True)
-        case DebateStopped(rounds=rounds, reason=reason):
+        case RoundsEnded(rounds=rounds, reason=reason):
             print(f"\n\nOver after {rounds} rounds: {reason}")
         case VerdictReached(verdict=verdict):
             print(f"Verdict: {verdict.verdict}")

@@ -36,7 +36,7 @@ SIBLING_OUTPUTS: dict[type[BaseModel], str] = {
     flowdebate.ConsensusOutput: "consensus",
     flowdebate.DeliberationOutput: "deliberation",
     flowdebate.HandoffOutput: "handoff",
-    flowdebate.PanelOutput: "round_robin",
+    flowdebate.RoundRobinOutput: "round_robin",
 }
 
 ROOT = Path(__file__).parent.parent

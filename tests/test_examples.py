@@ -267,5 +267,5 @@ def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsy
     assert len(asked) == 5
     assert len((tmp_path / "meetings.jsonl").read_text("utf-8").splitlines()) == 6
     printed = capsys.readouterr().out
-    assert "Recorded 5 calls" in printed
+    assert "RecordingModel 5 calls" in printed
     assert "the same: True" in printed

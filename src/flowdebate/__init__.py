@@ -39,14 +39,14 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.failures import StandIn
 from flowdebate.patterns.recording import create_init_transcript
 from flowdebate.patterns.roster import Debater, Persona
-from flowdebate.patterns.state import DebateLoss
+from flowdebate.patterns.state import ProviderFailure
 from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
 from flowdebate.resources.tasks.task import Task
 from flowdebate.runs.limits import Limits, Price
 from flowdebate.runs.session import Session
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.human.answers import answer, answer_sync
+    from flowdebate.blocks.human.answers import answer, submit_answer_sync
     from flowdebate.blocks.human.human import human
     from flowdebate.blocks.human.terminal import terminal
     from flowdebate.blocks.tools import function_schema
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from flowdebate.patterns.handoff import handoff
     from flowdebate.patterns.handoff.schemas import HandoffOutput
     from flowdebate.patterns.round_robin import round_robin
-    from flowdebate.patterns.round_robin.schemas import PanelOutput
+    from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
     from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.durable.suspend import HumanRequest
 
 __all__ = (
@@ -70,7 +70,6 @@ __all__ = (
     "ConsensusOutput",
     "DebateContributionEntry",
     "DebateInput",
-    "DebateLoss",
     "DebateModeratorDecision",
     "DebateModeratorOutput",
     "DebateRawOutput",
@@ -79,25 +78,25 @@ __all__ = (
     "DebateVerdict",
     "Debater",
     "DeliberationOutput",
+    "Durability",
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",
     "HumanRequest",
     "JudgeOptions",
-    "Keeping",
     "Limits",
     "OpenAIModel",
-    "PanelOutput",
     "Persona",
     "Price",
+    "ProviderFailure",
     "Retry",
+    "RoundRobinOutput",
     "Session",
     "StandIn",
     "Task",
     "TaskCollection",
     "Visibility",
     "answer",
-    "answer_sync",
     "consensus",
     "create_debate_transcript",
     "create_debater",
@@ -120,6 +119,7 @@ __all__ = (
     "round_robin",
     "router",
     "sequencer",
+    "submit_answer_sync",
     "terminal",
 )
 
@@ -133,10 +133,10 @@ _ELSEWHERE = {
     "DeliberationOutput": "patterns.deliberation.schemas",
     "HandoffOutput": "patterns.handoff.schemas",
     "HumanRequest": "runs.durable.suspend",
-    "Keeping": "runs.durable.resume",
-    "PanelOutput": "patterns.round_robin.schemas",
+    "Durability": "runs.durable.resume",
+    "RoundRobinOutput": "patterns.round_robin.schemas",
     "answer": "blocks.human.answers",
-    "answer_sync": "blocks.human.answers",
+    "submit_answer_sync": "blocks.human.answers",
     "consensus": "patterns.consensus",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",

@@ -193,7 +193,7 @@ def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
     recipe: Pipeline,
     after: int,
     times: int,
-    at_once: bool,  # noqa: FBT001
+    max_concurrency: bool,  # noqa: FBT001
 ) -> None:
     """Wherever the run is, and however often it is told so: what has begun ends, and no task stays."""
 
@@ -206,7 +206,7 @@ def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
         was_over = handle.done()
         for _ in range(times):
             handle.cancel()
-            if not at_once:
+            if not max_concurrency:
                 await asyncio.sleep(0)
         if was_over:
             assert (await handle).output == recipe.expected(1)
@@ -275,19 +275,19 @@ async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("at_once", [False, True])
-def test_the_process_being_told_to_end_passes(kind: type[BaseException], at_once: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("max_concurrency", [False, True])
+def test_the_process_being_told_to_end_passes(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
     """As itself, not in a group, past every rescue; siblings end."""
     stage = Stage()
     runs: list[Any] = []
 
     async def end(_: object, ctx: Context) -> None:
         runs.append(ctx.run)
-        if at_once:
+        if max_concurrency:
             await stage.until_run(1)
         raise kind
 
-    branches: dict[str, Any] = {"a": end, "b": stage.act} if at_once else {"a": end}
+    branches: dict[str, Any] = {"a": end, "b": stage.act} if max_concurrency else {"a": end}
     many: Sequencer[Any, Any] = sequencer(name="many").parallel(branches).rescue(lambda _: "rescued")
     with pytest.raises(kind):
         many.run_sync(1)

@@ -30,7 +30,7 @@ from flowdebate.blocks.human.prompt import render_said
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
-from flowdebate.runs.durable.suspend import Parked, request_of
+from flowdebate.runs.durable.suspend import Suspended, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel
 
@@ -198,7 +198,7 @@ async def test_calls_beside_one_that_waits_come_to_their_end() -> None:
         return HumanRequest(block=name, place=name, shown="", expects="")
 
     async def waits(name: str) -> None:
-        raise Parked([request(name)])
+        raise Suspended([request(name)])
 
     async def works() -> None:
         await asyncio.sleep(0)
@@ -207,7 +207,7 @@ async def test_calls_beside_one_that_waits_come_to_their_end() -> None:
     async def fails() -> None:
         raise ValueError("broken")
 
-    with pytest.raises(Parked) as caught:
+    with pytest.raises(Suspended) as caught:
         await in_order([lambda: waits("b"), works, lambda: waits("a")])
     assert [one.block for one in caught.value.requests] == ["b", "a"]
     assert ended == ["works"]

@@ -61,9 +61,9 @@ def test_a_rescue_catches_in_whatever_is_nested(nesting: list[bool], data: st.Da
     error = KeyError("deep")
     block: Block[Any, Any] = fails(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
-    for depth, (at_once, take) in enumerate(zip(nesting, takes, strict=True)):
+    for depth, (max_concurrency, take) in enumerate(zip(nesting, takes, strict=True)):
         inner = empty(f"level {depth}")
-        inner = inner.parallel({"x": block}).map(lambda value: value["x"]) if at_once else inner.then(block)
+        inner = inner.parallel({"x": block}).map(lambda value: value["x"]) if max_concurrency else inner.then(block)
         block = inner.rescue(lambda _, depth=depth: depth, on=KeyError if take else ZeroDivisionError)
     if True in takes:
         assert block.run_sync(0).output == takes.index(True)
@@ -141,11 +141,11 @@ class Mute(Exception):
 @pytest.mark.parametrize(
     "error", [RuntimeError("boom"), Frozen("boom"), Record(5), Mute(), ExceptionGroup("g", [KeyError(1)])], ids=repr
 )
-@pytest.mark.parametrize("at_once", [False, True])
-def test_an_exception_of_the_application_reaches_the_caller_as_itself(error: Exception, at_once: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("max_concurrency", [False, True])
+def test_an_exception_of_the_application_reaches_the_caller_as_itself(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
     """The very object, whatever it does not allow."""
     failing = fails(error)
-    block = empty().parallel({"a": failing, "b": failing}) if at_once else empty().then(failing)
+    block = empty().parallel({"a": failing, "b": failing}) if max_concurrency else empty().then(failing)
     with pytest.raises(type(error)) as caught:
         block.run_sync(0)
     assert caught.value is error

@@ -166,14 +166,14 @@ def test_what_a_tool_raises_is_the_application_s_error(as_block: bool) -> None: 
 
 @LAW
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
-def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, at_once: int) -> None:
+def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, max_concurrency: int) -> None:
     """ToolLoopExceeded once the model still wants more; no tool is called beyond the bound."""
     called: list[int] = []
 
     def look() -> None:
         called.append(1)
 
-    replies: list[Any] = [[call("look")] * at_once] * wanted
+    replies: list[Any] = [[call("look")] * max_concurrency] * wanted
     model = ScriptedModel(*replies, "done")
     block = generator(name="ask", tools=[look], max_tool_rounds=bound)
     if wanted <= bound:
@@ -182,7 +182,7 @@ def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, at_once: 
         with pytest.raises(ToolLoopExceeded) as caught:
             block.run_sync("?", model=model)
         assert (caught.value.rounds, caught.value.block) == (bound, "ask")
-    assert len(called) == min(wanted, bound) * at_once
+    assert len(called) == min(wanted, bound) * max_concurrency
     assert len(model.calls) == min(wanted, bound) + 1
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import RunNotFound
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.runs.durable.codec import digest_of
-from flowdebate.runs.events import Records
+from flowdebate.runs.run import Records
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.store.sqlite import file as disk

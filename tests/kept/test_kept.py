@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import Debater, Keeping, Limits, Session, debate, generator, handler, sequencer
+from flowdebate import Debater, Durability, Limits, Session, debate, generator, handler, sequencer
 from flowdebate.errors import (
     ConfigurationError,
     DeadLetter,
@@ -120,7 +120,7 @@ async def test_a_run_took_as_long_whoever_is_asked() -> None:
 async def test_a_run_is_found_by_what_it_is_about() -> None:
     """Its question, block, labels and status."""
     store = MemoryStore()
-    await rent().run("Cap  rents\nnow?", model=Counting().model, store=Keeping(store=store, labels={"series": "a"}))
+    await rent().run("Cap  rents\nnow?", model=Counting().model, store=Durability(store=store, labels={"series": "a"}))
     (run,) = await store.runs(text="RENTS NOW", labels={"series": "a"}, status="complete", block="rent")
     assert run.header.question == "Cap rents now?"
     assert run.header.input == "Cap  rents\nnow?"

@@ -19,13 +19,13 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit.comparison import help_item, helped
 from flowdebate.evaluation.benefit.paired import holm, items_needed, newcombe, sign_test, wilson
 from flowdebate.evaluation.benefit.report import change_words
-from flowdebate.evaluation.benefit.schemas import Found, HelpItem
+from flowdebate.evaluation.benefit.schemas import BenefitItem, Found
 from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import Finding, HelpReport
+    from flowdebate.evaluation.benefit.schemas import BenefitReport, Finding
     from flowdebate.patterns.debate.schemas import BaselineName
 
 LAW = settings(max_examples=60, deadline=None)
@@ -38,13 +38,13 @@ def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> Found:
     return Found(answer=answer, calls=calls, tokens=tokens)
 
 
-def item(debate: float, **baselines: float) -> HelpItem:
+def item(debate: float, **baselines: float) -> BenefitItem:
     """What was found of a question whose right answer is "right"."""
     others: Any = {name: found(credit) for name, credit in baselines.items()}
-    return HelpItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=others)
+    return BenefitItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=others)
 
 
-def items(both: int, better: int, worse: int, neither: int, baseline: BaselineName = "single") -> list[HelpItem]:
+def items(both: int, better: int, worse: int, neither: int, baseline: BaselineName = "single") -> list[BenefitItem]:
     """Questions that both were right in, the debate alone, the baseline alone, nobody."""
     cells = ((1.0, 1.0, both), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
     return [item(debate, **{baseline: other}) for debate, other, times in cells for _ in range(times)]
@@ -203,7 +203,7 @@ def test_a_gain_that_many_questions_leave_open_is_said_to_be_open() -> None:
     assert "takes about" not in report.words
 
 
-def both(cells: Mapping[tuple[float, float, float], int]) -> list[HelpItem]:
+def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
     """Questions by the credits of the debate, one call, and the drafts."""
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
@@ -274,7 +274,7 @@ def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[f
         assert (compared.finding == "helped") == (compared.p_holm < 0.05 and compared.better > compared.worse)
 
 
-def rounded(report: HelpReport) -> str:
+def rounded(report: BenefitReport) -> str:
     """A report without the last digits of sums."""
     return (
         report.model_dump_json(round_trip=True)
@@ -319,7 +319,7 @@ def test_costs_that_are_not_known_are_not_made_up() -> None:
 
 
 @pytest.mark.parametrize("made", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
-def test_nothing_to_compare_is_refused(made: list[HelpItem]) -> None:
+def test_nothing_to_compare_is_refused(made: list[BenefitItem]) -> None:
     """No items, no baselines, no truth: there is no report, and the message says what there must be."""
     with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
         helped(made)
@@ -388,6 +388,6 @@ def test_without_a_truth_it_says_whether_the_answer_changed_and_at_what_cost(
 ) -> None:
     """All that one run can tell."""
     baselines: Any = {name: Found(answer=said, calls=1, tokens=100) for name, said in others.items()}
-    made = HelpItem(debate=Found(answer=["yes"], calls=5, tokens=940), baselines=baselines)
+    made = BenefitItem(debate=Found(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in others else "."
     assert change_words(made) == f"{words} It took 5 calls and 940 tokens{cost}"

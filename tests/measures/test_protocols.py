@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.recount.rankings import beaten, borda, copeland, instant_runoff
-from flowdebate.evaluation.recount.recount import ALL, redecide
+from flowdebate.evaluation.recount.recount import ALL, recount
 from flowdebate.evaluation.recount.report import LIMITS, findings
 from flowdebate.measures.schemas import Ballot
 from flowdebate.patterns.debate.judging.ballots import decide, exact
@@ -23,16 +23,16 @@ from flowdebate.testing import FunctionModel
 if TYPE_CHECKING:
     from random import Random
 
-    from flowdebate.evaluation.recount.schemas import ProtocolName, Redecided
+    from flowdebate.evaluation.recount.schemas import DecisionRule, Recount
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 
 SIDES = ("a", "b", "c", "d")
-ORDERED: tuple[ProtocolName, ...] = ("single", "curtailed")
+ORDERED: tuple[DecisionRule, ...] = ("single", "curtailed")
 """What depends on the order of ballots, as it has to."""
-MONOTONE: tuple[ProtocolName, ...] = (
+MONOTONE: tuple[DecisionRule, ...] = (
     "mean", "median", "plurality", "majority", "supermajority", "unanimous", "approval", "borda", "condorcet",
     "cumulative", "weighted",
 )  # fmt: skip
@@ -73,7 +73,7 @@ def ranks(cast: list[list[str]]) -> list[dict[str, Fraction]]:
     return [{side: Fraction(-place) for place, side in enumerate(ranking)} for ranking in cast]
 
 
-def winners(found: Redecided, leave_out: tuple[ProtocolName, ...] = ()) -> dict[str, Any]:
+def winners(found: Recount, leave_out: tuple[DecisionRule, ...] = ()) -> dict[str, Any]:
     """What each protocol came to, as far as the order of ballots should not matter."""
     rows = {row.protocol: (row.end, row.winner, set(row.tied), row.scores) for row in found.rows}
     return {protocol: end for protocol, end in rows.items() if protocol not in leave_out}
@@ -85,9 +85,9 @@ def test_the_order_of_ballots_changes_nothing(
 ) -> None:
     """To the last bit, but for the first ballot alone, and for how many it takes; not for what they come to."""
     cast, sides = profile
-    found = redecide(cast, sides=sides)
+    found = recount(cast, sides=sides)
     random.shuffle(cast)
-    other = redecide(cast, sides=sides)
+    other = recount(cast, sides=sides)
     assert winners(found, ORDERED) == winners(other, ORDERED)
     assert found.row("curtailed").winner == other.row("curtailed").winner
 
@@ -101,8 +101,8 @@ def test_no_side_is_better_for_its_name(profile: tuple[list[JudgeBallot], tuple[
         JudgeBallot(order=[], model=each.model, scores={called[side]: share for side, share in each.shares.items()})
         for each in cast
     ]
-    other = winners(redecide(renamed, sides=sorted(called.values())))
-    for protocol, (end, winner, tied, scores) in winners(redecide(cast, sides=sides)).items():
+    other = winners(recount(renamed, sides=sorted(called.values())))
+    for protocol, (end, winner, tied, scores) in winners(recount(cast, sides=sides)).items():
         expected = {called[side]: score for side, score in scores.items()}
         assert other[protocol] == (end, winner and called[winner], {called[side] for side in tied}, expected)
 
@@ -113,11 +113,11 @@ def test_whom_all_have_first_everybody_chooses(profile: tuple[list[JudgeBallot],
     cast, sides = profile
     shares = [{side: share / 4 + 0.75 * (side == best) for side, share in each.shares.items()} for each in cast]
     raised = [each.model_copy(update={"scores": own}) for each, own in zip(cast, shares, strict=True)]
-    found = redecide(raised, sides=sides)
+    found = recount(raised, sides=sides)
     approval = found.row("approval")
     assert best in (approval.winner, *approval.tied)
     assert {row.winner for row in found.rows if row.protocol != "approval"} == {best}
-    by_name = redecide(won(*[best] * len(cast)), sides=sides)
+    by_name = recount(won(*[best] * len(cast)), sides=sides)
     assert (by_name.agree, by_name.row("plurality").winner) == (True, best)
 
 
@@ -126,7 +126,7 @@ def test_rows_that_are_said_to_be_one_rule_are(profile: tuple[list[JudgeBallot],
     """They end in the same way, whatever the ballots say; and only what is there is referred to."""
     cast, sides = profile
     for data in (cast, [each.model_copy(update={"scores": None, "winner": "a"}) for each in cast]):
-        found = redecide(data, sides=sides)
+        found = recount(data, sides=sides)
         for row in found.rows:
             if row.same_as is not None:
                 other = found.row(row.same_as)
@@ -137,8 +137,8 @@ def test_rows_that_are_said_to_be_one_rule_are(profile: tuple[list[JudgeBallot],
 def test_the_mean_and_the_vote_are_those_of_a_verdict(profile: tuple[list[JudgeBallot], tuple[str, ...]]) -> None:
     """The same numbers; the same winner, but where a float made one of a tie."""
     cast, sides = profile
-    found = redecide(cast, sides=sides)
-    ways: tuple[tuple[ProtocolName, DecidedBy], ...] = (("mean", "mean"), ("plurality", "vote"))
+    found = recount(cast, sides=sides)
+    ways: tuple[tuple[DecisionRule, DecidedBy], ...] = (("mean", "mean"), ("plurality", "vote"))
     for protocol, by in ways:
         row, verdict = found.row(protocol), decide(cast, sides=sides, by=by)
         whole = sum(row.scores.values())
@@ -184,7 +184,7 @@ def test_who_beats_all_others_is_elected(profile: tuple[list[list[str]], int]) -
         )
     ]
     ballots = [scored(*[count - ranking.index(side) for side in SIDES[:count]]) for ranking in cast]
-    row = redecide(ballots, sides=SIDES[:count], protocols=["condorcet"]).row("condorcet")
+    row = recount(ballots, sides=SIDES[:count], protocols=["condorcet"]).row("condorcet")
     assert (row.winner in best) if best else row.why.startswith("no side beats all others")
     assert bool(best) == (row.why.startswith(f"{row.winner!r} beats all others"))
 
@@ -195,7 +195,7 @@ def test_what_is_won_is_not_lost_by_having_more(
 ) -> None:
     """One ballot gives the winner more, and takes it from the others in proportion: it still wins."""
     cast, sides = profile
-    for row in redecide(cast, sides=sides, protocols=MONOTONE).rows:
+    for row in recount(cast, sides=sides, protocols=MONOTONE).rows:
         if row.winner is None:
             continue
         raised = list(cast)
@@ -203,7 +203,7 @@ def test_what_is_won_is_not_lost_by_having_more(
         before = {side: exact(share) for side, share in cast[at].shares.items()}
         after = {side: share * (1 - more) + more * (side == row.winner) for side, share in before.items()}
         raised[at] = cast[at].model_copy(update={"scores": {side: float(share) for side, share in after.items()}})
-        assert redecide(raised, sides=sides, protocols=[row.protocol]).rows[0].winner == row.winner
+        assert recount(raised, sides=sides, protocols=[row.protocol]).rows[0].winner == row.winner
 
 
 def test_an_instant_runoff_can_be_lost_by_having_more() -> None:
@@ -216,9 +216,7 @@ def test_an_instant_runoff_can_be_lost_by_having_more() -> None:
 
 def test_a_circle_of_duels_is_told() -> None:
     """Each beats one and loses to one: nobody beats all, and Copeland's points are level."""
-    row = redecide([scored(3, 2, 1), scored(1, 3, 2), scored(2, 1, 3)], sides=SIDES[:3], protocols=["condorcet"]).rows[
-        0
-    ]
+    row = recount([scored(3, 2, 1), scored(1, 3, 2), scored(2, 1, 3)], sides=SIDES[:3], protocols=["condorcet"]).rows[0]
     assert (row.end, row.tied) == ("tie", ["a", "b", "c"])
     assert row.why == "no side beats all others; 'a', 'b' and 'c' have 1 of 2 points of duels each"
     assert copeland(ranks([list("abc"), list("bca"), list("cab")]), "abc") == dict.fromkeys("abc", 1)
@@ -231,7 +229,7 @@ def test_protocols_can_all_find_otherwise() -> None:
         *[scored(5, 45, 50, model="n")] * 3,
         *[scored(1, 97, 2, model="o")] * 2,
     ]
-    found = redecide(cast, sides=SIDES[:3])
+    found = recount(cast, sides=SIDES[:3])
     assert not found.agree
     named = {row.protocol: row.winner for row in found.rules}
     assert named["plurality"] == "a"
@@ -245,18 +243,18 @@ def test_protocols_can_all_find_otherwise() -> None:
 
 def test_winners_alone_give_no_scores_and_no_ranking() -> None:
     """Of three sides; of two the second place is known too. What is not known is told, and not made up."""
-    three = redecide(won("a", "a", "b"), sides=SIDES[:3])
+    three = recount(won("a", "a", "b"), sides=SIDES[:3])
     untold = [row.protocol for row in three.rows if row.end == "untold"]
     assert untold == ["mean", "median", "approval", "borda", "condorcet", "instant_runoff", "cumulative"]
     assert all("a ballot with a winner only says who is first" in three.row(name).why for name in untold)
     assert all(not three.row(name).scores and three.row(name).winner is None for name in untold)
     assert (three.data, three.agree, three.row("majority").winner) == ("winners", False, "a")
-    two = redecide(won("a", "a", "b", None), sides=SIDES[:2])
+    two = recount(won("a", "a", "b", None), sides=SIDES[:2])
     assert [row.protocol for row in two.rows if row.end == "untold"] == ["mean", "median", "approval", "cumulative"]
     assert two.row("borda").scores == {"a": 2.5, "b": 1.5}
     assert two.row("borda").same_as == "plurality"
     assert two.row("majority").end == "short", "a tie is a spoiled vote"
-    mixed = redecide([scored(1, 2), *won("a")], sides=SIDES[:2])
+    mixed = recount([scored(1, 2), *won("a")], sides=SIDES[:2])
     assert (mixed.data, mixed.row("mean").end, mixed.row("plurality").end) == ("winners", "untold", "tie")
 
 
@@ -269,7 +267,7 @@ def test_how_much_a_majority_asks_for(others: list[str], ends: str) -> None:
     """More than half, two thirds or more, all: of all ballots, those that could not be used among them."""
     cast = won("a", "a", *(other for other in others if other != "lost"))
     cast += [scored(1, 0, problem="no JSON")] * others.count("lost")
-    found = redecide(cast, sides=SIDES[:2])
+    found = recount(cast, sides=SIDES[:2])
     told = [found.row(name).end[0] for name in ("majority", "supermajority", "unanimous")]
     assert "".join(told) == ends
 
@@ -277,17 +275,17 @@ def test_how_much_a_majority_asks_for(others: list[str], ends: str) -> None:
 def test_who_is_approved_of() -> None:
     """From the threshold on, and exactly: 1/3 is 1/3, and 0.3 is 0.3."""
     thirds = [scored(1, 1, 1), scored(2, 3, 1)]
-    assert redecide(thirds, sides=SIDES[:3]).row("approval").scores == {"a": 2, "b": 2, "c": 1}
+    assert recount(thirds, sides=SIDES[:3]).row("approval").scores == {"a": 2, "b": 2, "c": 1}
     low = JudgeBallot(order=[], scores={"a": 0.3, "b": 0.7})
-    assert redecide([low], sides=SIDES[:2], threshold=0.3).row("approval").scores == {"a": 1, "b": 1}
-    assert redecide([low], sides=SIDES[:2], threshold=Fraction(7, 10)).row("approval").winner == "b"
-    assert redecide([low], sides=SIDES[:2], threshold=1).row("approval").tied == ["a", "b"]
+    assert recount([low], sides=SIDES[:2], threshold=0.3).row("approval").scores == {"a": 1, "b": 1}
+    assert recount([low], sides=SIDES[:2], threshold=Fraction(7, 10)).row("approval").winner == "b"
+    assert recount([low], sides=SIDES[:2], threshold=1).row("approval").tied == ["a", "b"]
 
 
 def test_a_tie_of_scores_is_a_tie() -> None:
     """0.1 + 0.6 + 0.8 is half of three: no float decides."""
     cast = [JudgeBallot(order=[], scores={"a": share, "b": round(1 - share, 1)}) for share in (0.1, 0.6, 0.8)]
-    assert redecide(cast, sides=SIDES[:2]).row("mean").end == "tie"
+    assert recount(cast, sides=SIDES[:2]).row("mean").end == "tie"
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -300,20 +298,20 @@ def test_an_exact_number_is_that_number(one: float, other: float) -> None:
 def test_a_model_may_weigh_more() -> None:
     """By the mean of scores, or by first places; without weights it is that rule."""
     cast = [scored(3, 1, model="m"), scored(2, 3, model="n"), scored(2, 3, model="n")]
-    assert redecide(cast, sides=SIDES[:2]).row("weighted").same_as == "mean"
-    heavy = redecide(cast, sides=SIDES[:2], weights={"n": 5}).row("weighted")
+    assert recount(cast, sides=SIDES[:2]).row("weighted").same_as == "mean"
+    heavy = recount(cast, sides=SIDES[:2], weights={"n": 5}).row("weighted")
     assert (heavy.winner, heavy.same_as) == ("b", None)
     assert heavy.scores["b"] == pytest.approx((0.25 + 10 * 0.6) / 11)
     hard = [*won("a", model="m"), *won("b", "b", model="n")]
-    assert redecide(hard, sides=SIDES[:2], weights={"m": 2.5}).row("weighted").winner == "a"
-    assert redecide(hard, sides=SIDES[:2], weights={"m": 2}).row("weighted").end == "tie"
+    assert recount(hard, sides=SIDES[:2], weights={"m": 2.5}).row("weighted").winner == "a"
+    assert recount(hard, sides=SIDES[:2], weights={"m": 2}).row("weighted").end == "tie"
 
 
 @pytest.mark.parametrize("planned", [1, 2, 3, 5])
 def test_curtailing_takes_as_few_ballots_as_it_can(planned: int) -> None:
     """Of all that could be cast: with one fewer, some others in their place would have changed the winner."""
     for names in product("ab", repeat=planned):
-        row = redecide(won(*names), sides="ab", protocols=["plurality", "curtailed"]).row("curtailed")
+        row = recount(won(*names), sides="ab", protocols=["plurality", "curtailed"]).row("curtailed")
         assert row.winner == max("ab", key=names.count) or row.end == "tie"
         for size, settled in ((row.ballots, True), (row.ballots - 1, False)):
             if size < 0:
@@ -328,11 +326,11 @@ def test_curtailing_takes_as_few_ballots_as_it_can(planned: int) -> None:
 def test_ballots_that_were_saved_are_told() -> None:
     """They were planned: what they could have changed is not known, what they could not is."""
     saved = Judging(ballots=won("a", "a"), planned=3, scores={"a": 1, "b": 0}, decided_by="vote")
-    found = redecide(saved)
+    found = recount(saved)
     assert (found.row("curtailed").ballots, found.row("curtailed").winner, found.planned) == (2, "a", 3)
     assert found.row("on_flip_abstain").why == "1 ballot not cast could have flipped"
     assert "1 ballot of 3 planned were not cast, and count for nothing" in findings(found)
-    open_end = redecide(saved.model_copy(update={"planned": 9}))
+    open_end = recount(saved.model_copy(update={"planned": 9}))
     assert open_end.row("curtailed").why == "7 ballots that were not cast could have changed it"
 
 
@@ -343,19 +341,19 @@ def test_ballots_that_were_saved_are_told() -> None:
 def test_what_a_flip_comes_to(rule: OnFlip, end: str, winner: str | None) -> None:
     """One model that found for both; the same model for one side is no flip, and each rule is then the mean."""
     flipped = [scored(3, 1, 0, model="m"), scored(2, 3, 0, model="m", view=1), scored(3, 1, 0, model="n")]
-    protocol: ProtocolName = f"on_flip_{rule}"  # type: ignore[assignment] # it is one of them
-    row = redecide(flipped, sides=SIDES[:3]).row(protocol)
+    protocol: DecisionRule = f"on_flip_{rule}"  # type: ignore[assignment] # it is one of them
+    row = recount(flipped, sides=SIDES[:3]).row(protocol)
     assert (row.end, row.winner) == (end, winner)
     if rule == "tie":
         assert (row.tied, row.scores) == (["a", "b"], {"a": 0.5, "b": 0.5, "c": 0.0})
-    steady = redecide([flipped[0], flipped[2]], sides=SIDES[:3]).row(protocol)
+    steady = recount([flipped[0], flipped[2]], sides=SIDES[:3]).row(protocol)
     assert (steady.winner, steady.same_as) == ("a", "mean")
 
 
 def test_each_ballot_alone_is_what_one_judge_would_have_said() -> None:
     """For every ballot that could be used; the row "single" is the first of them."""
     cast = [scored(1, 0, problem="-"), scored(1, 3, model="m", view=1), scored(3, 1, model="n"), scored(1, 1)]
-    found = redecide(cast, sides=SIDES[:2])
+    found = recount(cast, sides=SIDES[:2])
     assert [(each.number, each.voter, each.view, each.winner) for each in found.alone] == [
         (2, "m", 1, "b"), (3, "n", 0, "a"), (4, None, 0, None)
     ]  # fmt: skip
@@ -391,7 +389,7 @@ def test_a_consensus_is_decided_again() -> None:
     """Its own rule comes to what it came to; votes have no second place, no scores and no views."""
     output = agreed()
     assert output.tally is not None
-    found = redecide(output)
+    found = recount(output)
     majority = found.row("majority")
     assert (majority.end, majority.why, output.winner) == ("short", output.tally.reason, "ann")
     assert (found.data, found.cast, found.usable, found.planned) == ("votes", 4, 3, 4)
@@ -400,37 +398,37 @@ def test_a_consensus_is_decided_again() -> None:
     assert found.row("borda").why.endswith("a vote says who is first, and not how the other sides stand")
     assert found.row("on_flip_tie").why.startswith("voters are asked once")
     assert found.row("weighted").same_as == "majority"
-    assert redecide(output, weights={"ann": 3, "bob": 3}).row("weighted").winner == "ann"
+    assert recount(output, weights={"ann": 3, "bob": 3}).row("weighted").winner == "ann"
 
 
 def test_weights_that_a_consensus_counted_by_count_again() -> None:
     """Where its rule was the weighted one, and no others are given."""
     output = agreed(voting="weighted", weights={"ann": 9})
     assert (output.winner, output.consensus_reached) == ("ann", True)
-    row = redecide(output).row("weighted")
+    row = recount(output).row("weighted")
     assert (row.winner, row.scores["ann"], row.same_as) == ("ann", 10, None)
 
 
 def test_votes_that_were_lost_have_not_agreed() -> None:
     """Who could vote is of a stored debate, or is given; unknown names are made up where only their number is known."""
     votes = [Ballot(voter="ann", choice="x"), Ballot(voter="bob", choice="x")]
-    assert redecide(votes, sides="xy").row("unanimous").winner == "x"
-    more = redecide(votes, sides="xy", eligible=["ann", "bob", "cy", "di"])
+    assert recount(votes, sides="xy").row("unanimous").winner == "x"
+    more = recount(votes, sides="xy", eligible=["ann", "bob", "cy", "di"])
     assert [more.row(name).end for name in ("majority", "unanimous")] == ["short", "short"]
     output = agreed()
     assert output.tally is not None
     lost = output.model_copy(
         update={"ballots": output.ballots[:2], "tally": output.tally.model_copy(update={"eligible": 6})}
     )
-    assert redecide(lost).row("majority").why.startswith("'ann' has 2 of 6 votes")
-    assert redecide(output.model_copy(update={"ballots": [], "tally": None})).line == (
+    assert recount(lost).row("majority").why.startswith("'ann' has 2 of 6 votes")
+    assert recount(output.model_copy(update={"ballots": [], "tally": None})).line == (
         "no protocol can be told from these ballots"
     )
 
 
 def test_only_what_is_asked_for_is_decided() -> None:
     """In the order of all protocols; what would be another rule's twin is a rule where that one is not there."""
-    found = redecide(won("a", "b", "b"), sides=SIDES[:2], protocols=["instant_runoff", "borda"])
+    found = recount(won("a", "b", "b"), sides=SIDES[:2], protocols=["instant_runoff", "borda"])
     assert [(row.protocol, row.same_as) for row in found.rows] == [("borda", None), ("instant_runoff", "borda")]
     assert (found.agree, found.line) == (True, "the one protocol finds for 'b'")
     with pytest.raises(LookupError, match="there is no row for 'mean'"):
@@ -439,14 +437,14 @@ def test_only_what_is_asked_for_is_decided() -> None:
 
 def test_whether_protocols_agree_is_told() -> None:
     """All, some, none; and that one ballot says no more than itself."""
-    clear = redecide([scored(3, 1, 1), scored(4, 1, 1), scored(5, 1, 1)], sides=SIDES[:3])
+    clear = recount([scored(3, 1, 1), scored(4, 1, 1), scored(5, 1, 1)], sides=SIDES[:3])
     assert (clear.agree, clear.line) == (True, "all 11 protocols find for 'a'")
     assert findings(clear)[-1] == LIMITS
-    level = redecide([scored(1, 1)], sides=SIDES[:2], protocols=["plurality", "majority"])
+    level = recount([scored(1, 1)], sides=SIDES[:2], protocols=["plurality", "majority"])
     assert level.line == "none of 2 protocols names a winner: a tie (plurality); not enough for anybody (majority)"
     assert "there is one ballot, which every protocol can only repeat" in findings(level)
-    assert redecide([scored(1, 1)], sides=SIDES[:2], protocols=["mean"]).line == "no winner: a tie (mean)"
-    empty = redecide([], sides=SIDES)
+    assert recount([scored(1, 1)], sides=SIDES[:2], protocols=["mean"]).line == "no winner: a tie (mean)"
+    empty = recount([], sides=SIDES)
     assert (empty.line, empty.agree) == ("no protocol can be told from these ballots", False)
     assert [row.protocol for row in empty.rows] == list(ALL)
 
@@ -473,4 +471,4 @@ def test_whether_protocols_agree_is_told() -> None:
 def test_what_cannot_be_decided_is_refused(data: Any, options: dict[str, Any], problem: str) -> None:
     """With what would be allowed."""
     with pytest.raises(ConfigurationError, match=problem):
-        redecide(data, **options)
+        recount(data, **options)

@@ -9,7 +9,7 @@ import pytest
 from flowdebate import Session, debate
 from flowdebate.errors import ModelError
 from flowdebate.patterns.debate.output import stop_reason
-from flowdebate.patterns.events import DebateStopped
+from flowdebate.patterns.events import RoundsEnded
 
 from .debates import QUESTION, SIDES, by_seat, decision, events, moderated, script
 
@@ -26,7 +26,7 @@ def test_a_debate_ends_at_its_cap(rounds: int) -> None:
     """It has exactly `max_rounds` rounds when nothing else ends it, and says so."""
     result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_seat())
     assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
-    assert [(event.rounds, event.reason) for event in events(result, DebateStopped)] == [(rounds, "max_rounds")]
+    assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(rounds, "max_rounds")]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
     result = rent.run_sync(QUESTION, model=by_seat())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
     assert len(result.output.transcript) == 4
-    assert [event.reason for event in events(result, DebateStopped)] == ["predicate"]
+    assert [event.reason for event in events(result, RoundsEnded)] == ["predicate"]
 
 
 def test_a_predicate_may_be_async() -> None:

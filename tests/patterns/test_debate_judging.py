@@ -13,7 +13,7 @@ from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_j
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
 from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.patterns.events import SeatLost
+from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -183,13 +183,13 @@ def test_nobody_is_asked_where_nothing_flipped() -> None:
 
 def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path: Any) -> None:
     """The ballots are kept with the run: once the person has answered, no call is made again."""
-    from flowdebate import answer_sync
+    from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
     model, store = _first(20), str(tmp_path / "runs.db")
     parked = rent.run_sync(QUESTION, model=model, seed=0, store=store)
     assert parked.status == "awaiting"
-    answer_sync(store, parked.run_id, {"reasoning": "Read.", "winner": "for", "verdict": "Yes."})
+    submit_answer_sync(store, parked.run_id, {"reasoning": "Read.", "winner": "for", "verdict": "Yes."})
     silent = ScriptedModel(name="function")
     result = rent.resume_sync(parked.run_id, model=silent, store=store, allow_changes=True)
     assert result.raw.verdict.winner == "for"
@@ -230,7 +230,7 @@ def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
     assert result.raw.verdict.winner == "for"
     assert [ballot.problem is None for ballot in result.raw.verdict.judging.ballots] == [True, False]
     assert result.raw.verdict.judging.effective_n == 1
-    assert [(lost.seat, lost.instead) for lost in events(result, SeatLost)] == [("judge", "skipped")]
+    assert [(lost.seat, lost.instead) for lost in events(result, RoleFailed)] == [("judge", "skipped")]
     with pytest.raises(ModelUnavailable):
         _held(_first(0), judge=_panel(_steady("for"), down))
 

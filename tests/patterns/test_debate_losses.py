@@ -24,7 +24,7 @@ from flowdebate.errors import (
     RateLimited,
     Refused,
 )
-from flowdebate.patterns.events import SeatLost, TurnFinished
+from flowdebate.patterns.events import RoleFailed, TurnFinished
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -82,7 +82,7 @@ def test_a_skipped_turn_leaves_no_trace_but_its_loss(error: ModelError) -> None:
     assert losses(result) == [("debater", "anna", 2, "skipped")]
     assert type(error).__name__ in result.output.losses[0].error
     assert (result.status, result.output.status) == ("degraded", "degraded")
-    assert [event.name for event in events(result, SeatLost)] == ["anna"]
+    assert [event.name for event in events(result, RoleFailed)] == ["anna"]
     assert len(events(result, TurnFinished)) == 3
     assert result.output.verdict.winner == "for"
     model.assert_complete()
@@ -257,7 +257,7 @@ def test_an_inner_debate_s_loss_is_told_by_the_outer_run() -> None:
     result = outer.run_sync(QUESTION, model=model)
     assert result.status == "degraded"
     assert result.output.losses == []
-    assert [event.name for event in events(result, SeatLost)] == ["ben"]
+    assert [event.name for event in events(result, RoleFailed)] == ["ben"]
 
 
 CALLS = st.lists(st.sampled_from([None, *LOSSES]), min_size=8, max_size=8)

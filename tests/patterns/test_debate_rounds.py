@@ -16,7 +16,7 @@ from flowdebate import (
     debate,
 )
 from flowdebate.patterns.debate.events import VerdictReached
-from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled
 
 from .debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
@@ -38,12 +38,12 @@ def test_every_debater_speaks_every_round_in_declared_order_then_judge_and_synth
 
 def test_the_events_tell_the_pipeline() -> None:
     """Round, turns, stop and verdict are told in the order in which they happen."""
-    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, DebateStopped, VerdictReached)
+    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
     told = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
     turn = ["TurnStarted", "ModelCalled", "TurnFinished"]
-    assert told == ["RoundStarted", *turn, *turn, "DebateStopped", "ModelCalled", "VerdictReached", "ModelCalled"]
-    (stop,) = events(result, DebateStopped)
+    assert told == ["RoundStarted", *turn, *turn, "RoundsEnded", "ModelCalled", "VerdictReached", "ModelCalled"]
+    (stop,) = events(result, RoundsEnded)
     assert (stop.rounds, stop.reason) == (1, "max_rounds")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from flowdebate import FlowDebateWarning
 from flowdebate.errors import FlowDebateError
-from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnStarted
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.runs.events import RunFinished
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import debates
@@ -86,7 +86,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     _check_transcript(case, run)
     _check_trail(run)
     raw = run.raw
-    (stop,) = events(run, DebateStopped)
+    (stop,) = events(run, RoundsEnded)
     assert (raw.rounds, raw.stop_reason) == (stop.rounds, stop.reason) == (len(events(run, RoundStarted)), stop.reason)
     assert raw.transcript == run.transcript.entries
     assert raw.question == case.question

@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, Ru
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.batch import seed_of_item
 from flowdebate.runs.batch.result import BatchSummary
-from flowdebate.runs.durable.resume import Keeping
+from flowdebate.runs.durable.resume import Durability
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
@@ -465,10 +465,10 @@ def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], message: str) 
 
 
 async def test_rows_carry_more_than_the_question_and_labels_are_kept() -> None:
-    """`question` says what of a row is asked; a Keeping says more of how runs are kept."""
+    """`question` says what of a row is asked; a Durability says more of how runs are kept."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
-    keeping = Keeping(store=store, labels={"of": "me"})
+    keeping = Durability(store=store, labels={"of": "me"})
     batch = short().batch(rows, question=lambda row: row["ask"], store=keeping, model=paid.model)
     result = await batch.all()
     assert [(item.row["id"], item.question) for item in result] == [("x", "a"), ("y", "b")]

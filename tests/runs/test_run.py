@@ -142,11 +142,11 @@ USAGES = st.builds(
 
 @LAW
 @given(st.lists(USAGES, max_size=4), st.booleans())
-def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], at_once: bool) -> None:  # noqa: FBT001
+def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
     """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
     left = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(left)))
-    block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if at_once else 1)
+    block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if max_concurrency else 1)
     result = block.run_sync("?" * len(usages), model=model)
 
     def total(field: str) -> int | None:

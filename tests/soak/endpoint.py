@@ -18,7 +18,7 @@ from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAI
 from flowdebate.models.base import FinishReason, Flag, ToolSpec
 from flowdebate.models.call import ask
 from flowdebate.models.openai.clients import Clients, Endpoint
-from flowdebate.models.openai.model import LADDER
+from flowdebate.models.openai.model import STRUCTURED_MODES
 from flowdebate.models.retry import Retry
 
 from .mutations import CANARY, Answer, mutated_answer
@@ -88,7 +88,7 @@ class Case:
 def drawn_case(random: Random) -> Case:
     """Any case."""
     stream = random.random() < 0.35
-    structured = None if stream or random.random() < 0.5 else random.choice(LADDER)
+    structured = None if stream or random.random() < 0.5 else random.choice(STRUCTURED_MODES)
     return Case(
         answer=mutated_answer(random, stream=stream, structured=structured is not None),
         stream=stream,

@@ -193,7 +193,7 @@ def test_arrays_give_the_same_bits_as_one_by_one(
     called = np.array([random.sample(range(sides), sides) for _ in orders])
     content = [[random.random() for _ in row] for row in quality]
     items = np.array([random.getrandbits(63) for _ in quality])
-    at_once = judge.log_odds_of(quality, orders=orders, called=called, content=content, items=items)
+    max_concurrency = judge.log_odds_of(quality, orders=orders, called=called, content=content, items=items)
     one_by_one = [
         [
             judge.log_odds(row, order=order, called=labels, content=extra, item=int(item), view=view)
@@ -201,8 +201,8 @@ def test_arrays_give_the_same_bits_as_one_by_one(
         ]
         for row, extra, item in zip(quality, content, items, strict=True)
     ]
-    assert at_once.tolist() == one_by_one
-    shares = judgements.shares_of(at_once)
+    assert max_concurrency.tolist() == one_by_one
+    shares = judgements.shares_of(max_concurrency)
     names = [str(side) for side in range(sides)]
     for by in ("mean", "vote"):
         decided = judgements.decide_all(shares, by=by)

@@ -15,9 +15,9 @@ __all__ = (
 def check_count(where: str, **options: object) -> None:
     """ConfigurationError for an option that is no int from 1 up.
 
-    >>> check_count("ConcurrencyLimit", at_once=0)
+    >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: ConcurrencyLimit: `at_once` must be an int >= 1, got 0
+    flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be an int >= 1, got 0
     """
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

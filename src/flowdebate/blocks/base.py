@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.batch.result import BatchResult, BatchSummary
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.session import SessionLike
@@ -86,7 +86,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Keeping = None,
+        store: StoreChoice | Durability = None,
         run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """Run it to the end.
@@ -109,7 +109,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Keeping = None,
+        store: StoreChoice | Durability = None,
         run_id: str | None = None,
     ) -> RunHandle[OutT_co]:
         """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
@@ -124,7 +124,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Keeping = None,
+        store: StoreChoice | Durability = None,
         run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
@@ -154,9 +154,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         RunNotFound; RunConflict while somebody else carries the run out; DeadLetter where it has ended its process
         again and again, unless `revive`.
         """
-        from flowdebate.runs.durable.resume import taken_up
+        from flowdebate.runs.durable.resume import load_run
 
-        run, value = await taken_up(
+        run, value = await load_run(
             store,
             run_id,
             block=self.name,
@@ -183,7 +183,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Keeping = None,
+        store: StoreChoice | Durability = None,
         batch_id: str | None = None,
         on_error: OnError = "collect",
         progress: Callable[[BatchSummary], object] | None = None,

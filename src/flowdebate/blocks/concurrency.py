@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import add_note, told
-from flowdebate.runs.durable.suspend import Parked, together
+from flowdebate.runs.durable.suspend import Suspended, together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -24,14 +24,14 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
     The first failure cancels the others and is raised as itself; when several fail in the same moment, the one of
     the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
     left behind; a call that cancels itself cancels the caller, since it has no result. Where calls wait for humans
-    (`Parked`), the others come to their end; then what they all wait for is raised.
+    (`Suspended`), the others come to their end; then what they all wait for is raised.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
     caller = asyncio.current_task()
     results: dict[int, T] = {}
     failures: dict[int, Exception] = {}
-    parked: dict[int, Parked] = {}
+    parked: dict[int, Suspended] = {}
     slots = asyncio.Semaphore(limit) if limit is not None and limit < len(calls) else nullcontext()
 
     async def carry_out(index: int, call: Callable[[], Awaitable[T]]) -> None:
@@ -41,7 +41,7 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
         except Exception as failure:
             failures[index] = failure
             raise
-        except Parked as waiting:
+        except Suspended as waiting:
             parked[index] = waiting
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():

@@ -18,7 +18,7 @@ from flowdebate.cli.verbs.evaluate import ENDS_EVALUATE, evaluate
 from flowdebate.cli.verbs.exchange import export, import_
 from flowdebate.cli.verbs.handoff import handoff
 from flowdebate.cli.verbs.panel import panel
-from flowdebate.cli.verbs.redecide import ENDS_REDECIDE, redecide
+from flowdebate.cli.verbs.recount import ENDS_REDECIDE, recount
 from flowdebate.cli.verbs.resume import resume
 from flowdebate.cli.verbs.runs import delete, runs, show
 
@@ -59,7 +59,7 @@ app.command()(runs)
 app.command()(show)
 app.command()(delete)
 app.command(epilog=ENDS_AUDIT)(audit)
-app.command(epilog=ENDS_REDECIDE)(redecide)
+app.command(epilog=ENDS_REDECIDE)(recount)
 app.command()(export)
 app.command("import")(import_)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.keeping import Place
     from flowdebate.cli.plan import Plan
     from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.run import Run
 
 __all__ = ("Anew", "Begin", "CarriedOn")
@@ -45,9 +45,9 @@ class Anew:
     async def __call__(self, plan: Plan, pattern: Sequencer[Any, Any], /) -> tuple[Run, Any]:
         if self.place is None:
             return _made(plan, pattern, keeping=False), plan.subject
-        from flowdebate.runs.durable.resume import Keeping
+        from flowdebate.runs.durable.resume import Durability
 
-        run = _made(plan, pattern, keeping=Keeping(store=self.place.store, plan=kept_plan(plan)))
+        run = _made(plan, pattern, keeping=Durability(store=self.place.store, plan=kept_plan(plan)))
         assert run.journal is not None  # noqa: S101 - it has a store
         try:
             await run.journal.begin()
@@ -72,10 +72,10 @@ class CarriedOn:
     revive: bool = False
 
     async def __call__(self, plan: Plan, pattern: Sequencer[Any, Any], /) -> tuple[Run, Any]:
-        from flowdebate.runs.durable.resume import taken_up
+        from flowdebate.runs.durable.resume import load_run
 
         assert self.place is not None  # noqa: S101 - it is kept somewhere
-        return await taken_up(
+        return await load_run(
             self.place.store,
             self.run_id,
             block=pattern.name,
@@ -89,7 +89,7 @@ class CarriedOn:
         )
 
 
-def _made(plan: Plan, pattern: Sequencer[Any, Any], *, keeping: Keeping | bool) -> Run:
+def _made(plan: Plan, pattern: Sequencer[Any, Any], *, keeping: Durability | bool) -> Run:
     from flowdebate.runs.execute import make_run
 
     return make_run(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.cli.trials import Trial
-    from flowdebate.evaluation.benefit.schemas import HelpItem
+    from flowdebate.evaluation.benefit.schemas import BenefitItem
     from flowdebate.store.base import Store
 
 __all__ = ("Evaluated", "read_evaluated")
@@ -25,7 +25,7 @@ __all__ = ("Evaluated", "read_evaluated")
 class Evaluated:
     """An evaluation as far as it came."""
 
-    items: Sequence[HelpItem]
+    items: Sequence[BenefitItem]
     """What was found of each question whose debate has a verdict."""
     left_out: Mapping[str, int]
     """How many others there are, by how their runs stand."""
@@ -35,7 +35,7 @@ class Evaluated:
 
 async def read_evaluated(store: Store, name: str, trials: Sequence[Trial]) -> Evaluated:
     """Read what there is of the evaluation `name`, which is about `trials`."""
-    items: list[HelpItem] = []
+    items: list[BenefitItem] = []
     left_out: dict[str, int] = {}
     lost = 0
     for index, trial in enumerate(trials):

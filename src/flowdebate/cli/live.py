@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import RoundStarted, SeatLost, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, TextDelta, ToolCalled
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LiveView:
         match event:
             case RoundStarted():
                 self.page.round(event.round, event.max_rounds)
-            case SeatLost():
+            case RoleFailed():
                 self.page.loss(event.seat, event.name, event.message, event.instead)
             case CallRetried() | CallFellBack():
                 self.show_trouble(event)
@@ -79,7 +79,7 @@ class OneByOne(LiveView):
 
     def show(self, event: object) -> None:
         match event:
-            case SeatLost():
+            case RoleFailed():
                 super().show(event)
                 self._streamed = False
             case TurnStarted():
@@ -156,7 +156,7 @@ class AllAtOnce(LiveView):
                 return
             case TurnFinished():
                 self._said(event)
-            case SeatLost():
+            case RoleFailed():
                 super().show(event)
                 self._awaited.pop(event.block, None)
             case CallRetried() | CallFellBack():

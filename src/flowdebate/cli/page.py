@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from flowdebate.cli.document import Document, Speaker, Tokens
-    from flowdebate.patterns.state import DebateLoss, Instead
+    from flowdebate.patterns.state import Instead, ProviderFailure
     from flowdebate.runs.events import ToolCalled
 
 __all__ = ("Page", "render")
@@ -142,7 +142,7 @@ class Page:
         self._clear_notice()
         self.line(f"  ({in_line(text)})", style="dim")
 
-    def losses(self, losses: Iterable[DebateLoss]) -> None:
+    def losses(self, losses: Iterable[ProviderFailure]) -> None:
         """What providers lost, as it was saved."""
         for loss in losses:
             self.loss(loss.seat, loss.name, loss.error, loss.instead)

@@ -27,9 +27,9 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     if policies.are_none:
         return plan
     if policies.replay is not None:
-        from flowdebate.models.recording.replay import Replayed
+        from flowdebate.models.recording.replay import ReplayModel
 
-        replayed = Replayed(policies.replay)
+        replayed = ReplayModel(policies.replay)
         return with_models(plan, lambda _: replayed)
     made = _Made(policies)
     if policies.record is None or not recording:
@@ -89,7 +89,7 @@ _ASKED: ContextVar[Model] = ContextVar("asked")
 def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], Model]:
     """What makes models that keep all their answers in one file; it goes by the name of the `first` one."""
     from flowdebate.models.call import answer
-    from flowdebate.models.recording.recorder import Recorded
+    from flowdebate.models.recording.recorder import RecordingModel
     from flowdebate.models.wrapper import Wrapper
 
     if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], M
             finally:
                 _ASKED.reset(before)
 
-    recording = Recorded(Asked(first), path)
+    recording = RecordingModel(Asked(first), path)
     through: dict[Model, Model] = {}
 
     def recorded(spec: Model | str) -> Model:

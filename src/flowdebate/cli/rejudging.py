@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, told
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.runs.durable.resume import Keeping
+from flowdebate.runs.durable.resume import Durability
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +97,7 @@ class Rejudging:
                 model=self.models[0] if len(self.models) == 1 else None,
                 seed=seed,
                 concurrency=self.concurrency,
-                store=Keeping(store=store),
+                store=Durability(store=store),
                 batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
             )
         )

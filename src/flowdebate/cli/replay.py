@@ -26,7 +26,7 @@ def replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
 
 async def _replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    from flowdebate.runs.durable.resume import taken_up
+    from flowdebate.runs.durable.resume import load_run
     from flowdebate.runs.execute import start_block
     from flowdebate.store.memory import MemoryStore
 
@@ -35,7 +35,7 @@ async def _replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
     pattern = plan.pattern()
     store = MemoryStore()
     await store.add(run, steps)
-    again, value = await taken_up(
+    again, value = await load_run(
         store,
         run.header.run_id,
         block=pattern.name,

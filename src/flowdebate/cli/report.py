@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flowdebate.cli.document import Document
-    from flowdebate.patterns.state import DebateLoss
+    from flowdebate.patterns.state import ProviderFailure
 
 __all__ = ("escaped", "losses", "output", "quoted", "report", "speaker")
 
@@ -64,7 +64,7 @@ def speaker(name: str, about: str | None) -> str:
     return f"{bold}: {escaped(about or '')}" if about or bold == "****" else bold  # four stars alone are a rule
 
 
-def losses(lost: Iterable[DebateLoss]) -> Iterator[str]:
+def losses(lost: Iterable[ProviderFailure]) -> Iterator[str]:
     """What providers lost."""
     for loss in lost:
         who = f"{loss.seat.capitalize()} {escaped(loss.name)}"

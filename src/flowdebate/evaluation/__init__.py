@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.judges.report import findings
     from flowdebate.evaluation.judges.run_audit import RunAudit, audit_run
     from flowdebate.evaluation.judges.significance import full_audit
-    from flowdebate.evaluation.recount.recount import redecide
+    from flowdebate.evaluation.recount.recount import recount
 
 __all__ = (
     "RunAudit",
@@ -31,7 +31,7 @@ __all__ = (
     "full_audit",
     "graph_of_debate",
     "power",
-    "redecide",
+    "recount",
     "rejudge",
     "smallest_n",
     "to_aif",
@@ -51,7 +51,7 @@ _MODULES = {
     "full_audit": "judges.significance",
     "graph_of_debate": "arguments.graph",
     "power": "judges.power",
-    "redecide": "recount.recount",
+    "recount": "recount.recount",
     "rejudge": "judges.rejudge",
     "smallest_n": "judges.power",
     "to_aif": "arguments.aif",

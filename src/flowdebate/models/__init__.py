@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from flowdebate.models.policies.retrying import Retrying
     from flowdebate.models.policies.shared_rate_limit import SharedRateLimit
     from flowdebate.models.policies.timeout import Timeout
-    from flowdebate.models.recording.recorder import Recorded
-    from flowdebate.models.recording.replay import Replayed
+    from flowdebate.models.recording.recorder import RecordingModel
+    from flowdebate.models.recording.replay import ReplayModel
     from flowdebate.models.retry import Retry
-    from flowdebate.models.wrapper import EachRequest, Wrapper
+    from flowdebate.models.wrapper import PerRequestWrapper, Wrapper
 
 __all__ = (
     "Attempt",
@@ -32,7 +32,6 @@ __all__ = (
     "Breakers",
     "CircuitBreaker",
     "ConcurrencyLimit",
-    "EachRequest",
     "Fallback",
     "LocalModel",
     "Message",
@@ -42,9 +41,10 @@ __all__ = (
     "ModelSettings",
     "OpenAIModel",
     "OutputSchema",
+    "PerRequestWrapper",
     "RateLimit",
-    "Recorded",
-    "Replayed",
+    "RecordingModel",
+    "ReplayModel",
     "Retry",
     "Retrying",
     "SharedRateLimit",
@@ -66,12 +66,12 @@ _ELSEWHERE = {
     "Breakers": "policies.circuit_breaker",
     "CircuitBreaker": "policies.circuit_breaker",
     "ConcurrencyLimit": "policies.concurrency_limit",
-    "EachRequest": "wrapper",
+    "PerRequestWrapper": "wrapper",
     "Fallback": "policies.fallback",
     "LocalModel": "local.model",
     "RateLimit": "policies.rate_limit",
-    "Recorded": "recording.recorder",
-    "Replayed": "recording.replay",
+    "RecordingModel": "recording.recorder",
+    "ReplayModel": "recording.replay",
     "Retry": "retry",
     "Retrying": "policies.retrying",
     "SharedRateLimit": "policies.shared_rate_limit",

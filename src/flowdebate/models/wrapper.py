@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.models.retry import Retry
 
 __all__ = (
-    "EachRequest",
+    "PerRequestWrapper",
     "Wrapper",
 )
 
@@ -79,11 +79,11 @@ def inner_model(spec: Model | str, *, where: str) -> Model:
     return resolve_model(spec)
 
 
-class EachRequest(Wrapper):
+class PerRequestWrapper(Wrapper):
     """A wrapper whose `request` goes once around each request of `inner`, not once around all of a call's.
 
     >>> from flowdebate.models import OpenAIModel, Retry
-    >>> EachRequest(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
+    >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
     5
     """
 

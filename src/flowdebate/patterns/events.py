@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import Instead, Seat
 
 __all__ = (
-    "DebateStopped",
+    "RoleFailed",
     "RoundStarted",
-    "SeatLost",
+    "RoundsEnded",
     "TurnFinished",
     "TurnStarted",
 )
@@ -51,10 +51,10 @@ class TurnFinished:
 
 
 @dataclass(slots=True, kw_only=True)
-class SeatLost:
+class RoleFailed:
     """A provider failed for good, and the debate goes on without what this seat should have said."""
 
-    kind: ClassVar[str] = "seat_lost"
+    kind: ClassVar[str] = "role_failed"
     block: str
     seat: Seat
     round: int
@@ -67,9 +67,9 @@ class SeatLost:
 
 
 @dataclass(slots=True, kw_only=True)
-class DebateStopped:
+class RoundsEnded:
     """The last round is over; `reason` says why there is no other, in the words of the pattern."""
 
-    kind: ClassVar[str] = "debate_stopped"
+    kind: ClassVar[str] = "rounds_ended"
     rounds: int
     reason: str

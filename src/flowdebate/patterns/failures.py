@@ -11,8 +11,8 @@ from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ModelError, ModelTimeout, told
 from flowdebate.models.call import within
-from flowdebate.patterns.events import SeatLost
-from flowdebate.patterns.state import DebateLoss, pattern_state
+from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.state import ProviderFailure, pattern_state
 from flowdebate.runs.context import place_of
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = (
     "LOST",
-    "GuardedSeat",
     "OnFailure",
     "StandIn",
+    "WithFallback",
     "give_up",
     "in_time",
-    "is_loss",
+    "is_provider_failure",
     "lose",
-    "lost_before",
+    "recorded_failure",
 )
 
 
@@ -59,7 +59,7 @@ LOST: Final = _Lost.ANSWER
 """What a seat gives whose answer was lost."""
 
 
-def is_loss(error: BaseException) -> bool:
+def is_provider_failure(error: BaseException) -> bool:
     """Whether a provider is at fault: failures of the application's own code are never gone over."""
     return isinstance(error, ModelError) and error.providers_fault
 
@@ -70,13 +70,13 @@ def lose(
     """Put a loss into the pattern's state and the run's status, and tell it."""
     state = pattern_state(ctx)
     if ctx.scope.sequencer is not None:
-        loss = DebateLoss(
+        loss = ProviderFailure(
             round=state.round, seat=seat, name=name, stance=stance, error=one_line(told(error)), instead=instead
         )
         ctx.sequencer.update(losses=[*state.losses, loss])
     ctx.run.degrade("no_verdict" if instead == "no_verdict" else "degraded")
     ctx.emit(
-        SeatLost(
+        RoleFailed(
             block=block,
             seat=seat,
             round=state.round,
@@ -101,7 +101,7 @@ async def in_time(
     A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
     kept: when it is carried on, the call is not made again, and fails as it did.
     """
-    lost = lost_before(ctx, block=block)
+    lost = recorded_failure(ctx, block=block)
     if lost is not None:
         call.close()
         raise lost
@@ -113,7 +113,7 @@ async def in_time(
         raise
 
 
-def lost_before(ctx: Context, *, block: str) -> Exception | None:
+def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
     """The failure for which the answer of `block` was given up when the run was at this place before."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.lost(_lost_key(ctx, block))
@@ -150,7 +150,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         raise
 
 
-class GuardedSeat(Block[Any, Any]):
+class WithFallback(Block[Any, Any]):
     """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
 
     def __init__(
@@ -158,7 +158,7 @@ class GuardedSeat(Block[Any, Any]):
         inner: Block[Any, Any],
         *,
         recover: Callable[[Exception, Any, Context], Any],
-        losses: Callable[[BaseException], bool] = is_loss,
+        losses: Callable[[BaseException], bool] = is_provider_failure,
         timeout: float | None = None,
     ) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)

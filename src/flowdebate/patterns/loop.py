@@ -10,7 +10,7 @@ from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns import checks
-from flowdebate.patterns.failures import GuardedSeat, OnFailure, StandIn, is_loss
+from flowdebate.patterns.failures import OnFailure, StandIn, WithFallback, is_provider_failure
 from flowdebate.patterns.recording import audit_resources, create_init_transcript
 from flowdebate.patterns.rounds import accept, another_round, begin, end_of_turns, increment_round
 from flowdebate.patterns.turn import Turn
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Loop",
-    "Terms",
+    "PatternSpec",
     "checked_loop",
     "in_declared_order",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class PatternSpec:
     """What each pattern fills the loop in with."""
 
     takes: type[PatternInput]
@@ -70,7 +70,7 @@ class Loop:
     quorum: int
     turn_timeout: float | None
     round_timeout: float | None
-    terms: Terms
+    terms: PatternSpec
 
     @property
     def goes_on(self) -> bool:
@@ -142,8 +142,8 @@ class Loop:
         """`seat` with its deadline; what `recover` gives takes the place of what a provider loses, if it goes on."""
         if not self.goes_on and self.turn_timeout is None:
             return seat
-        losses = is_loss if self.goes_on else _never
-        return GuardedSeat(seat, recover=recover, losses=losses, timeout=self.turn_timeout)
+        losses = is_provider_failure if self.goes_on else _never
+        return WithFallback(seat, recover=recover, losses=losses, timeout=self.turn_timeout)
 
 
 def checked_loop(  # noqa: PLR0913 - the options that the patterns have in common
@@ -159,7 +159,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     quorum: int,
     turn_timeout: float | None,
     round_timeout: float | None,
-    terms: Terms,
+    terms: PatternSpec,
 ) -> Loop:
     """The loop that a pattern's options ask for; ConfigurationError for what cannot be.
 

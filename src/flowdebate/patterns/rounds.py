@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._util.text import clean_text
 from flowdebate.blocks.handler import Function, Handler, handler, result_of
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, SchemaViolation
-from flowdebate.patterns.events import DebateStopped, RoundStarted
+from flowdebate.patterns.events import RoundsEnded, RoundStarted
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def another_round(
         if why is None:
             return True
         ctx.sequencer.update(stop_reason=why)
-        ctx.emit(DebateStopped(rounds=state.round, reason=why))
+        ctx.emit(RoundsEnded(rounds=state.round, reason=why))
         return False
 
     return goes_on

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "DebateLoss",
     "DebateStatus",
     "Instead",
     "PatternInput",
     "PatternState",
+    "ProviderFailure",
     "Seat",
     "TranscriptState",
     "as_model",
@@ -46,7 +46,7 @@ DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "lim
 its run; failed; not yet, since it waits for a human."""
 
 
-class DebateLoss(WireModel):
+class ProviderFailure(WireModel):
     """What a provider lost, and the debate went on without."""
 
     round: int
@@ -77,7 +77,7 @@ class PatternState(WireModel):
     """What it is about: the question, the topic, the proposition or the task."""
     round: int = 0
     """The round (or turn) in progress, from 1; 0 before the first."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What providers lost so far, in order."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "with_deliverable",
+    "with_synthesizer",
     "without_output",
 )
 
 
-def with_deliverable(
+def with_synthesizer(
     pipeline: Sequencer[Any, Any],
     loop: Loop,
     *,

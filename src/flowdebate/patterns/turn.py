@@ -10,10 +10,10 @@ from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LimitReached, told
 from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.patterns.failures import in_time, is_loss, lose
+from flowdebate.patterns.failures import in_time, is_provider_failure, lose
 from flowdebate.patterns.recording import AUDIT
 from flowdebate.patterns.state import pattern_state
-from flowdebate.runs.durable.suspend import Parked
+from flowdebate.runs.durable.suspend import Suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,11 +78,11 @@ class Turn(Block[Any, Any]):
         except Exception as error:
             if not tasks.get(task.id).finished:  # a debater may have ended it itself
                 tasks.fail(task.id, told(error))
-            if not (self._skips and is_loss(error)):
+            if not (self._skips and is_provider_failure(error)):
                 raise
             self._lose(error, ctx, "skipped")
             return None
-        except Parked as parked:
+        except Suspended as parked:
             set_aside(tasks, task.id, parked)
             raise
         except BaseException as ending:  # cancelled, or the process is told to end
@@ -97,7 +97,7 @@ class Turn(Block[Any, Any]):
         try:
             return await self._argued_by(self._debater, ctx, heard)
         except Exception as error:
-            if self._stand_in is None or not is_loss(error):
+            if self._stand_in is None or not is_provider_failure(error):
                 raise
             self._lose(error, ctx, "stand_in")
             return await self._argued_by(self._stand_in, ctx, heard)
@@ -111,7 +111,7 @@ class Turn(Block[Any, Any]):
 
     def _goes_on(self, error: BaseException) -> bool:
         """Whether the turn ends in something all the same."""
-        return (self._skips or self._stand_in is not None) and is_loss(error)
+        return (self._skips or self._stand_in is not None) and is_provider_failure(error)
 
     def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:
         lose(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, told
 from flowdebate.models.resolve import ModelResolver
-from flowdebate.runs.durable.suspend import Parked
+from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import Run
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
@@ -70,7 +70,7 @@ def make_run(
     model: ModelChoice,
     seed: int | None,
     limits: Limits | None = None,
-    store: StoreChoice | Keeping = None,
+    store: StoreChoice | Durability = None,
     run_id: str | None = None,
 ) -> Run:
     """A run of `block` that has not begun; ConfigurationError for what it cannot be made of."""
@@ -126,7 +126,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         except asyncio.CancelledError:
             run.end("interrupted")
             raise
-        except Parked as parked:  # no failure: it is carried on once somebody has answered
+        except Suspended as parked:  # no failure: it is carried on once somebody has answered
             assert run.journal is not None  # noqa: S101 - only a run that is kept can wait
             run.journal.awaiting = parked.requests
             run.end("awaiting")

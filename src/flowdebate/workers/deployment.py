@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists
-from flowdebate.runs.durable.resume import Keeping
+from flowdebate.runs.durable.resume import Durability
 from flowdebate.runs.execute import make_run
 from flowdebate.store.base import StoredRun
 from flowdebate.workers.queue import Deliveries
@@ -196,7 +196,7 @@ class Workers:
                 "Workers.submit()", "pattern", pattern, f"one of {', '.join(sorted(self.patterns))}"
             )
         plan = {"workers": self.name, "version": self.version, "pattern": pattern}
-        keeping = Keeping(store=self.store, labels=labels or {}, plan=plan)
+        keeping = Durability(store=self.store, labels=labels or {}, plan=plan)
         run = make_run(
             block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=keeping, run_id=run_id
         )

@@ -1,4 +1,4 @@
-"""The file that `Recorded` writes and `Replayed` reads: whole, without keys, and refused where it is spoiled."""
+"""Cassettes of `RecordingModel` and `ReplayModel`: whole, without keys, and refused where they are spoiled."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from flowdebate.models import (
     ModelResponse,
     OpenAIModel,
     OutputSchema,
-    Recorded,
-    Replayed,
+    RecordingModel,
+    ReplayModel,
     Retry,
     ToolCall,
     ToolSpec,
@@ -73,36 +73,36 @@ def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path:
     """Nor is one made where none can be."""
     path.write_text("mine")
     with pytest.raises(BadFile, match="is there already"):
-        Recorded(Leaf(), path)
+        RecordingModel(Leaf(), path)
     assert path.read_text() == "mine"
-    Recorded(Leaf(), path, overwrite=True)
-    Replayed(path).assert_complete()
+    RecordingModel(Leaf(), path, overwrite=True)
+    ReplayModel(path).assert_complete()
     for nowhere in (path.with_name("no") / "file", path.parent):
         with pytest.raises(BadFile):
-            Recorded(Leaf(), nowhere, overwrite=True)
+            RecordingModel(Leaf(), nowhere, overwrite=True)
 
 
 async def test_a_recording_that_cannot_be_written_says_so(path: Path) -> None:
     """The file is gone: no second one without a header is begun."""
-    model = Recorded(Leaf(), path)
+    model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
         await ask(model, question())
     with pytest.raises(BadFile, match="does not exist"):
-        Replayed(path)
+        ReplayModel(path)
 
 
 async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
     """What could not be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
-        await ask(Recorded(Leaf([ModelResponse(text="x", usage=odd)]), path), question())
-    Replayed(path).assert_complete()
+        await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), question())
+    ReplayModel(path).assert_complete()
 
 
 async def test_what_is_recorded_stands_in_the_file_as_soon_as_it_is_answered(path: Path) -> None:
     """Whoever dies afterwards has lost nothing; each line is whole, and text is readable."""
-    model = Recorded(Leaf(["Ümläut\u2028 🙂"]), path)
+    model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, question())
         lines = text_of(path).split("\n")
@@ -126,7 +126,7 @@ def some_cassette() -> bytes:
             ],
             retry=Retry(attempts=2, sleep=Naps(), on=lambda error: isinstance(error, ProviderFailed)),
         )
-        model = Recorded(leaf, path)
+        model = RecordingModel(leaf, path)
 
         async def record() -> None:
             for request in requests_of_some_cassette():
@@ -199,7 +199,7 @@ def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path
     """And left as it is."""
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
-        Replayed(path)
+        ReplayModel(path)
     assert str(caught.value).startswith(f"{path}: line ")
     assert case.message in str(caught.value)
     assert str(caught.value).isprintable()
@@ -210,19 +210,19 @@ def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
     """A directory, a device, a hundred megabytes."""
     for wrong, message in ((path, "does not exist"), (path.parent, "is no file"), (Path("/dev/zero"), "is no file")):
         with pytest.raises(BadFile, match=message):
-            Replayed(wrong)
+            ReplayModel(wrong)
     with path.open("wb") as file:
         file.truncate(100_000_001)
     with pytest.raises(BadFile, match="larger than 100 MB"):
-        Replayed(path)
+        ReplayModel(path)
     with pytest.raises(BadFile):
-        Replayed(f"{path}\0")
+        ReplayModel(f"{path}\0")
 
 
 async def test_a_cassette_may_lack_its_last_line_break(path: Path) -> None:
     """Editors take it away."""
     path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
-    assert (await ask(Replayed(path), question())).text == "fine"
+    assert (await ask(ReplayModel(path), question())).text == "fine"
 
 
 @st.composite
@@ -246,10 +246,10 @@ def spoiled(draw: Any) -> bytes:
     return b"".join([*LINES[:number], json.dumps(value).encode() + b"\n", *LINES[number + 1 :]])
 
 
-def readable(path: Path) -> Replayed | BadFile:
+def readable(path: Path) -> ReplayModel | BadFile:
     """The file, or what is wrong with it."""
     try:
-        return Replayed(path)
+        return ReplayModel(path)
     except BadFile as error:
         return error
 
@@ -319,7 +319,7 @@ async def test_no_key_gets_into_a_cassette(kind: str, path: Path) -> None:
             tools=[TOOL] if kind == "call" else (),
             attempts=Attempts(),
         )
-        await asyncio.gather(ask(Recorded(model, path), request), return_exceptions=True)
+        await asyncio.gather(ask(RecordingModel(model, path), request), return_exceptions=True)
     content = text_of(path)
     assert server.posts
     assert content.count("\n") == 2
@@ -332,7 +332,7 @@ async def test_what_looks_like_a_key_is_taken_out_of_errors(path: Path) -> None:
     """Also where the model is the application's own, and in all that the error tells."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     told = Refused(f"Bearer {KEY} is wrong")
-    model = Recorded(Leaf([error, told, down()], retry=Retry(attempts=2, sleep=Naps())), path)
+    model = RecordingModel(Leaf([error, told, down()], retry=Retry(attempts=2, sleep=Naps())), path)
     for _ in range(2):
         with pytest.raises(ModelError):
             await ask(model, question())

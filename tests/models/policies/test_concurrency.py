@@ -20,16 +20,18 @@ pytestmark = pytest.mark.anyio
 
 
 @given(
-    at_once=st.integers(1, 5),
+    max_concurrency=st.integers(1, 5),
     calls=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 20)), max_size=20),
 )
-def test_never_more_at_once_and_no_place_is_lost(at_once: int, calls: list[tuple[int, int, int | None]]) -> None:
+def test_never_more_at_once_and_no_place_is_lost(
+    max_concurrency: int, calls: list[tuple[int, int, int | None]]
+) -> None:
     """Whatever is cancelled when: the bound holds, all others are answered, and all places are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([lasting(seconds) for _, seconds, _ in calls] + [lasting(1)])
 
     async def crowd() -> None:
-        model = ConcurrencyLimit(leaf, at_once)
+        model = ConcurrencyLimit(leaf, max_concurrency)
 
         async def one(when: int) -> str:
             await asyncio.sleep(when)
@@ -42,21 +44,21 @@ def test_never_more_at_once_and_no_place_is_lost(at_once: int, calls: list[tuple
                 asyncio.get_running_loop().call_later(until, tasks[-1].cancel)
         for ended, (_, _, until) in zip(await asyncio.gather(*tasks, return_exceptions=True), calls, strict=True):
             assert ended == "fine" or (until is not None and isinstance(ended, asyncio.CancelledError))
-        assert leaf.most <= at_once
+        assert leaf.most <= max_concurrency
         leaf.outcomes, began = [lasting(1)], now()
-        await asyncio.gather(*(ask(model, question()) for _ in range(at_once)))
+        await asyncio.gather(*(ask(model, question()) for _ in range(max_concurrency)))
         assert now() - began == pytest.approx(1)
 
     warped(crowd())
 
 
-@given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), at_once=st.integers(1, 3))
-def test_who_came_first_goes_first(at: list[int], at_once: int) -> None:
+@given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
+def test_who_came_first_goes_first(at: list[int], max_concurrency: int) -> None:
     """All places are used, and nobody overtakes: the times are those of a queue before so many counters."""
     leaf = Leaf([lasting(5)])
-    warped(arriving(ConcurrencyLimit(leaf, at_once), at))
+    warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
     assert order_of(leaf) == list(range(len(at)))
-    free = [0.0] * at_once
+    free = [0.0] * max_concurrency
     for when, began in zip(at, since_start(leaf), strict=True):
         begin = max(when, min(free))
         free[free.index(min(free))] = begin + 5
@@ -115,12 +117,12 @@ def test_each_loop_has_its_own_places() -> None:
     assert [warped(crowd()) for _ in range(3)] == pytest.approx([3, 3, 3])
 
 
-@pytest.mark.parametrize("at_once", [0, -1, True, 2.0, None])
-def test_options_that_cannot_be_are_refused(at_once: Any) -> None:
+@pytest.mark.parametrize("max_concurrency", [0, -1, True, 2.0, None])
+def test_options_that_cannot_be_are_refused(max_concurrency: Any) -> None:
     """One place at least."""
     with pytest.raises(ConfigurationError) as caught:
-        ConcurrencyLimit(Leaf(), at_once)
-    assert caught.value.field == "at_once"
+        ConcurrencyLimit(Leaf(), max_concurrency)
+    assert caught.value.field == "max_concurrency"
 
 
 async def test_a_real_server_meets_no_more_at_once() -> None:

@@ -1,4 +1,4 @@
-"""`Recorded` and `Replayed`: what was answered once is answered again, and nothing else is."""
+"""`RecordingModel` and `ReplayModel`: what was answered once is answered again, and nothing else is."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from flowdebate.models import (
     ModelResponse,
     ModelSettings,
     OutputSchema,
-    Recorded,
-    Replayed,
+    RecordingModel,
+    ReplayModel,
     Retry,
     Retrying,
     ToolCall,
@@ -144,10 +144,10 @@ def same(one: RunResult[Any], other: RunResult[Any]) -> None:
 
 def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
     """Moderator, tool calls, debaters, judge and a structured deliverable: same output, same events, nobody asked."""
-    live = pattern().run_sync("Should it move?", model=Recorded(FunctionModel(said), path), seed=7)
+    live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():
-        replayed = Replayed(path)
+        replayed = ReplayModel(path)
         again = pattern().run_sync("Should it move?", model=replayed, seed=7)
     same(live, again)
     assert again.output == Deliverable(nextStep="move", surePercent=70)
@@ -162,7 +162,7 @@ async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Pa
     live: list[str] = []
     again: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
-    for pieces, make in ((live, lambda: Recorded(inner, path)), (again, lambda: Replayed(path))):
+    for pieces, make in ((live, lambda: RecordingModel(inner, path)), (again, lambda: ReplayModel(path))):
         handle = pattern().start("Should it move?", model=make(), seed=7)
         pieces += [event.text async for event in handle if isinstance(event, TextDelta)]
         await handle
@@ -190,8 +190,8 @@ def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) ->
     inner.retry = Retry(attempts=2, sleep=Naps())  # type: ignore[attr-defined]
     with TemporaryDirectory() as folder:
         path = Path(folder, "debate.jsonl")
-        live = outcome_of(Recorded(inner, path))
-        replayed = Replayed(path)
+        live = outcome_of(RecordingModel(inner, path))
+        replayed = ReplayModel(path)
         again = outcome_of(replayed)
     assert type(again) is type(live)
     if isinstance(live, BaseException):
@@ -274,8 +274,8 @@ def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, d
     with TemporaryDirectory() as folder:
         path = Path(folder, "calls.jsonl")
         order = range(len(outcomes))
-        live = asyncio.run(all_of(Recorded(Leaf(outcomes), path), order))
-        replayed = Replayed(path)
+        live = asyncio.run(all_of(RecordingModel(Leaf(outcomes), path), order))
+        replayed = ReplayModel(path)
         again = asyncio.run(all_of(replayed, list(reversed(order)) if different else order))
     assert {number: facts_of(one) for number, one in again.items()} == {
         number: facts_of(one) for number, one in live.items()
@@ -319,11 +319,11 @@ async def test_an_error_of_the_application_comes_back_as_the_one_that_it_is_deri
     """A cassette makes nothing but errors of ours; one with odd facts is at least a ModelError."""
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
-    model = Recorded(Leaf([OfTheApplication("slow down", retry_after=3.0), odd]), path)
+    model = RecordingModel(Leaf([OfTheApplication("slow down", retry_after=3.0), odd]), path)
     for _ in range(2):
         with pytest.raises(ModelError):
             await ask(model, question())
-    replayed = Replayed(path)
+    replayed = ReplayModel(path)
     with pytest.raises(RateLimited, match="slow down") as caught:
         await ask(replayed, question())
     assert (type(caught.value), caught.value.retry_after) == (RateLimited, 3.0)
@@ -379,8 +379,8 @@ SHAPES = [
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 async def test_a_structured_answer_comes_back_as_an_equal_value(case: Shape, path: Path) -> None:
     """Of the same type, whether it came as text or as data, and with the same text and flags."""
-    live = await ask(Recorded(FunctionModel(lambda _: case.reply), path), question(output=case.output))
-    again = await ask(Replayed(path), question(output=case.output))
+    live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
+    again = await ask(ReplayModel(path), question(output=case.output))
     assert again == live
     assert type(again.data) is type(live.data)
 
@@ -398,10 +398,10 @@ async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None
         value: Any
 
     live = await ask(
-        Recorded(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), question(output=Loose)
+        RecordingModel(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), question(output=Loose)
     )
     assert isinstance(live.data, Loose)
-    again = await ask(Replayed(path), question(output=Loose))
+    again = await ask(ReplayModel(path), question(output=Loose))
     assert isinstance(again.data, Loose)
     assert "Odd" in again.data.value
 
@@ -427,7 +427,7 @@ async def test_calls_at_once_may_come_in_any_order(path: Path) -> None:
         return [question(messages=[{"role": "user", "content": str(n // 2)}]) for n in range(6)]
 
     async with asyncio.TaskGroup() as group:
-        model = Recorded(FunctionModel(late), path)
+        model = RecordingModel(FunctionModel(late), path)
         tasks = [group.create_task(ask(model, request)) for request in requests()]
         await all_here.wait()
         for number in (5, 0, 3, 1, 4, 2):
@@ -435,7 +435,7 @@ async def test_calls_at_once_may_come_in_any_order(path: Path) -> None:
             await tasks[number]
     live = [task.result().text for task in tasks]
     assert live == [f"answer {n}" for n in range(6)]
-    backwards = Replayed(path)
+    backwards = ReplayModel(path)
     order = [4, 5, 2, 3, 0, 1]
     asked = requests()
     again = [(await ask(backwards, asked[number])).text for number in order]
@@ -458,10 +458,10 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[[], ModelRequest], path: Path) -> None:
     """Whatever an answer may depend on is compared; the difference is in the error, and nobody is asked."""
-    await ask(Recorded(Leaf(), path), question())
+    await ask(RecordingModel(Leaf(), path), question())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
-        await ask(Replayed(path), request)
+        await ask(ReplayModel(path), request)
     message = str(caught.value)
     assert message.startswith(f"{path} does not hold this call")
     assert "--- recorded\n+++ asked\n@@" in message
@@ -473,24 +473,24 @@ async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[
 
 async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> None:
     """Deadline, longest answer, listeners, and how a tool is described."""
-    await ask(Recorded(Leaf(), path), question(tools=[TOOL]))
+    await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
     other = question(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
         settings=ModelSettings(timeout=3.0, longest=500),
         on_text=lambda _: None,
     )
-    assert (await ask(Replayed(path), other)).text == "fine"
+    assert (await ask(ReplayModel(path), other)).text == "fine"
 
 
 async def test_the_difference_is_short_whatever_is_compared(path: Path) -> None:
     """The nearest recorded call of the block is shown, the line that differs among it, on few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
-    model = Recorded(Leaf(), path)
+    model = RecordingModel(Leaf(), path)
     await ask(model, question(messages=[{"role": "user", "content": "something else"}]))
     await ask(model, question(messages=[{"role": "user", "content": "\n".join(lines)}]))
     lines[1] = lines[1][:250] + f"\x1b[2J {KEY} " + "y" * 50_000
     with pytest.raises(CassetteMismatch) as caught:
-        await ask(Replayed(path), question(messages=[{"role": "user", "content": "\n".join(lines)}]))
+        await ask(ReplayModel(path), question(messages=[{"role": "user", "content": "\n".join(lines)}]))
     message = str(caught.value)
     assert "something else" not in message
     assert "u001b[2J" in message
@@ -506,17 +506,17 @@ async def test_another_seed_is_noticed(path: Path) -> None:
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     found = {"reasoning": "x", "winner": None, "verdict": "y"}
     replies = FunctionModel(lambda request: "Yes." if request.output is None else found)
-    await wide.run("Who?", model=Recorded(replies, path), seed=1)
+    await wide.run("Who?", model=RecordingModel(replies, path), seed=1)
     with pytest.raises(CassetteMismatch, match="seed"):
-        await wide.run("Who?", model=Replayed(path), seed=2)
+        await wide.run("Who?", model=ReplayModel(path), seed=2)
 
 
 async def test_a_call_beyond_what_was_recorded_is_a_mismatch_unless_it_may_be_repeated(path: Path) -> None:
     """Each recorded call is given once; with `strict` False the last of equal ones again and again."""
-    model = Recorded(Leaf(["one", "two"]), path)
+    model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
         await ask(model, question())
-    strict, loose = Replayed(path), Replayed(path, strict=False)
+    strict, loose = ReplayModel(path), ReplayModel(path, strict=False)
     assert [(await ask(strict, question())).text for _ in range(2)] == ["one", "two"]
     with pytest.raises(CassetteMismatch, match="no other call of this block"):
         await ask(strict, question())
@@ -528,13 +528,13 @@ async def test_a_call_beyond_what_was_recorded_is_a_mismatch_unless_it_may_be_re
 
 async def test_calls_that_were_not_asked_for_are_named(path: Path) -> None:
     """By block and line; a test that replays fails by it, as a failure."""
-    model = Recorded(Leaf(), path)
+    model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, question(messages=[{"role": "user", "content": str(number)}]))
-    replayed = Replayed(path)
+    replayed = ReplayModel(path)
     await ask(replayed, question(messages=[{"role": "user", "content": "0"}]))
     assert replayed.remaining == 7
-    assert repr(replayed) == f"<Replayed {str(path)!r}: 1 of 8 calls given>"
+    assert repr(replayed) == f"<ReplayModel {str(path)!r}: 1 of 8 calls given>"
     with pytest.raises(AssertionError, match=r"7 of 8 calls .* 'judge' \(line 3\), .* and 2 more") as caught:
         replayed.assert_complete()
     assert isinstance(caught.value, CassetteMismatch)
@@ -542,8 +542,8 @@ async def test_calls_that_were_not_asked_for_are_named(path: Path) -> None:
 
 def test_a_model_can_be_replayed_before_anything_was_asked(path: Path) -> None:
     """A cassette without a call is one; it has the recorded model's name."""
-    assert Recorded(Leaf(name="ada"), path).name == Replayed(path).name == "ada"
-    Replayed(path).assert_complete()
+    assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
+    ReplayModel(path).assert_complete()
 
 
 # Retries, deadlines and limits
@@ -555,11 +555,11 @@ async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> Non
     told: list[Any] = []
     live = question(told=told)
     leaf = Leaf([down(), used(30, " "), used(40)], retry=Retry(attempts=3, sleep=naps))
-    await ask(Recorded(leaf, path), live)
+    await ask(RecordingModel(leaf, path), live)
     assert len(lines_of(path)) == 2
     heard: list[Any] = []
     request = question(told=heard)
-    assert (await ask(Replayed(path), request)).text == "fine"
+    assert (await ask(ReplayModel(path), request)).text == "fine"
     assert len(naps.taken) == 1
     assert [type(event).__name__ for event in told] == ["CallRetried", "CallRetried"]
     assert heard == told
@@ -571,11 +571,11 @@ async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> Non
 
 async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None:
     """The errors are recorded too, and the policy repeats them when they are replayed."""
-    answer = await ask(Retrying(Recorded(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
+    answer = await ask(Retrying(RecordingModel(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
     assert len(lines_of(path)) == 3
     naps = Naps()
     request = question()
-    again = await ask(Retrying(Replayed(path), Retry(sleep=naps)), request)
+    again = await ask(Retrying(ReplayModel(path), Retry(sleep=naps)), request)
     assert again.text == answer.text == "fine"
     assert len(naps.taken) == 1
     assert errors_of(request.attempts.made) == ["ProviderFailed", None]
@@ -583,13 +583,13 @@ async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None
 
 async def test_models_around_each_other_are_accounted_for_once(path: Path) -> None:
     """Wrappers inside of a recording send nothing by themselves; calls of other models are not in its account."""
-    first = Recorded(Wrapper(Leaf([down()], name="one")), path)
+    first = RecordingModel(Wrapper(Leaf([down()], name="one")), path)
     second_path = path.with_name("second.jsonl")
-    second = Recorded(Wrapper(Leaf([used(9)], name="two")), second_path)
+    second = RecordingModel(Wrapper(Leaf([used(9)], name="two")), second_path)
     live = question()
     await ask(Fallback(first, second), live)
     request = question()
-    await ask(Fallback(Replayed(path), Replayed(second_path)), request)
+    await ask(Fallback(ReplayModel(path), ReplayModel(second_path)), request)
     assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [
         (attempt.model, attempt.error) for attempt in live.attempts.made
     ]
@@ -604,7 +604,7 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
         return ""
 
     async def run() -> tuple[ModelError, ModelError]:
-        model = Recorded(FunctionModel(hang), path)
+        model = RecordingModel(FunctionModel(hang), path)
         with pytest.raises(ModelTimeout) as live:
             await ask(model, question(timeout=30.0))
         task = asyncio.create_task(ask(model, question()))
@@ -613,7 +613,7 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
         await asyncio.wait([task])
         assert task.cancelled()
         with pytest.raises(ModelTimeout) as again:
-            await ask(Replayed(path), question(timeout=30.0))
+            await ask(ReplayModel(path), question(timeout=30.0))
         return live.value, again.value
 
     live, again = warped(run())
@@ -624,13 +624,15 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
 async def test_a_run_that_reached_its_limit_reaches_it_again(path: Path) -> None:
     """The replay counts what was sent then, and ends in the same error."""
     limits = Limits(calls=3)
-    live = await pattern().run("Should it move?", model=Recorded(FunctionModel(said), path), seed=7, limits=limits)
-    again = await pattern().run("Should it move?", model=Replayed(path), seed=7, limits=limits)
+    live = await pattern().run(
+        "Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7, limits=limits
+    )
+    again = await pattern().run("Should it move?", model=ReplayModel(path), seed=7, limits=limits)
     assert live.status == "limit"
     same(live, again)
     full = question(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
     with pytest.raises(LimitReached):  # not a mismatch: the call was never made when it was recorded
-        await ask(Replayed(path), full)
+        await ask(ReplayModel(path), full)
 
 
 class Full:
@@ -652,6 +654,6 @@ def test_a_recording_can_stand_in_for_a_scripted_model(path: Path) -> None:
     sides = [Debater("a", "for"), Debater("b", "against")]
     short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)
     script = ScriptedModel("Yes.", "No.", {"reasoning": "x", "winner": "for", "verdict": "y"})
-    live = short.run_sync("Why?", model=Recorded(script, path), seed=3)
+    live = short.run_sync("Why?", model=RecordingModel(script, path), seed=3)
     script.assert_complete()
-    same(live, short.run_sync("Why?", model=Replayed(path), seed=3))
+    same(live, short.run_sync("Why?", model=ReplayModel(path), seed=3))

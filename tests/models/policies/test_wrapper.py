@@ -13,13 +13,13 @@ from flowdebate.errors import ConfigurationError, EmptyResponse, LimitReached
 from flowdebate.models import (
     CircuitBreaker,
     ConcurrencyLimit,
-    EachRequest,
     Fallback,
     Model,
     ModelRequest,
     ModelResponse,
     OpenAIModel,
     OutputSchema,
+    PerRequestWrapper,
     RateLimit,
     Retry,
     Retrying,
@@ -58,7 +58,7 @@ class Holdable(Leaf):
 
 POLICIES: dict[str, Callable[[Any], Any]] = {
     "Wrapper": Wrapper,
-    "EachRequest": EachRequest,
+    "PerRequestWrapper": PerRequestWrapper,
     "Retrying": Retrying,
     "Timeout": lambda inner: Timeout(inner, 60),
     "CircuitBreaker": CircuitBreaker,
@@ -68,10 +68,10 @@ POLICIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def all_of(model: Any, *, at_once: int = 50, between: float | None = 40) -> Wrapper:
+def all_of(model: Any, *, max_concurrency: int = 50, between: float | None = 40) -> Wrapper:
     """Every policy, in the order in which the pages put them; text is streamed, unless `between` is None."""
     model = Timeout(model, 60, between=between)
-    model = ConcurrencyLimit(RateLimit(model, requests=10_000, tokens=10**9), at_once)
+    model = ConcurrencyLimit(RateLimit(model, requests=10_000, tokens=10**9), max_concurrency)
     return Fallback(CircuitBreaker(model), Leaf([EmptyResponse("nothing")], name="second"))
 
 
@@ -233,7 +233,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
         return question(timeout=50, messages=[{"role": "user", "content": content}])
 
     async with ChatServer({"m": play}) as server:
-        model = all_of(OpenAIModel("m", base_url=server.base_url), at_once=60)
+        model = all_of(OpenAIModel("m", base_url=server.base_url), max_concurrency=60)
         async with model.hold():
             before = asyncio.all_tasks()
             calls = [asyncio.create_task(ask(model, asking(["hang", "stall"][n % 2]))) for n in range(300)]

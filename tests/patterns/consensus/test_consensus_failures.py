@@ -27,7 +27,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.events import SeatLost
+from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import TextDelta
 from tests.patterns.debates import events
 
@@ -462,5 +462,5 @@ def test_a_judge_whose_provider_fails_is_a_loss() -> None:
     assert [(loss.round, loss.seat, loss.name, loss.instead) for loss in result.output.losses] == [
         (1, "judge", "plan-judge", "no_report")  # after the last round there is nothing to ask
     ]
-    assert len(events(result, SeatLost)) == 1
+    assert len(events(result, RoleFailed)) == 1
     assert result.status == result.output.status == "degraded"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, OutputError
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
-from flowdebate.patterns.events import DebateStopped
+from flowdebate.patterns.events import RoundsEnded
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.mischief import hostile_replies, hostile_values
@@ -28,7 +28,7 @@ def test_the_moderator_settles_it() -> None:
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
     assert (output.stop_reason, output.summaries, output.status) == ("settled", ["They agree."], "complete")
-    assert [event.reason for event in events(result, DebateStopped)] == ["settled"]
+    assert [event.reason for event in events(result, RoundsEnded)] == ["settled"]
     assert result.raw == output
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits, Persona, StandIn
 from flowdebate.errors import FlowDebateError, LimitReached, ModelTimeout, ProviderFailed, QuorumLost
-from flowdebate.patterns.events import SeatLost
+from flowdebate.patterns.events import RoleFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 
@@ -45,7 +45,7 @@ def test_a_skipped_persona_is_absent_from_the_round() -> None:
     assert said(result.output) == [(1, "bear", "B1"), (2, "bull", "A2"), (2, "bear", "B2")]
     assert lost(result) == [(1, "debater", "bull", "skipped")]
     assert (result.status, result.output.status) == ("degraded", "degraded")
-    assert [event.name for event in events(result, SeatLost)] == ["bull"]
+    assert [event.name for event in events(result, RoleFailed)] == ["bull"]
     assert result.output.is_settled
     model.assert_complete()
 
@@ -87,7 +87,7 @@ def test_a_lost_report_settles_nothing() -> None:
     assert (output.summaries, output.reports[1]) == (["They differ.", ""], None)
     assert (output.is_settled, output.stop_reason, output.status) == (False, "max_rounds", "degraded")
     assert output.final_decision == "Wait."
-    assert "no_report" in [event.instead for event in events(result, SeatLost)]
+    assert "no_report" in [event.instead for event in events(result, RoleFailed)]
     model.assert_complete()
     with pytest.raises(ProviderFailed):
         deal().run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN))

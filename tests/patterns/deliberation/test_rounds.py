@@ -144,7 +144,7 @@ def test_rounds_and_turns_are_told_in_order() -> None:
     told = [
         (event.kind, event.round)
         for event in result.events
-        if isinstance(event, kinds) or getattr(event, "kind", "") in {"moderator_reported", "debate_stopped"}
+        if isinstance(event, kinds) or getattr(event, "kind", "") in {"moderator_reported", "rounds_ended"}
         if hasattr(event, "round")
     ]
     turns = ["turn_started", "turn_finished"] * 2

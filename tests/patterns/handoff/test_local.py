@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.patterns.handoff import HandedOver
+from flowdebate.patterns.handoff import HandoffMade
 from tests.models.small_model import small_test_model
 from tests.patterns.debates import events
 
@@ -45,7 +45,7 @@ async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: Transiti
         max_turns=2,
     )
     result = await pattern.run(PROPOSITION, seed=3)
-    told = events(result, HandedOver)
+    told = events(result, HandoffMade)
     assert (result.output.turns, result.output.stop_reason, len(told)) == (2, "max_turns", 2)
     assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
     assert all(event.next_agent_name in NAMES and event.next_agent_name != event.agent_name for event in told)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits, Persona, StandIn
 from flowdebate.errors import ConnectionLost, FlowDebateError, ProviderFailed, Refused
-from flowdebate.patterns.events import SeatLost
-from flowdebate.patterns.handoff import HandedOver
+from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.handoff import HandoffMade
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values, termination_predicates
@@ -55,7 +55,7 @@ def test_a_skipped_turn_counts_and_the_lot_decides_who_is_next() -> None:
     model.assert_complete()
     assert losses(result) == [("Con", 2, "skipped")]
     assert [entry.round for entry in result.output.transcript] == [1, 3]
-    lost = events(result, HandedOver)[1]
+    lost = events(result, HandoffMade)[1]
     assert (lost.agent_name, lost.next_agent_name, lost.chosen_by) == ("Con", "Pro", "random")
     assert lost.problem == "the turn was lost"
     assert (result.status, result.output.status, result.output.turns) == ("degraded", "degraded", 3)
@@ -69,7 +69,7 @@ def test_all_turns_lost_end_too(form: Any) -> None:
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
     assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
     assert [instead for *_, instead in losses(result)] == ["skipped"] * 5
-    named = [event.next_agent_name for event in events(result, HandedOver)]
+    named = [event.next_agent_name for event in events(result, HandoffMade)]
     assert [name for name, _, _ in losses(result)] == ["Pro", *named[:-1]]
 
 
@@ -93,7 +93,7 @@ def test_a_failure_while_being_asked_again_loses_nothing_that_was_said(on_failur
     assert (text, by) == ("Yes.", "random")
     assert name in NAMES[1:]
     assert losses(result) == [("Pro", 1, "drawn")]
-    assert [event.instead for event in events(result, SeatLost)] == ["drawn"]
+    assert [event.instead for event in events(result, RoleFailed)] == ["drawn"]
 
 
 def test_with_fail_it_fails_and_what_was_said_is_kept() -> None:
@@ -177,7 +177,7 @@ def ended(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool)
         return None
     else:
         output: HandoffOutput = result.output
-        check_whole(output, events(result, HandedOver))
+        check_whole(output, events(result, HandoffMade))
         return output
     assert may_fail
     assert error.run is not None
@@ -185,7 +185,7 @@ def ended(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool)
     return raw
 
 
-def check_whole(output: HandoffOutput, told: list[HandedOver]) -> None:
+def check_whole(output: HandoffOutput, told: list[HandoffMade]) -> None:
     """Each turn is handed over by whoever was named before, to another one."""
     assert output.stop_reason in {"max_turns", "predicate"}
     assert [event.round for event in told] == list(range(1, output.turns + 1))

@@ -12,7 +12,7 @@ import pytest
 from flowdebate import Capability, FlowDebateWarning, Persona, Session, Visibility, generator
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import ModelSettings
-from flowdebate.patterns.handoff import HandedOver, Handover, create_handoff_transcript, create_speaker
+from flowdebate.patterns.handoff import HandoffDecision, HandoffMade, create_handoff_transcript, create_speaker
 from flowdebate.patterns.handoff.schemas import HandoffAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -123,7 +123,7 @@ GOOD = [
     Answer("Well.", Who.CON),
     HandoffAnswer(response="Well.", next_agent_name="CON"),
     HandoffAnswer(response="Well.\nTransition to Con"),
-    Handover(text="Well.", next_agent_name="Con", chosen_by="speaker"),
+    HandoffDecision(text="Well.", next_agent_name="Con", chosen_by="speaker"),
 ]
 
 
@@ -174,7 +174,7 @@ def test_a_block_of_one_s_own_is_not_asked_again(policy: Any, value: Any, proble
         ((_, text, name, by),) = turns(result.output)
         assert (text, by) == ("Well.", "random")
         assert name in NAMES[1:]
-        assert problem in str(events(result, HandedOver)[0].problem)
+        assert problem in str(events(result, HandoffMade)[0].problem)
     assert called == [1]
 
 
@@ -218,7 +218,7 @@ def test_a_speaker_can_be_used_by_itself() -> None:
     )
     alone = sequencer(name="alone").then(block)
     result = alone.run_sync("Why?", model=ScriptedModel(call({"response": "So.", "next_agent_name": "Con"})))
-    assert result.output == Handover(text="So.", next_agent_name="Con", chosen_by="speaker", named="Con")
+    assert result.output == HandoffDecision(text="So.", next_agent_name="Con", chosen_by="speaker", named="Con")
 
 
 def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 
 from flowdebate import OpenAIModel
 from flowdebate.errors import OutputError, RosterError, SchemaViolation
-from flowdebate.patterns.handoff import HandedOver
+from flowdebate.patterns.handoff import HandoffMade
 from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
 from flowdebate.runs.events import TextDelta, ToolCalled
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
@@ -170,7 +170,7 @@ async def test_the_speaker_is_asked_once_more_and_its_first_words_stand(case: Ca
     result, bodies = await held(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
-    (event,) = events(result, HandedOver)
+    (event,) = events(result, HandoffMade)
     assert event.problem is not None
     assert event.problem.startswith(case.problem)
     asked = bodies[1]["messages"][-1]["content"]

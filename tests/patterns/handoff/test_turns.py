@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import HandoffOutput, Persona, outline
-from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.handoff import HandedOver, HandoffEntry
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff import HandoffEntry, HandoffMade
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ScriptedModel
 from tests.blocks.pipelines import LAW
@@ -150,13 +150,13 @@ def test_every_turn_is_told_with_its_handover() -> None:
     """Each has a start and an end, then who was named, by whom, and why not the first choice."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
-    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandedOver, DebateStopped)
+    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
     assert [type(event).__name__ for event in result.events if isinstance(event, kinds)] == [
-        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "HandedOver"),
-        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "ModelCalled", "HandedOver"),
-        "DebateStopped",
+        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "HandoffMade"),
+        *("RoundStarted", "TurnStarted", "ModelCalled", "TurnFinished", "ModelCalled", "HandoffMade"),
+        "RoundsEnded",
     ]
-    good, bad = events(result, HandedOver)
+    good, bad = events(result, HandoffMade)
     assert (good.round, good.agent_name, good.next_agent_name, good.chosen_by, good.problem) == (
         *(1, "Pro", "Con", "speaker"),
         None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, round_robin
-from flowdebate.patterns.round_robin import create_panel_transcript, create_referee
+from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def bridge(**options: Any) -> Any:
 
 def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:
     """The options of `round_robin()` for the default referee."""
-    transcript = create_panel_transcript()
+    transcript = create_round_robin_transcript()
     referee = create_referee(name=name, roster_names=names, transcript=transcript, **options)
     return {"referee": referee, "transcript": transcript}
 

@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, Persona, Session, debate, handler, sequencer
 from flowdebate.errors import ResourceConflict
-from flowdebate.patterns.round_robin import create_panel_transcript
+from flowdebate.patterns.round_robin import create_round_robin_transcript
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
@@ -110,18 +110,18 @@ async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None
 
         return count
 
-    transcript = create_panel_transcript()
+    transcript = create_round_robin_transcript()
     pattern = bridge(max_rounds=1, transcript=transcript)
     pipeline = sequencer(name="all").then(pattern).then(reading(transcript))
     assert (await pipeline.run(QUESTION, model=ScriptedModel("A", "B"))).output == ["A", "B"]
     with pytest.raises(ResourceConflict):
-        sequencer(name="all").then(pattern).then(reading(create_panel_transcript()))
+        sequencer(name="all").then(pattern).then(reading(create_round_robin_transcript()))
 
 
 async def test_a_reader_of_the_handle_follows_the_panel() -> None:
     """Iterating over a run yields its events; the referee's audit among them."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_seat())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
-    told = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "debate_stopped"}]
-    assert told == ["turn_finished", "turn_finished", "referee_reported", "debate_stopped"]
+    told = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]
+    assert told == ["turn_finished", "turn_finished", "referee_reported", "rounds_ended"]
     assert (await handle).output.audits[0].notes == REPORT["notes"]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from flowdebate import Persona, round_robin
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.patterns.round_robin import create_panel_transcript, create_referee
+from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
 from tests.models.small_model import small_test_model
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def test_a_panel_of_the_large_model_speaks_to_the_question() -> None:
     """Each turn is of a few sentences and differs from the other, both are assessed, and the plan is about the way."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
-    model, transcript = LocalModel(), create_panel_transcript()
+    model, transcript = LocalModel(), create_round_robin_transcript()
     referee = create_referee(
         name="school", roster_names=[panelist.name for panelist in PANEL], transcript=transcript, model=model
     )

@@ -20,7 +20,7 @@ from flowdebate.errors import (
     RateLimited,
     Refused,
 )
-from flowdebate.patterns.events import SeatLost
+from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
@@ -59,7 +59,7 @@ def test_a_skipped_turn_leaves_no_trace_but_its_loss() -> None:
     assert losses(result) == [("debater", "ada", 2, "skipped")]
     assert (result.output, result.status, result.raw.status) == ("The answer.", "degraded", "degraded")
     assert [task.status for task in result.tasks.list()] == ["completed", "completed", "errored", "completed"]
-    assert [event.name for event in events(result, SeatLost)] == ["ada"]
+    assert [event.name for event in events(result, RoleFailed)] == ["ada"]
 
 
 def test_a_stand_in_speaks_for_a_panelist_whose_model_failed() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import PanelOutput, generator, round_robin
+from flowdebate import RoundRobinOutput, generator, round_robin
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
-from flowdebate.patterns.round_robin.schemas import PanelTranscriptState, RefereeAudit
+from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinTranscriptState
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 
@@ -42,7 +42,7 @@ def test_without_a_schema_the_deliverable_is_text() -> None:
     """What the synthesizer's model wrote; all that the panel came to is the run's raw output."""
     result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
     assert result.output == "Close it."
-    assert isinstance(result.raw, PanelOutput)
+    assert isinstance(result.raw, RoundRobinOutput)
     assert [entry.text for entry in result.raw.transcript] == ["A1", "B1", "A2", "B2"]
 
 
@@ -84,7 +84,7 @@ def test_a_synthesizer_without_audits_is_told_nothing_of_a_referee() -> None:
 def test_a_synthesizer_of_ones_own_takes_the_raw_output() -> None:
     """A function of it, with or without the context; without a schema anything will do."""
 
-    def count(raw: PanelOutput, ctx: Context) -> tuple[int, int]:
+    def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
 
     assert bridge(synthesizer=count).run_sync(QUESTION, model=by_seat()).output == (4, 4)
@@ -121,13 +121,13 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
         "text": "said by bridge-panelist-ada",
     }
     assert wire["audits"][0]["assessments"] == [{"agentName": "ada", "issues": ["no figures"], "score": 40}]
-    assert (wire["seed"], PanelOutput.model_validate(wire)) == (7, raw)
+    assert (wire["seed"], RoundRobinOutput.model_validate(wire)) == (7, raw)
 
 
 def test_the_shared_transcript_is_left_as_it_was_when_the_panel_ended() -> None:
     """In the run and in the session."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_seat())
-    assert isinstance(result.transcript, PanelTranscriptState)
+    assert isinstance(result.transcript, RoundRobinTranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 

@@ -22,8 +22,8 @@ from flowdebate.patterns.round_robin import (
     RefereeAudit,
     RefereeReport,
     RefereeReported,
-    create_panel_transcript,
     create_referee,
+    create_round_robin_transcript,
 )
 from flowdebate.patterns.round_robin.referee import audit_of
 from flowdebate.patterns.round_robin.schemas import Assessment
@@ -124,7 +124,7 @@ def test_a_referee_of_ones_own_may_be_a_function(form: str) -> None:
 
 def test_a_referee_of_ones_own_reads_the_shared_transcript() -> None:
     """Given the same resource object; another one is refused when the panel is built."""
-    transcript = create_panel_transcript()
+    transcript = create_round_robin_transcript()
 
     @handler(name="counting", resources={"transcript": transcript})
     def counting(_: object, ctx: Context) -> dict[str, str]:
@@ -200,7 +200,7 @@ def test_the_default_referee_is_made_for_the_panel() -> None:
     assert caught.value.got == ["ada", "zoe"]
     for roster in ([], [""], "ada", [1]):
         with pytest.raises(ConfigurationError, match="roster_names"):
-            create_referee(name="x", roster_names=roster, transcript=create_panel_transcript())  # type: ignore[arg-type]
+            create_referee(name="x", roster_names=roster, transcript=create_round_robin_transcript())  # type: ignore[arg-type]
 
 
 words = arguments()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateWarning, Persona, round_robin
-from flowdebate.patterns.events import DebateStopped, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.round_robin.schemas import PanelInput
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.round_robin.schemas import RoundRobinInput
 from flowdebate.prompts.names import as_seen
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage
@@ -43,10 +43,10 @@ def test_later_speakers_see_the_earlier_ones_of_the_same_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "asks", [QUESTION, {"question": QUESTION}, PanelInput(question=QUESTION)], ids=["str", "dict", "model"]
+    "asks", [QUESTION, {"question": QUESTION}, RoundRobinInput(question=QUESTION)], ids=["str", "dict", "model"]
 )
 def test_the_question_may_be_given_in_three_ways(asks: Any) -> None:
-    """As text, as a dict, as a `PanelInput`."""
+    """As text, as a dict, as a `RoundRobinInput`."""
     assert bridge().run_sync(asks, model=by_seat()).output.question == QUESTION
 
 
@@ -61,7 +61,7 @@ def test_a_predicate_ends_the_panel_after_the_round() -> None:
     result = bridge(max_rounds=4, terminate_when=enough).run_sync(QUESTION, model=by_seat())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
     assert seen == [(1, 2), (2, 4)]
-    assert [(event.rounds, event.reason) for event in events(result, DebateStopped)] == [(2, "predicate")]
+    assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(2, "predicate")]
 
 
 def test_a_predicate_of_the_application_may_read_the_audits() -> None:
@@ -93,7 +93,7 @@ def test_what_a_predicate_raises_is_raised() -> None:
 def test_a_panelist_may_be_a_function_or_a_block() -> None:
     """It returns text, a dict with a text, or anything that can be turned into text, with a warning."""
 
-    async def dict_of_text(value: PanelInput) -> dict[str, str]:
+    async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}
 
     odd = [Persona("ada", block=dict_of_text), Persona("ben", block=lambda _: 42)]
@@ -105,7 +105,7 @@ def test_a_panelist_may_be_a_function_or_a_block() -> None:
 def test_the_events_of_a_round_come_in_order() -> None:
     """The round opens, each turn starts and finishes, and the loop says why it ends."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_seat())
-    kinds = (RoundStarted, TurnStarted, TurnFinished, DebateStopped)
+    kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
     told = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
     assert told == [
         ("round_started", None),
@@ -113,7 +113,7 @@ def test_the_events_of_a_round_come_in_order() -> None:
         ("turn_finished", "ada"),
         ("turn_started", "ben"),
         ("turn_finished", "ben"),
-        ("debate_stopped", None),
+        ("rounds_ended", None),
     ]
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 

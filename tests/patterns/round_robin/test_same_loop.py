@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, Persona, StandIn, debate, round_robin
 from flowdebate.errors import FlowDebateError, ProviderFailed
-from flowdebate.patterns.events import DebateStopped, RoundStarted, SeatLost, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts.names import as_seen
 from flowdebate.resources.tasks.transitions import TaskChanged
 from flowdebate.testing import FunctionModel
@@ -18,7 +18,7 @@ from flowdebate.testing.strategies import arguments, names, termination_predicat
 from .panels import QUESTION
 
 LOST = ProviderFailed("the endpoint answered 503", status=503)
-TOLD = (DebateStopped, RoundStarted, SeatLost, TaskChanged, TurnFinished, TurnStarted)
+TOLD = (RoundsEnded, RoundStarted, RoleFailed, TaskChanged, TurnFinished, TurnStarted)
 
 
 def replies(script: list[Any]) -> FunctionModel:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = (
     "answer",
-    "answer_sync",
     "checked",
     "open_requests",
+    "submit_answer_sync",
 )
 
 
@@ -76,7 +76,7 @@ async def _recorded(found: Store, run_id: str, given: object, block: str | None,
     return request
 
 
-def answer_sync(
+def submit_answer_sync(
     store: StoreChoice, run_id: str, given: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
     """`answer`, for scripts and notebooks."""

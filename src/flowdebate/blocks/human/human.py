@@ -17,7 +17,7 @@ from flowdebate.blocks.human.prompt import render_expected, render_request, rend
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, told
 from flowdebate.models.output import OutputSchema
-from flowdebate.runs.durable.suspend import HumanRequest, Parked, answer_text, read_answer
+from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer
 from flowdebate.runs.events import BlockAnswered, HumanAsked
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Human(Block[Any, Any]):
     async def _recorded(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
         await journal.ask(request.place, request.text)
         if self._ask is None:
-            raise Parked([request])
+            raise Suspended([request])
         checked = check(await result_of(self._ask(request)))
         await journal.commit(request.place, "human", answer_text(check.kept(checked), parked=False))
         return checked

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.suspend import Parked
+    from flowdebate.runs.durable.suspend import Suspended
 
 __all__ = (
     "go_on_after_review",
@@ -30,7 +30,7 @@ def seated(
     return block if fitted is None else fitted(None if schema is None else schema(), who)
 
 
-def set_aside(tasks: TaskCollection, task_id: str, parked: Parked) -> None:
+def set_aside(tasks: TaskCollection, task_id: str, parked: Suspended) -> None:
     """Leave the task to whoever has to answer."""
     if tasks.get(task_id).status == "in_progress":
         tasks.await_review(task_id, str(parked))

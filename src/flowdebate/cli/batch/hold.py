@@ -61,7 +61,7 @@ async def hold_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> HeldBatch:
     """Ask all `rows`, and write what comes of each to `out`; WriteFailed, and the errors of `Block.batch`."""
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
 
     base = plans.base
     batch: Batch[Any] = Batch(
@@ -69,7 +69,7 @@ async def hold_batch(
         rows,
         question=lambda row: row.question,
         concurrency=concurrency,
-        store=Keeping(store=store),
+        store=Durability(store=store),
         model=base.models,
         seed=base.seed,
         limits=base.limits,

@@ -9,7 +9,7 @@ from pydantic import Field
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import AllAtOnce
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
-from flowdebate.patterns.events import RoundStarted, SeatLost, TurnFinished
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ class DeliberationView(AllAtOnce):
         match event:
             case RoundStarted():
                 self.page.notice("…")
-            case TurnFinished() | SeatLost(seat="debater") if self.all_said():
+            case TurnFinished() | RoleFailed(seat="debater") if self.all_said():
                 self.page.notice("The moderator closes the round …")
             case ModeratorReported():
                 _report(event.report, self.page)

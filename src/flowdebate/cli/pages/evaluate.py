@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.cli.page import Page
-    from flowdebate.evaluation.benefit.schemas import Comparison, HelpReport, Standing
+    from flowdebate.evaluation.benefit.schemas import BenefitReport, Comparison, Standing
 
 __all__ = ("report_data", "show_report")
 
 
-def show_report(report: HelpReport, page: Page, *, left_out: Mapping[str, int], lost: int) -> None:
+def show_report(report: BenefitReport, page: Page, *, left_out: Mapping[str, int], lost: int) -> None:
     """How each method fared, how the debate compares with each baseline, and what that comes to."""
     interval = f"{report.confidence:.0%} INTERVAL"
     page.line()
@@ -36,7 +36,7 @@ def show_report(report: HelpReport, page: Page, *, left_out: Mapping[str, int], 
         page.line(f"Answers of baselines that were lost: {lost:,}", style="dim")
 
 
-def report_data(report: HelpReport | None, *, name: str, left_out: Mapping[str, int], lost: int) -> dict[str, Any]:
+def report_data(report: BenefitReport | None, *, name: str, left_out: Mapping[str, int], lost: int) -> dict[str, Any]:
     """The same as JSON data; the report is None where there is nothing to compare."""
     return {
         "batch": name,

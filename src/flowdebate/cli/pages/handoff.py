@@ -9,7 +9,7 @@ from pydantic import Field
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import LiveView
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.handoff.schemas import HandedOver, HandoffOutput
+from flowdebate.patterns.handoff.schemas import HandoffMade, HandoffOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.page import Page
     from flowdebate.patterns.handoff.schemas import HandoffEntry
 
-__all__ = ("HandoffDocument", "HandoffView", "handed_over")
+__all__ = ("HandoffDocument", "HandoffView", "handoff_made")
 
 
 class HandoffDocument(Document):
@@ -89,7 +89,7 @@ class HandoffView(LiveView):
             case TurnFinished():
                 self._said(self.transcript, event.round)
                 self.page.notice("…")
-            case HandedOver():
+            case HandoffMade():
                 self._said(self.transcript, event.round)
                 _next(event, self.page)
             case _:
@@ -103,7 +103,7 @@ class HandoffView(LiveView):
                 self._shown = number
 
 
-def handed_over(turn: HandoffEntry | HandedOver) -> tuple[str, str] | None:
+def handoff_made(turn: HandoffEntry | HandoffMade) -> tuple[str, str] | None:
     """How the next speaker was chosen, and who that is; None where it was not decided."""
     match turn.chosen_by:
         case "speaker":
@@ -116,8 +116,8 @@ def handed_over(turn: HandoffEntry | HandedOver) -> tuple[str, str] | None:
             return None
 
 
-def _next(turn: HandoffEntry | HandedOver, page: Page) -> None:
-    found = handed_over(turn)
+def _next(turn: HandoffEntry | HandoffMade, page: Page) -> None:
+    found = handoff_made(turn)
     if found is not None:
         page.labelled(*found, "dim", indent="")
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from flowdebate.cli.document import Document, Speaker
 from flowdebate.cli.live import OneByOne
-from flowdebate.patterns.events import DebateStopped, TurnFinished
-from flowdebate.patterns.round_robin.schemas import PanelOutput, RefereeReported
+from flowdebate.patterns.events import RoundsEnded, TurnFinished
+from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +26,11 @@ class PanelDocument(Document):
     TITLE: ClassVar[str] = "Panel"
     LABEL: ClassVar[str] = "Question"
     SPEAKERS: ClassVar[str] = "Panel members"
-    RAW: ClassVar[type[Any]] = PanelOutput
+    RAW: ClassVar[type[Any]] = RoundRobinOutput
     pattern: Literal["panel"] = "panel"
     panelists: list[Speaker] = Field(default_factory=list)
     max_rounds: int | None = None
-    raw: PanelOutput
+    raw: RoundRobinOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""
 
@@ -92,7 +92,7 @@ class PanelView(OneByOne):
                 self.page.notice("…")
             case RefereeReported():
                 _audit(event.audit, self.page)
-            case DebateStopped():
+            case RoundsEnded():
                 self.await_output()
             case _:
                 pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.cli.pages.handoff import handed_over
+from flowdebate.cli.pages.handoff import handoff_made
 from flowdebate.cli.report import escaped, losses, quoted, speaker
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def body(document: HandoffDocument) -> Iterator[str]:
 
 
 def _next(entry: HandoffEntry) -> Iterator[str]:
-    found = handed_over(entry)
+    found = handoff_made(entry)
     if found is not None:
         label, who = found
         yield from (f"*{label}*: {escaped(who)}", "")

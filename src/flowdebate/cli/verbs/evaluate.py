@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.batch.hold import HeldBatch
     from flowdebate.cli.evaluated import Evaluated
-    from flowdebate.evaluation.benefit.schemas import HelpReport
+    from flowdebate.evaluation.benefit.schemas import BenefitReport
 
 __all__ = ("ENDS_EVALUATE", "evaluate")
 
@@ -158,7 +158,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _report(found: Evaluated, worth: float) -> HelpReport | None:
+def _report(found: Evaluated, worth: float) -> BenefitReport | None:
     """The report; None where there is nothing to compare."""
     from flowdebate.evaluation.benefit.comparison import helped
 
@@ -166,7 +166,7 @@ def _report(found: Evaluated, worth: float) -> HelpReport | None:
 
 
 def _show(
-    report: HelpReport | None, found: Evaluated, held: HeldBatch, name: str, *, as_json: bool, out: str | None
+    report: BenefitReport | None, found: Evaluated, held: HeldBatch, name: str, *, as_json: bool, out: str | None
 ) -> None:
     from flowdebate.cli.document import as_json as told
     from flowdebate.cli.page import Page
@@ -190,7 +190,7 @@ def _unfinished(held: HeldBatch) -> bool:
     return held.signal is not None or bool(held.summary.failed) or held.summary.done != held.summary.total
 
 
-def _exit_code(held: HeldBatch, report: HelpReport | None) -> int:
+def _exit_code(held: HeldBatch, report: BenefitReport | None) -> int:
     if held.signal is not None:
         return _KILLED + held.signal
     if held.summary.failed:

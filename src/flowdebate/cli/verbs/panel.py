@@ -107,9 +107,9 @@ class PanelPlan(Plan):
     synthesize: bool
 
     def pattern(self) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.round_robin import create_panel_transcript, create_referee, round_robin
+        from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript, round_robin
 
-        transcript = create_panel_transcript()
+        transcript = create_round_robin_transcript()
         referee = None
         if self.referee:
             referee = create_referee(
@@ -134,9 +134,11 @@ class PanelPlan(Plan):
     def document(self, raw: Any, output: object, /, **facts: Any) -> PanelDocument:  # noqa: ANN401 - of any run
         from flowdebate.cli.document import speakers_of
         from flowdebate.cli.pages.panel import PanelDocument
-        from flowdebate.patterns.round_robin.schemas import PanelOutput
+        from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 
-        nothing = PanelOutput(question=self.subject, rounds=0, transcript=[], status="interrupted", seed=facts["seed"])
+        nothing = RoundRobinOutput(
+            question=self.subject, rounds=0, transcript=[], status="interrupted", seed=facts["seed"]
+        )
         return PanelDocument(
             raw=nothing if raw is None else raw,
             output=output if self.synthesize else None,

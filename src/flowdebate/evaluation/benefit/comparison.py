@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit.paired import holm, items_needed, newcombe, sign_test, wilson
 from flowdebate.evaluation.benefit.report import comparison_words, report_words
-from flowdebate.evaluation.benefit.schemas import Comparison, Finding, Found, HelpItem, HelpReport, Standing
+from flowdebate.evaluation.benefit.schemas import BenefitItem, BenefitReport, Comparison, Finding, Found, Standing
 from flowdebate.patterns.debate.schemas import BASELINES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def help_item(
     calls: int,
     tokens: int | None,
     truth: str | None = None,
-) -> HelpItem:
+) -> BenefitItem:
     """What a debate and its `baselines` found; `calls` and `tokens` are those of the whole run (`result.usage`).
 
     What the baselines took is taken off them; the rest is what the debate took. A baseline without a single vote was
@@ -46,7 +46,7 @@ def help_item(
     winner = None if raw.verdict is None else raw.verdict.winner
     known = [answer.tokens for answer in baselines]
     apart = None if None in known else sum(filter(None, known))
-    return HelpItem(
+    return BenefitItem(
         truth=truth,
         debate=Found(
             answer=[] if winner is None else [winner],
@@ -61,7 +61,7 @@ def help_item(
     )
 
 
-def helped(items: Sequence[HelpItem], *, confidence: float = 0.95, worth: float = 0.1) -> HelpReport:
+def helped(items: Sequence[BenefitItem], *, confidence: float = 0.95, worth: float = 0.1) -> BenefitReport:
     """Whether the debates of `items`, those whose truth is known, did better than their baselines. Needs scipy.
 
     Whoever names one position is right or wrong; a tie counts as the chance that a lot between its positions would be
@@ -85,7 +85,7 @@ def helped(items: Sequence[HelpItem], *, confidence: float = 0.95, worth: float 
     methods: list[Method] = ["debate", *names]
     comparisons = _compared(names, known, confidence=confidence, worth=worth)
     finding = _finding(comparisons)
-    return HelpReport(
+    return BenefitReport(
         n=len(known),
         without_truth=len(items) - len(known),
         confidence=confidence,
@@ -97,7 +97,7 @@ def helped(items: Sequence[HelpItem], *, confidence: float = 0.95, worth: float 
     )
 
 
-def _standing(method: Method, items: Sequence[HelpItem], confidence: float) -> Standing:
+def _standing(method: Method, items: Sequence[BenefitItem], confidence: float) -> Standing:
     found = [(_of(method, item), str(item.truth)) for item in items if method == "debate" or method in item.baselines]
     credits_ = [each.credit(truth) for each, truth in found]
     low, high = wilson(fmean(credits_), len(found), confidence=confidence)
@@ -115,12 +115,12 @@ def _standing(method: Method, items: Sequence[HelpItem], confidence: float) -> S
     )
 
 
-def _of(method: Method, item: HelpItem) -> Found:
+def _of(method: Method, item: BenefitItem) -> Found:
     return item.debate if method == "debate" else item.baselines[method]
 
 
 def _compared(
-    names: Sequence[BaselineName], items: Sequence[HelpItem], *, confidence: float, worth: float
+    names: Sequence[BaselineName], items: Sequence[BenefitItem], *, confidence: float, worth: float
 ) -> list[Comparison]:
     """The debate against each baseline, with p-values that know how many they are."""
     counts = [_counted(name, items, confidence) for name in names]
@@ -136,7 +136,7 @@ def _compared(
     return compared
 
 
-def _counted(name: BaselineName, items: Sequence[HelpItem], confidence: float) -> Comparison:
+def _counted(name: BaselineName, items: Sequence[BenefitItem], confidence: float) -> Comparison:
     """The counts, the interval and the test of one comparison, as if it were the only one."""
     pairs = [(item.debate, item.baselines[name], str(item.truth)) for item in items if name in item.baselines]
     ones = [debate.credit(truth) for debate, _, truth in pairs]

@@ -16,7 +16,7 @@ from flowdebate.runs.execute import run_sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import HelpItem, HelpReport
+    from flowdebate.evaluation.benefit.schemas import BenefitItem, BenefitReport
     from flowdebate.runs.batch.result import BatchItem
 
 __all__ = (
@@ -49,9 +49,9 @@ _BATCH: dict[str, Any] = {
 class Evaluation:
     """What an evaluation came to."""
 
-    report: HelpReport
+    report: BenefitReport
     """Whether it helped: `print(evaluation.report.words)`."""
-    compared: Sequence[HelpItem]
+    compared: Sequence[BenefitItem]
     """What was found of each question that came to a verdict, in the order of the rows."""
     result: BatchResult[Any]
     """All runs, also those that failed, and what they took."""
@@ -122,7 +122,7 @@ def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     return (lambda row: row[of]) if isinstance(of, str) else of
 
 
-def _compared(item: BatchItem[Any], truth: str) -> HelpItem | None:
+def _compared(item: BatchItem[Any], truth: str) -> BenefitItem | None:
     """What was found of a question; None where there is no verdict."""
     raw = item.raw
     if raw is None or getattr(raw, "verdict", None) is None or item.run is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import Comparison, Finding, Found, HelpItem, Method
+    from flowdebate.evaluation.benefit.schemas import BenefitItem, Comparison, Finding, Found, Method
 
 __all__ = (
     "METHODS",
@@ -73,12 +73,12 @@ def cost_words(found: Comparison) -> str:
     return f"it cost {' and '.join(parts)}" if parts else "what it cost is not known"
 
 
-def change_words(item: HelpItem) -> str:
+def change_words(item: BenefitItem) -> str:
     """Whether one debate changed the answer, and at what cost: all that can be said without knowing the truth.
 
-    >>> from flowdebate.evaluation.benefit.schemas import Found, HelpItem
+    >>> from flowdebate.evaluation.benefit.schemas import Found, BenefitItem
     >>> single = Found(answer=["cap"], calls=1, tokens=100)
-    >>> change_words(HelpItem(debate=Found(answer=["free"], calls=5, tokens=940), baselines={"single": single}))
+    >>> change_words(BenefitItem(debate=Found(answer=["free"], calls=5, tokens=940), baselines={"single": single}))
     "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
     """
     others = [(METHODS[name], found) for name, found in item.baselines.items()]
@@ -96,7 +96,7 @@ def change_words(item: HelpItem) -> str:
     return f"{sentence} {_taken(item)}."
 
 
-def _taken(item: HelpItem) -> str:
+def _taken(item: BenefitItem) -> str:
     tokens = "" if item.debate.tokens is None else f" and {item.debate.tokens:,} tokens"
     took = f"It took {item.debate.calls:,} calls{tokens}"
     single = item.baselines.get("single")

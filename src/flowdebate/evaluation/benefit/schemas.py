@@ -10,11 +10,11 @@ from flowdebate._util.wire import WireModel
 from flowdebate.patterns.debate.schemas import BaselineName
 
 __all__ = (
+    "BenefitItem",
+    "BenefitReport",
     "Comparison",
     "Finding",
     "Found",
-    "HelpItem",
-    "HelpReport",
     "Method",
     "Standing",
 )
@@ -41,7 +41,7 @@ class Found(WireModel):
         return (truth in self.answer) / len(self.answer) if self.answer else 0.0
 
 
-class HelpItem(WireModel):
+class BenefitItem(WireModel):
     """One question, with and without a debate."""
 
     truth: str | None = None
@@ -99,7 +99,7 @@ class Comparison(WireModel):
     words: str
 
 
-class HelpReport(WireModel):
+class BenefitReport(WireModel):
     """Whether debates helped."""
 
     n: int

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.limits import Limits
     from flowdebate.store.open import StoreChoice
 
@@ -115,7 +115,7 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
     seed: int = 0,
     limits: Limits | None = None,
     concurrency: int = 8,
-    store: StoreChoice | Keeping = None,
+    store: StoreChoice | Durability = None,
     batch_id: str | None = None,
 ) -> BatchResult[AuditItem]:
     """Judge each of `debates` again, so many at once: a batch, whose items' outputs are the ballots.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.measures.schemas import Ballot, Tally
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.debate.judging.ballots import Paper, decide, exact, papers_of, ranked
+from flowdebate.patterns.debate.judging.ballots import ExactBallot, decide, exact, exact_ballots, ranked
 from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot, Judging
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.recount.schemas import BallotData, ProtocolName
+    from flowdebate.evaluation.recount.schemas import BallotData, DecisionRule
 
 __all__ = (
     "Case",
@@ -30,7 +30,7 @@ Decidable: TypeAlias = "Judging | ConsensusOutput | Sequence[JudgeBallot] | Sequ
 """How a verdict came about, what a consensus debate came to, or bare ballots of one kind."""
 
 
-_WHERE = "redecide()"
+_WHERE = "recount()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Case:
     ballots: Sequence[JudgeBallot] | Sequence[Ballot]
     votes: Sequence[Ballot]
     """The ballots as votes, each for the side that it has first: who has cast one is its number or its name."""
-    papers: Sequence[Paper]
+    papers: Sequence[ExactBallot]
     data: BallotData
     planned: int
     """How many ballots there would be if none had been saved or lost."""
@@ -56,7 +56,7 @@ class Case:
     """As it was counted."""
 
     @property
-    def base(self) -> ProtocolName:
+    def base(self) -> DecisionRule:
         """The rule by which it was decided: what others are compared with."""
         return "mean" if self.by == "mean" and self.data == "scores" else "plurality"
 
@@ -100,14 +100,14 @@ def case_of(
     threshold: float | Fraction | None = None,
     eligible: Sequence[str] | None = None,
 ) -> Case:
-    """`data` as a case; ConfigurationError for what cannot be decided, see `redecide`."""
+    """`data` as a case; ConfigurationError for what cannot be decided, see `recount`."""
     ballots, known, tally, judging = _parts(data)
     chosen = tuple(known if sides is None else sides)
     _check_sides(chosen, given=sides is not None or bool(known))
     is_vote = isinstance(data, ConsensusOutput) or (bool(ballots) and isinstance(ballots[0], Ballot))
     if eligible is not None and not is_vote:
         raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have voters who did not vote")
-    papers = papers_of(ballots, chosen)
+    papers = exact_ballots(ballots, chosen)
     votes = [each for each in ballots if isinstance(each, Ballot)] if is_vote else _as_votes(papers, len(ballots))
     voters = _eligible(data, votes, eligible)
     _check_weights(weights, {paper.voter for paper in papers} if not is_vote else voters)
@@ -143,7 +143,7 @@ def _parts(
     return data, (), None, None
 
 
-def _as_votes(papers: Sequence[Paper], cast: int) -> list[Ballot]:
+def _as_votes(papers: Sequence[ExactBallot], cast: int) -> list[Ballot]:
     """A vote for each ballot that was cast; one that could not be used, or that ties, is spoiled."""
     first = {paper.number: paper.first[0] for paper in papers if len(paper.first) == 1}
     return [Ballot(voter=str(number), choice=first.get(number)) for number in range(1, cast + 1)]

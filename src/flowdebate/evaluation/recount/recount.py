@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.evaluation.recount.case import Case, Decidable, case_of
 from flowdebate.evaluation.recount.rules import RULES, untold
-from flowdebate.evaluation.recount.schemas import LoneBallot, ProtocolName, ProtocolRow, Redecided
+from flowdebate.evaluation.recount.schemas import DecisionRule, LoneBallot, Recount, RuleResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,26 +17,26 @@ __all__ = (
     "ALL",
     "Decidable",
     "named",
-    "redecide",
+    "recount",
 )
 
 
-ALL: tuple[ProtocolName, ...] = get_args(ProtocolName)
+ALL: tuple[DecisionRule, ...] = get_args(DecisionRule)
 """Every protocol that there is."""
 
 
 _ENDS = {"tie": "a tie", "short": "not enough for anybody", "abstains": "nobody"}
 
 
-def redecide(
+def recount(
     data: Decidable,
     *,
     sides: Sequence[str] | None = None,
-    protocols: Iterable[ProtocolName] = ALL,
+    protocols: Iterable[DecisionRule] = ALL,
     weights: Mapping[str, float] | None = None,
     threshold: float | Fraction | None = None,
     eligible: Sequence[str] | None = None,
-) -> Redecided:
+) -> Recount:
     """What `data` comes to under each of `protocols`: how a verdict came about, a consensus debate, or bare ballots.
 
     A protocol that the data says nothing of has a row that says why. Sums are exact, and but for "single" and the
@@ -52,7 +52,7 @@ def redecide(
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> near = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.4, "b": 0.35, "c": 0.25})
     >>> far = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.1, "b": 0.7, "c": 0.2})
-    >>> found = redecide([near, near, far], sides=["a", "b", "c"], protocols=["mean", "plurality", "condorcet"])
+    >>> found = recount([near, near, far], sides=["a", "b", "c"], protocols=["mean", "plurality", "condorcet"])
     >>> [row.winner for row in found.rows], found.line
     (['b', 'a', 'a'], "2 of 3 protocols find for 'a'; the others: 'b' (mean)")
     """
@@ -64,7 +64,7 @@ def redecide(
         rows = [untold(protocol, "there is no ballot that could be used") for protocol in asked]
     rows = _compared(rows)
     rules = [row for row in rows if row.end != "untold" and row.same_as is None]
-    return Redecided(
+    return Recount(
         sides=list(case.sides),
         data=case.data,
         cast=len(case.ballots),
@@ -77,7 +77,7 @@ def redecide(
     )
 
 
-def named(protocol: ProtocolName) -> str:
+def named(protocol: DecisionRule) -> str:
     """What a page calls a protocol.
 
     >>> named("on_flip_abstain")
@@ -86,17 +86,17 @@ def named(protocol: ProtocolName) -> str:
     return protocol.replace("_", " ")
 
 
-def _asked(protocols: Iterable[ProtocolName]) -> list[ProtocolName]:
+def _asked(protocols: Iterable[DecisionRule]) -> list[DecisionRule]:
     given = [protocols] if isinstance(protocols, str) else list(protocols)
     for protocol in given:
         if protocol not in ALL:
-            raise ConfigurationError("redecide()", "protocols", protocol, f"some of {', '.join(ALL)}")
+            raise ConfigurationError("recount()", "protocols", protocol, f"some of {', '.join(ALL)}")
     if not given:
-        raise ConfigurationError("redecide()", "protocols", given, "at least one")
+        raise ConfigurationError("recount()", "protocols", given, "at least one")
     return [protocol for protocol in ALL if protocol in given]
 
 
-def _compared(rows: Sequence[ProtocolRow]) -> list[ProtocolRow]:
+def _compared(rows: Sequence[RuleResult]) -> list[RuleResult]:
     """`rows`, of which each is compared with one that is there: of those that are one rule, the first is the rule."""
     there = {row.protocol: row.protocol for row in rows}
     found = []
@@ -118,7 +118,7 @@ def _alone(case: Case) -> list[LoneBallot]:
     ]
 
 
-def _line(rules: Sequence[ProtocolRow]) -> str:
+def _line(rules: Sequence[RuleResult]) -> str:
     """Whether `rules` agree, in words."""
     if not rules:
         return "no protocol can be told from these ballots"

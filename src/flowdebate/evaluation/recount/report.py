@@ -10,7 +10,7 @@ from flowdebate.evaluation.recount.recount import named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.evaluation.recount.schemas import Redecided
+    from flowdebate.evaluation.recount.schemas import Recount
 
 __all__ = (
     "LIMITS",
@@ -25,19 +25,19 @@ LIMITS = (
 """What stands at the end."""
 
 
-def findings(found: Redecided) -> list[str]:
+def findings(found: Recount) -> list[str]:
     """What `found` comes to, a sentence each; the first is whether protocols agree, the last one is `LIMITS`.
 
-    >>> from flowdebate.evaluation.recount.recount import redecide
+    >>> from flowdebate.evaluation.recount.recount import recount
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> ballots = [JudgeBallot(order=["yes", "no"], winner=side) for side in ("yes", "yes", "no")]
-    >>> findings(redecide(ballots, sides=["yes", "no"], protocols=["plurality", "borda", "mean"]))[:2]
+    >>> findings(recount(ballots, sides=["yes", "no"], protocols=["plurality", "borda", "mean"]))[:2]
     ["the one protocol finds for 'yes'", 'not counted apart, since here it is the same rule: borda (plurality)']
     """
     return [found.line, *_more(found), LIMITS]
 
 
-def _more(found: Redecided) -> Iterator[str]:
+def _more(found: Recount) -> Iterator[str]:
     same = [f"{named(row.protocol)} ({named(row.same_as)})" for row in found.rows if row.same_as is not None]
     if same:
         what = "it is the same rule" if len(same) == 1 else "they are the same rule as another"
@@ -51,7 +51,7 @@ def _more(found: Redecided) -> Iterator[str]:
     yield from _of_ballots(found)
 
 
-def _of_ballots(found: Redecided) -> Iterator[str]:
+def _of_ballots(found: Recount) -> Iterator[str]:
     lost = found.cast - found.usable
     if found.usable == 1:
         yield "there is one ballot, which every protocol can only repeat"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate.errors import shown
 from flowdebate.evaluation.recount.rankings import approvals, beaten, borda, copeland, instant_runoff, medians
-from flowdebate.evaluation.recount.schemas import ProtocolRow
+from flowdebate.evaluation.recount.schemas import RuleResult
 from flowdebate.measures.votes import tally
 from flowdebate.patterns.debate.judging.ballots import exact, is_settled, leaders, split
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flowdebate.evaluation.recount.case import Case
-    from flowdebate.evaluation.recount.schemas import ProtocolName
+    from flowdebate.evaluation.recount.schemas import DecisionRule
     from flowdebate.measures.schemas import Tally, VotingRule
 
 __all__ = (
@@ -36,38 +36,38 @@ _NO_SCORES = "not every ballot has scores: {} says who is first, and not by how 
 _NO_RANKING = "not every ballot ranks all sides: {} says who is first, and not how the other sides stand"
 
 
-def untold(protocol: ProtocolName, why: str) -> ProtocolRow:
+def untold(protocol: DecisionRule, why: str) -> RuleResult:
     """The row of a protocol that this data says nothing of."""
-    return ProtocolRow(protocol=protocol, end="untold", why=why)
+    return RuleResult(protocol=protocol, end="untold", why=why)
 
 
-def _mean(case: Case) -> ProtocolRow:
+def _mean(case: Case) -> RuleResult:
     if case.shares is None:
         return untold("mean", _NO_SCORES.format(_kind(case)))
     totals = _summed(case.shares, case.sides, [_ONE] * len(case.shares))
     return _led(case, "mean", totals, "a mean share of {}")
 
 
-def _median(case: Case) -> ProtocolRow:
+def _median(case: Case) -> RuleResult:
     if case.shares is None:
         return untold("median", _NO_SCORES.format(_kind(case)))
-    twin: ProtocolName | None = "mean" if len(case.shares) <= _TWO else None
+    twin: DecisionRule | None = "mean" if len(case.shares) <= _TWO else None
     return _led(case, "median", medians(case.shares, case.sides), "a median share of {}", same_as=twin)
 
 
-def _plurality(case: Case) -> ProtocolRow:
+def _plurality(case: Case) -> RuleResult:
     totals = _added((split(paper.first, case.sides) for paper in case.papers), case.sides)
     return _led(case, "plurality", totals, f"{{}} of {_counted(len(case.papers), 'first place')}")
 
 
-def _by_tally(protocol: ProtocolName, rule: VotingRule) -> Callable[[Case], ProtocolRow]:
-    def row(case: Case) -> ProtocolRow:
+def _by_tally(protocol: DecisionRule, rule: VotingRule) -> Callable[[Case], RuleResult]:
+    def row(case: Case) -> RuleResult:
         return _of_tally(protocol, _tally(case, rule))
 
     return row
 
 
-def _approval(case: Case) -> ProtocolRow:
+def _approval(case: Case) -> RuleResult:
     if case.shares is None:
         return untold("approval", _NO_SCORES.format(_kind(case)))
     totals = approvals(case.shares, case.sides, threshold=case.threshold)
@@ -76,14 +76,14 @@ def _approval(case: Case) -> ProtocolRow:
     return _led(case, "approval", totals, asked, same_as="plurality" if even else None)
 
 
-def _borda(case: Case) -> ProtocolRow:
+def _borda(case: Case) -> RuleResult:
     if case.ranked is None:
         return untold("borda", _NO_RANKING.format(_kind(case)))
     most = len(case.papers) * (len(case.sides) - 1)
     return _led(case, "borda", borda(case.ranked, case.sides), f"{{}} of {most} points", same_as=_of_two(case))
 
 
-def _condorcet(case: Case) -> ProtocolRow:
+def _condorcet(case: Case) -> RuleResult:
     if case.ranked is None:
         return untold("condorcet", _NO_RANKING.format(_kind(case)))
     duels = beaten(case.ranked, case.sides)
@@ -94,7 +94,7 @@ def _condorcet(case: Case) -> ProtocolRow:
     return row.model_copy(update={"why": why})
 
 
-def _instant_runoff(case: Case) -> ProtocolRow:
+def _instant_runoff(case: Case) -> RuleResult:
     if case.ranked is None:
         return untold("instant_runoff", _NO_RANKING.format(_kind(case)))
     found = instant_runoff(case.ranked, case.sides)
@@ -102,7 +102,7 @@ def _instant_runoff(case: Case) -> ProtocolRow:
     return _led(case, "instant_runoff", found.scores, votes, same_as=_of_two(case))
 
 
-def _cumulative(case: Case) -> ProtocolRow:
+def _cumulative(case: Case) -> RuleResult:
     """The points that each side was given: shares of a judge's ballots, confidences of votes."""
     if case.data == "votes":
         parts = ({side: paper.confidence * (side in paper.first) for side in case.sides} for paper in case.papers)
@@ -114,11 +114,11 @@ def _cumulative(case: Case) -> ProtocolRow:
     return _led(case, "cumulative", _added(case.shares, case.sides), "{} points", same_as="mean")
 
 
-def _weighted(case: Case) -> ProtocolRow:
+def _weighted(case: Case) -> RuleResult:
     if case.data == "votes":
         if case.weights is None and case.tally is not None and case.tally.rule == "weighted":
             return _of_tally("weighted", case.tally)
-        twin: ProtocolName | None = "majority" if case.weights is None else None
+        twin: DecisionRule | None = "majority" if case.weights is None else None
         return _of_tally("weighted", _tally(case, "weighted"), same_as=twin)
     pounds = [exact((case.weights or {}).get(paper.voter or "", 1.0)) for paper in case.papers]
     parts = case.shares or [split(paper.first, case.sides) for paper in case.papers]
@@ -127,7 +127,7 @@ def _weighted(case: Case) -> ProtocolRow:
     return _led(case, "weighted", totals, "{} of the weight", same_as=twin if case.weights is None else None)
 
 
-def _single(case: Case) -> ProtocolRow:
+def _single(case: Case) -> RuleResult:
     first = case.papers[0]
     totals = split(first.first, case.sides) if first.shares is None else dict(first.shares)
     twin = case.base if len(case.papers) == 1 else None
@@ -135,7 +135,7 @@ def _single(case: Case) -> ProtocolRow:
     return row.model_copy(update={"ballots": 1})
 
 
-def _curtailed(case: Case) -> ProtocolRow:
+def _curtailed(case: Case) -> RuleResult:
     base = RULES[case.base](case)
     whole = len(case.ballots) if case.data == "votes" else case.planned  # a vote that was lost would not have come
     for number in range(len(case.judged) + 1):
@@ -148,11 +148,11 @@ def _curtailed(case: Case) -> ProtocolRow:
     return untold("curtailed", f"{missing} that were not cast could have changed it")
 
 
-def _average(case: Case) -> ProtocolRow:
+def _average(case: Case) -> RuleResult:
     return _unflipped(case, "on_flip_average") or _based(case, "on_flip_average", "the flip changes nothing")
 
 
-def _abstain(case: Case) -> ProtocolRow:
+def _abstain(case: Case) -> RuleResult:
     row = _unflipped(case, "on_flip_abstain")
     why = "a model found for different sides in different views, so that the judge abstains"
     return row or _based(case, "on_flip_abstain", why).model_copy(
@@ -160,14 +160,14 @@ def _abstain(case: Case) -> ProtocolRow:
     )
 
 
-def _tie(case: Case) -> ProtocolRow:
+def _tie(case: Case) -> RuleResult:
     row = _unflipped(case, "on_flip_tie")
     if row is not None:
         return row
     sides = [side for side in case.sides if any(paper.first == (side,) for paper in case.papers)]
     why = "a model found for different sides in different views, so that all that were found for are level"
     totals = split(sides, case.sides)
-    return ProtocolRow(
+    return RuleResult(
         protocol="on_flip_tie",
         end="tie",
         why=why,
@@ -177,12 +177,12 @@ def _tie(case: Case) -> ProtocolRow:
     )
 
 
-def _human(case: Case) -> ProtocolRow:
+def _human(case: Case) -> RuleResult:
     row = _unflipped(case, "on_flip_human")
     return row or untold("on_flip_human", "a person would have been asked")
 
 
-RULES: Mapping[ProtocolName, Callable[[Case], ProtocolRow]] = {
+RULES: Mapping[DecisionRule, Callable[[Case], RuleResult]] = {
     "mean": _mean,
     "median": _median,
     "plurality": _plurality,
@@ -205,7 +205,7 @@ RULES: Mapping[ProtocolName, Callable[[Case], ProtocolRow]] = {
 """Of a case with a ballot that could be used at least."""
 
 
-def _unflipped(case: Case, protocol: ProtocolName) -> ProtocolRow | None:
+def _unflipped(case: Case, protocol: DecisionRule) -> RuleResult | None:
     """The row of a rule for flips where there is none, or none can be seen; None where there is one."""
     if case.data == "votes":
         return untold(protocol, "voters are asked once: there are no views between which a vote could flip")
@@ -216,19 +216,19 @@ def _unflipped(case: Case, protocol: ProtocolName) -> ProtocolRow | None:
     return _based(case, protocol, "no model found for different sides in different views")
 
 
-def _based(case: Case, protocol: ProtocolName, why: str) -> ProtocolRow:
+def _based(case: Case, protocol: DecisionRule, why: str) -> RuleResult:
     base = RULES[case.base](case)
     return base.model_copy(update={"protocol": protocol, "why": f"{why}: {base.why}", "same_as": case.base})
 
 
 def _led(
-    case: Case, protocol: ProtocolName, totals: Mapping[str, Fraction], has: str, *, same_as: ProtocolName | None = None
-) -> ProtocolRow:
+    case: Case, protocol: DecisionRule, totals: Mapping[str, Fraction], has: str, *, same_as: DecisionRule | None = None
+) -> RuleResult:
     """The row in which who has the most of `totals` wins; `has` says what that is, in words."""
     lead = leaders(totals)
     told = has.format(_number(totals[lead[0]]))
     alone = len(lead) == 1
-    return ProtocolRow(
+    return RuleResult(
         protocol=protocol,
         end="winner" if alone else "tie",
         winner=lead[0] if alone else None,
@@ -240,9 +240,9 @@ def _led(
     )
 
 
-def _of_tally(protocol: ProtocolName, found: Tally, *, same_as: ProtocolName | None = None) -> ProtocolRow:
+def _of_tally(protocol: DecisionRule, found: Tally, *, same_as: DecisionRule | None = None) -> RuleResult:
     tied = bool(found.tied) and found.quorum_met
-    return ProtocolRow(
+    return RuleResult(
         protocol=protocol,
         end="winner" if found.reached else "tie" if tied else "short",
         winner=found.winner if found.reached else None,
@@ -282,7 +282,7 @@ def _added(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dic
     return totals
 
 
-def _of_two(case: Case) -> ProtocolName | None:
+def _of_two(case: Case) -> DecisionRule | None:
     """Of two sides there is nothing to rank but the first place."""
     return "plurality" if len(case.sides) <= _TWO else None
 

@@ -10,15 +10,15 @@ from flowdebate._util.wire import WireModel
 
 __all__ = (
     "BallotData",
+    "DecisionRule",
     "LoneBallot",
     "ProtocolEnd",
-    "ProtocolName",
-    "ProtocolRow",
-    "Redecided",
+    "Recount",
+    "RuleResult",
 )
 
 
-ProtocolName = Literal[
+DecisionRule = Literal[
     "mean",
     "median",
     "plurality",
@@ -50,10 +50,10 @@ ProtocolEnd = Literal["winner", "tie", "short", "abstains", "untold"]
 data does not say what the rule would need."""
 
 
-class ProtocolRow(WireModel):
+class RuleResult(WireModel):
     """What one protocol makes of the ballots."""
 
-    protocol: ProtocolName
+    protocol: DecisionRule
     end: ProtocolEnd
     winner: str | None = None
     """None for every end but "winner"."""
@@ -62,11 +62,11 @@ class ProtocolRow(WireModel):
     tied: list[str] = Field(default_factory=list)
     """The sides that share the lead, in the order of the sides."""
     scores: dict[str, float] = Field(default_factory=dict)
-    """What each side has, in the order of the sides; in units of the rule, see docs/redeciding.md. Empty where the
+    """What each side has, in the order of the sides; in units of the rule, see docs/recount.md. Empty where the
     rule did not come to numbers."""
     ballots: Annotated[int, Field(ge=0)] = 0
     """How many ballots it made use of."""
-    same_as: ProtocolName | None = None
+    same_as: DecisionRule | None = None
     """The protocol that it is by another name here, whatever such ballots say; None for a rule of its own."""
 
 
@@ -83,7 +83,7 @@ class LoneBallot(WireModel):
     """None for none of them, and for a tie."""
 
 
-class Redecided(WireModel):
+class Recount(WireModel):
     """Ballots, decided again."""
 
     sides: list[str]
@@ -94,7 +94,7 @@ class Redecided(WireModel):
     """Those of them that say something."""
     planned: Annotated[int, Field(ge=0)]
     """How many there would be if none had been left out, saved or lost."""
-    rows: list[ProtocolRow]
+    rows: list[RuleResult]
     alone: list[LoneBallot]
     """Each ballot that could be used, by itself, in the stored order."""
     agree: bool
@@ -103,11 +103,11 @@ class Redecided(WireModel):
     """The same in words."""
 
     @property
-    def rules(self) -> list[ProtocolRow]:
+    def rules(self) -> list[RuleResult]:
         """The rows that count: those that could be told, each rule once."""
         return [row for row in self.rows if row.end != "untold" and row.same_as is None]
 
-    def row(self, protocol: ProtocolName) -> ProtocolRow:
+    def row(self, protocol: DecisionRule) -> RuleResult:
         """The row of `protocol`; LookupError where it was not asked for."""
         for row in self.rows:
             if row.protocol == protocol:

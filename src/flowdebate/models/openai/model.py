@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
 
 __all__ = (
-    "LADDER",
+    "STRUCTURED_MODES",
     "OpenAIModel",
     "StructuredMode",
 )
@@ -33,7 +33,7 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 
 
-LADDER: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
+STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
 """Ways to ask for a structured answer, from the most to the least constraining."""
 
 
@@ -55,7 +55,8 @@ class OpenAIModel(Holding):
     - `settings`: what holds where a request leaves the choice open; of two deadlines the shorter one counts, and a
       timeout that is left at its default is none.
     - `structured`: how structured answers are asked for; "json_schema" constrains the model on servers that can. Where
-      the server refuses that way, or what comes does not fit twice, the next of `LADDER` is taken; the way that was
+      the server refuses that way, or what comes does not fit twice, the next of `STRUCTURED_MODES` is taken; the way
+      that was
       taken is the answer's `asked_as`.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
@@ -99,7 +100,7 @@ class OpenAIModel(Holding):
         self._api_key = api_key
         self._api_key_env = api_key_env
         self._settings = settings or ModelSettings()
-        self._ladder = LADDER[LADDER.index(structured) :]
+        self._ladder = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
         self._strict_model = strict_model
         self._clients = Clients(default_headers, transport=transport)

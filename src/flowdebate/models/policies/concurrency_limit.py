@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flowdebate._util.validation import check_count
-from flowdebate.models.wrapper import EachRequest
+from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,20 +50,21 @@ class PerLoop(Generic[T]):
         return found
 
 
-class ConcurrencyLimit(EachRequest):
-    """Lets `at_once` requests of `inner` be on their way at the same time; the others wait.
+class ConcurrencyLimit(PerRequestWrapper):
+    """Lets `max_concurrency` requests of `inner` be on their way at the same time; the others wait.
 
     They wait in the order in which they came, and may be cancelled; what they wait is the attempt's `waited`. Where
-    `inner` repeats failed calls, the place is free while it waits to do so. Each event loop has `at_once` places.
+    `inner` repeats failed calls, the place is free while it waits to do so. Each event loop
+    has `max_concurrency` places.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'
     """
 
-    def __init__(self, inner: Model | str, at_once: int) -> None:
+    def __init__(self, inner: Model | str, max_concurrency: int) -> None:
         super().__init__(inner)
-        check_count("ConcurrencyLimit", at_once=at_once)
-        self._places = PerLoop(lambda: asyncio.Semaphore(at_once))
+        check_count("ConcurrencyLimit", max_concurrency=max_concurrency)
+        self._places = PerLoop(lambda: asyncio.Semaphore(max_concurrency))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer when there is a place."""

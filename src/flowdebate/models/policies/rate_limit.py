@@ -11,7 +11,7 @@ from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RateLimited
 from flowdebate.models.policies.concurrency_limit import PerLoop
 from flowdebate.models.usage import estimated_tokens
-from flowdebate.models.wrapper import EachRequest
+from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
@@ -40,7 +40,7 @@ class Bucket(AsyncLimiter):
         self._level += amount
 
 
-class RateLimit(EachRequest):
+class RateLimit(PerRequestWrapper):
     """Sends `inner` no more than `requests` requests, and has it take no more than `tokens` tokens, per `per` seconds.
 
     - `requests`: so many may go at once after a pause; then one goes every `per / requests` seconds.

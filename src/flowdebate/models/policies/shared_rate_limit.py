@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.policies.rate_limit import tokens_of
-from flowdebate.models.wrapper import EachRequest
+from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ("SharedRateLimit",)
 
 
-class SharedRateLimit(EachRequest):
+class SharedRateLimit(PerRequestWrapper):
     """Sends `inner` no more than `requests` requests and `tokens` tokens per `per` seconds, from all who share `key`.
 
     The count is a row in the PostgreSQL database at `url` (its table is in `schema`), changed in one statement, by the

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelTimeout
 from flowdebate.models.call import within
-from flowdebate.models.wrapper import EachRequest
+from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ("Timeout",)
 
 
-class Timeout(EachRequest):
+class Timeout(PerRequestWrapper):
     """Gives each request of `inner` a deadline: `seconds` for all of it, however it is spent.
 
     - `first_text`: seconds until the first piece of text has come, and `between`: the longest silence between two

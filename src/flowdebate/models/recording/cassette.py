@@ -296,7 +296,7 @@ def as_line(part: Header | Call) -> bytes:
 
 
 def read_cassette(path: str | Path) -> tuple[Header, list[Call]]:
-    """All of the file at `path`; BadFile, with the line, for what was not written by `Recorded`."""
+    """All of the file at `path`; BadFile, with the line, for what was not written by `RecordingModel`."""
     first, *lines = _lines(Path(path))
     header = _header(path, first)
     calls: list[Call] = []

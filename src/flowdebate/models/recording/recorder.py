@@ -1,4 +1,4 @@
-"""`Recorded`: a model whose answers are kept in a file, so that they can be replayed."""
+"""`RecordingModel`: a model whose answers are kept in a file, so that they can be replayed."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.output import OutputSchema
 
-__all__ = ("Recorded",)
+__all__ = ("RecordingModel",)
 
 
-class Recorded(Wrapper):
-    """Writes each answer of `inner`, and each ModelError, into a new cassette at `path`; `Replayed` gives them back.
+class RecordingModel(Wrapper):
+    """Writes each answer of `inner`, and each ModelError, into a new cassette at `path`; `ReplayModel` gives them back.
 
-    A call is one line, however often `inner` repeated it, and with what was sent for it: `Recorded(OpenAIModel(…))`.
-    Inside of a policy that repeats, such as `Retrying(Recorded(…))`, each request is a line of its own, and is
-    replayed as `Retrying(Replayed(…))`. A call that is cancelled leaves no line, but for one that ran out of time.
+    A call is one line, however often `inner` repeated it, and with what was sent for it:
+    `RecordingModel(OpenAIModel(…))`.
+    Inside of a policy that repeats, such as `Retrying(RecordingModel(…))`, each request is a line of its own, and is
+    replayed as `Retrying(ReplayModel(…))`. A call that is cancelled leaves no line, but for one that ran out of time.
 
     The file holds prompts and answers as they are; no API key, since requests have none, and what looks like one is
     taken out of errors. BadFile if `path` is there already (unless with `overwrite`), or cannot be written.

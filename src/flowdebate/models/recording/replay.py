@@ -1,4 +1,4 @@
-"""`Replayed`: a model that answers from a cassette, without asking anybody."""
+"""`ReplayModel`: a model that answers from a cassette, without asking anybody."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Flag, ModelRequest
     from flowdebate.models.recording.cassette import Answer, Call, Sent
 
-__all__ = ("Replayed",)
+__all__ = ("ReplayModel",)
 
 
-class Replayed:
-    """Gives back what `Recorded` has kept at `path`: the same answers and errors, at once and for nothing.
+class ReplayModel:
+    """Gives back what `RecordingModel` has kept at `path`: the same answers and errors, at once and for nothing.
 
     A call is found by what it asks, not by when: calls that are made at once may come in any order, and of equal ones
     the first gets what the first got. A call that is not in the cassette is CassetteMismatch, which shows how it

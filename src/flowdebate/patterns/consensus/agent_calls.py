@@ -15,10 +15,10 @@ from flowdebate.models.events import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.events import AgentFailed, announce
 from flowdebate.patterns.consensus.schemas import AgentFailure
-from flowdebate.patterns.failures import in_time, is_loss
+from flowdebate.patterns.failures import in_time, is_provider_failure
 from flowdebate.patterns.recording import AUDIT
 from flowdebate.resources.resource import HeldResource
-from flowdebate.runs.durable.suspend import Parked
+from flowdebate.runs.durable.suspend import Suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ class AgentSeats(Block[Any, None]):
         succeeded: bool | None = None
         try:
             call = block(asked, ctx.child(block.name, path))
-            answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_loss)
+            answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_provider_failure)
             answer = self._phase.read(answer, block.name, asked, ctx)
             go_on_after_review(audit, task.id, ctx)
             succeeded = True
@@ -101,12 +101,12 @@ class AgentSeats(Block[Any, None]):
                 audit.cancel(task.id, reason=told(error))
                 raise
             audit.fail(task.id, told(error))
-            if not is_loss(error):
+            if not is_provider_failure(error):
                 raise
             succeeded = False
             self._fail(error, asked, ctx)
             return
-        except Parked as parked:
+        except Suspended as parked:
             set_aside(audit, task.id, parked)
             raise
         except BaseException as ending:  # cancelled, or the process is told to end

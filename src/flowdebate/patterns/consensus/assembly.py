@@ -11,7 +11,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.consensus.agent_calls import AgentSeats, Phase, circuits
 from flowdebate.patterns.consensus.agents import Who, create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.events import numbers
-from flowdebate.patterns.consensus.lifecycle import Conduct
+from flowdebate.patterns.consensus.lifecycle import ConsensusLifecycle
 from flowdebate.patterns.consensus.output import output_of
 from flowdebate.patterns.consensus.phases.context import gather_context
 from flowdebate.patterns.consensus.phases.ending import another_round, check_convergence, judge_seat
@@ -52,7 +52,7 @@ def assemble(options: Options) -> Sequencer[Any, Any]:
     return (
         sequencer(name=options.name, state=ConsensusState, owns=owned, accepts=accept(options.where, ConsensusInput))
         .tap(begin(options.name, lambda ctx, status: output_of(options, ctx, status)))
-        .then(Conduct(options, _phases(options)))
+        .then(ConsensusLifecycle(options, _phases(options)))
     )
 
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
-__all__ = ("Conduct",)
+__all__ = ("ConsensusLifecycle",)
 
 
-class Conduct(Block[ConsensusInput, ConsensusOutput]):
+class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     """Holds `phases`, and gives what they came to: also when the debate's time is up before they are over."""
 
     def __init__(self, options: Options, phases: Block[Any, Any]) -> None:

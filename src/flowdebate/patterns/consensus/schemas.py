@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel
 from flowdebate.measures.schemas import Ballot, Convergence, Flip, Position, Strength, Tally
-from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class ConsensusOutput(WireModel):
     """Why the rounds ended before their number was up; None where they did not."""
     failures: list[AgentFailure] = Field(default_factory=list)
     """Calls of agents that came to nothing; what they said is nowhere else."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What the providers of judges lost."""
     stages: list[StageReached]
     analytics: Analytics | None = None

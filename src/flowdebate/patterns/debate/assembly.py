@@ -23,9 +23,9 @@ from flowdebate.patterns.debate.output import build_raw_output, raw_output, stop
 from flowdebate.patterns.debate.schemas import DebateInput, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.state import create_record_argument, debate_state
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.failures import GuardedSeat, is_loss
-from flowdebate.patterns.loop import Loop, Terms, in_declared_order
-from flowdebate.patterns.synthesis import with_deliverable
+from flowdebate.patterns.failures import WithFallback, is_provider_failure
+from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
+from flowdebate.patterns.synthesis import with_synthesizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,13 +76,13 @@ class Assembly:
             .then(self.loop.guarded(judge, without_verdict))
             .then(build_raw_output(self.loop.name, judge.name, sources=self.sources))
         )
-        return with_deliverable(
+        return with_synthesizer(
             pipeline,
             self.loop,
             synthesizer=self.synthesizer,
             default=self._synthesizer,
             output_schema=self.output_schema,
-            around=OfVerdicts if self.loop.goes_on else None,
+            around=SkipWithoutVerdict if self.loop.goes_on else None,
         )
 
     def _speakers(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
@@ -104,12 +104,14 @@ class Assembly:
         ours = isinstance(moderator, Moderator)
 
         def losses(error: BaseException) -> bool:
-            return (ours and isinstance(error, (BadAnswer, RosterError))) or (self.loop.goes_on and is_loss(error))
+            return (ours and isinstance(error, (BadAnswer, RosterError))) or (
+                self.loop.goes_on and is_provider_failure(error)
+            )
 
         def recover(error: Exception, _: object, ctx: Context) -> DebateModeratorDecision:
             return unmoderated(error, ctx, moderator=moderator.name, roster_names=names)
 
-        return GuardedSeat(opening, recover=recover, losses=losses, timeout=self.loop.turn_timeout)
+        return WithFallback(opening, recover=recover, losses=losses, timeout=self.loop.turn_timeout)
 
     def _turn(self, debater: Debater) -> Turn:
         record = create_record_argument(
@@ -163,7 +165,7 @@ class Assembly:
         )
 
 
-class OfVerdicts(Block[DebateRawOutput, Any]):
+class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
     """`inner` for debates with a verdict, None for those without."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
@@ -177,14 +179,14 @@ class OfVerdicts(Block[DebateRawOutput, Any]):
         return self._inner.outline()
 
 
-def terms(max_rounds: int, sources: Mapping[str, str] | None) -> Terms:
+def terms(max_rounds: int, sources: Mapping[str, str] | None) -> PatternSpec:
     """What a debate fills the loop in with: it ends by its cap or its moderator, and its voices are stances."""
 
     def ends(state: DebateState) -> str | None:
         done = state.decision is not None and state.decision.done
         return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=False)
 
-    return Terms(
+    return PatternSpec(
         takes=DebateInput,
         state=DebateState,
         raw=partial(raw_output, sources=sources),

@@ -23,7 +23,7 @@ from flowdebate.measures.schemas import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
-from flowdebate.patterns.failures import in_time, is_loss
+from flowdebate.patterns.failures import in_time, is_provider_failure
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.patterns.state import question_of
@@ -282,7 +282,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 def _goes_on(error: BaseException) -> bool:
     """Whether the debate goes on without the answer: baselines take no verdict with them."""
-    return isinstance(error, (BadAnswer, LimitReached)) or is_loss(error)
+    return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
 def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:

@@ -15,7 +15,7 @@ from flowdebate._util.wire import WireModel, as_list
 from flowdebate.patterns.anonymity.schemas import LeakReport
 from flowdebate.patterns.debate.judging.schemas import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
-from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
     "BASELINES",
@@ -195,7 +195,7 @@ class DebateRawOutput(WireModel):
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
     """How it ended."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run, from which the judge's shuffle was drawn."""

@@ -14,7 +14,7 @@ from flowdebate.patterns.deliberation.debater import create_persona_debater
 from flowdebate.patterns.deliberation.moderator import create_reporter
 from flowdebate.patterns.deliberation.schemas import DeliberationInput, DeliberationState, ModeratorReport
 from flowdebate.patterns.deliberation.transcript import hear, record_round
-from flowdebate.patterns.loop import Loop, Terms
+from flowdebate.patterns.loop import Loop, PatternSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,9 +117,9 @@ def participants_of(roster: Sequence[Persona]) -> Participants:
     return {persona.name: persona.role for persona in roster}
 
 
-def terms(roster: Sequence[Persona], max_rounds: int) -> Terms:
+def terms(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
     """What a deliberation fills the loop in with."""
-    return Terms(
+    return PatternSpec(
         takes=DeliberationInput,
         state=DeliberationState,
         raw=raw_output(participants_of(roster)),

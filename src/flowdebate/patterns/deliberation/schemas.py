@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
     "DeliberationEntry",
@@ -134,7 +134,7 @@ class DeliberationOutput(WireModel):
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
     """How it ended."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run."""

@@ -11,7 +11,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.handoff.decision import Handover, handoff_state, handover_among
+from flowdebate.patterns.handoff.decision import HandoffDecision, handoff_state, handover_among
 from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffState
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
 from flowdebate.patterns.handoff.turns import (
@@ -22,7 +22,7 @@ from flowdebate.patterns.handoff.turns import (
     raw_output,
     record_said,
 )
-from flowdebate.patterns.loop import Terms
+from flowdebate.patterns.loop import PatternSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,13 +107,13 @@ class Assembly:
         return self.loop.turn(persona, default=default, record=record)
 
 
-def terms(*, first: str, max_turns: int) -> Terms:
+def terms(*, first: str, max_turns: int) -> PatternSpec:
     """What a handoff fills the loop in with: `first` has the floor, and nothing ends it by itself but its cap."""
 
     def ends(state: HandoffState) -> str | None:
         return "max_turns" if state.round >= max_turns else None
 
-    return Terms(
+    return PatternSpec(
         takes=HandoffInput,
         state=partial(HandoffState, speaker=first),
         raw=raw_output,
@@ -128,5 +128,5 @@ def _speaker(_: object, ctx: Context) -> str:
     return handoff_state(ctx).speaker
 
 
-def _asked(value: Handover) -> Block[Any, Any] | None:
+def _asked(value: HandoffDecision) -> Block[Any, Any] | None:
     return value.speaker

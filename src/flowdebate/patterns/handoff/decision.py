@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = (
     "NOBODY",
     "NOTHING",
-    "Handover",
+    "HandoffDecision",
     "answer_of",
     "chosen",
     "handoff_state",
@@ -52,7 +52,7 @@ _NAMES = ("next_agent_name", "nextAgentName")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
+class HandoffDecision:
     """What somebody said, and to whom it handed over."""
 
     text: str
@@ -89,12 +89,12 @@ def judged(
     names: Sequence[str],
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
-) -> Handover:
+) -> HandoffDecision:
     """`answer` with what is wrong with it: nothing said, or nobody named who can speak after `agent_name`."""
     name, problem = chosen(answer.next_agent_name, agent_name=agent_name, names=names)
     if is_blank(answer.response):
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"
-    return Handover(
+    return HandoffDecision(
         text="" if is_blank(answer.response) else answer.response,
         next_agent_name=name,
         chosen_by=None if name is None else chosen_by,
@@ -122,7 +122,7 @@ def chosen(named: str | None, *, agent_name: str, names: Sequence[str]) -> tuple
     return name, None
 
 
-def merged(first: Handover, second: Handover) -> Handover:
+def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
     """What a speaker said that was asked twice: its first words, where it had any, and its second choice.
 
     Where its second answer names nobody who can speak next, its first choice stands, if only its words were missing.

@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
     "ChosenBy",
-    "HandedOver",
     "HandoffAnswer",
     "HandoffEntry",
     "HandoffInput",
+    "HandoffMade",
     "HandoffOutput",
     "HandoffState",
     "HandoffStopReason",
@@ -99,7 +99,7 @@ class HandoffOutput(WireModel):
     """Why there was no other turn; None where it did not come to its end."""
     status: DebateStatus = "complete"
     """How it ended."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run, from which lots were drawn."""
@@ -110,13 +110,13 @@ class HandoffOutput(WireModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class HandedOver:
+class HandoffMade:
     """A turn is over, and it is decided who speaks next.
 
     With a `problem` it is a warning: the speaker did not choose as it should.
     """
 
-    kind: ClassVar[str] = "handed_over"
+    kind: ClassVar[str] = "handoff_made"
     round: int
     """The turn that is over."""
     agent_name: str

@@ -10,7 +10,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
-from flowdebate.patterns.handoff.decision import Handover, handoff_state, judged, merged
+from flowdebate.patterns.handoff.decision import HandoffDecision, handoff_state, judged, merged
 from flowdebate.patterns.handoff.prompts import (
     SPEAKER,
     SpeakerTemplate,
@@ -39,11 +39,11 @@ __all__ = (
 )
 
 
-class Speaker(Block[Any, Handover]):
-    """Asks a model for what it says and whom it hands over to; given that `Handover`, asks it once more.
+class Speaker(Block[Any, HandoffDecision]):
+    """Asks a model for what it says and whom it hands over to; given that `HandoffDecision`, asks it once more.
 
     Nothing of what a model has answered is lost because it is not as it should be: an answer that names nobody who can
-    speak next is a `Handover` with a `problem`.
+    speak next is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Speaker(Block[Any, Handover]):
         self._transition = transition
         self._history = history
 
-    async def act(self, value: Any, ctx: Context, /) -> Handover:  # noqa: ANN401 - the input, or what it answered to it
-        if isinstance(value, Handover):
+    async def act(self, value: Any, ctx: Context, /) -> HandoffDecision:  # noqa: ANN401 - the input, or what it answered to it
+        if isinstance(value, HandoffDecision):
             said = merged(value, await self._asked(value, ctx, "retry"))
             fresh = not value.text
         else:
@@ -73,7 +73,7 @@ class Speaker(Block[Any, Handover]):
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": said.text})
         return said
 
-    async def _asked(self, value: object, ctx: Context, by: ChosenBy) -> Handover:
+    async def _asked(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
         unread: SchemaViolation | None = None
         try:
             answer = await self._inner.act(value, ctx)
@@ -131,8 +131,8 @@ def create_speaker(
     def turn(value: object, ctx: Context) -> str:
         about: dict[str, Any] = {"entries": entries_of(ctx), "speakers": everyone, "name": agent_name}
         about |= {"transition": transition, "template": template}
-        problem = value.problem if isinstance(value, Handover) else None
-        if isinstance(value, Handover) and value.text:
+        problem = value.problem if isinstance(value, HandoffDecision) else None
+        if isinstance(value, HandoffDecision) and value.text:
             return render_again(**about, problem=problem or "")
         return render_speaker_turn(
             **about,

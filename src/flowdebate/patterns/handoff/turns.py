@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.patterns.failures import lose
-from flowdebate.patterns.handoff.decision import NOTHING, Handover, answer_of, handoff_state, judged
-from flowdebate.patterns.handoff.schemas import HandedOver, HandoffEntry, HandoffOutput, HandoffTranscriptState
+from flowdebate.patterns.handoff.decision import NOTHING, HandoffDecision, answer_of, handoff_state, judged
+from flowdebate.patterns.handoff.schemas import HandoffEntry, HandoffMade, HandoffOutput, HandoffTranscriptState
 from flowdebate.patterns.recording import audit_resources, complete_turn
 from flowdebate.patterns.rounds import finish
 from flowdebate.patterns.state import entries_of
@@ -54,12 +54,12 @@ LOST = "the turn was lost"
 
 def record_said(
     *, name: str, agent_name: str, names: Sequence[str], transcript: HandoffTranscript, collection_id: str
-) -> Handler[Any, Handover]:
+) -> Handler[Any, HandoffDecision]:
     """A block that adds what a speaker said to the transcript, before it is decided who is next."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def record(value: object, ctx: Context) -> Handover:
-        if not isinstance(value, Handover):
+    def record(value: object, ctx: Context) -> HandoffDecision:
+        if not isinstance(value, HandoffDecision):
             value = judged(answer_of(value, agent_name, names, ctx), agent_name=agent_name, names=names)
         entry = HandoffEntry(round=max(handoff_state(ctx).round, 1), agent_name=agent_name, text=value.text)
         held = ctx.scope.handles["transcript"]
@@ -72,10 +72,10 @@ def record_said(
 
 def needs_another_word(value: object) -> bool:
     """Whether a turn's speaker is to be asked once more, and can be."""
-    return isinstance(value, Handover) and value.problem is not None and value.speaker is not None
+    return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
-def drawn_instead(error: Exception, value: Handover, ctx: Context) -> Handover:
+def drawn_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
     """What is gone on with where a provider failed a speaker that was asked once more: what it has said."""
     speaker = handoff_state(ctx).speaker
     lose(error, ctx, block=ctx.block, seat="debater", name=speaker, instead="drawn")
@@ -88,7 +88,7 @@ def hand_over(
     """A block that decides who speaks next: whom the speaker named, or the lot; with "error", RosterError instead."""
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
-    def decide(value: Handover | None, ctx: Context) -> None:
+    def decide(value: HandoffDecision | None, ctx: Context) -> None:
         state = handoff_state(ctx)
         if value is not None and value.problem is not None and on_invalid == "error":
             raise _refusal(value, state.speaker, names, ctx)
@@ -97,7 +97,7 @@ def hand_over(
             next_name, by = ctx.random.choice([other for other in names if other != state.speaker]), "random"
         if value is not None:
             _complete(ctx, text=value.text, next_agent_name=next_name, chosen_by=by, problem=value.problem)
-        event = HandedOver(
+        event = HandoffMade(
             round=state.round,
             agent_name=state.speaker,
             next_agent_name=next_name,
@@ -117,7 +117,7 @@ def _complete(ctx: Context, **decided: object) -> None:
     held.set(type(held.state)(entries=[*before, last.model_copy(update=decided)]))
 
 
-def _refusal(value: Handover, speaker: str, names: Sequence[str], ctx: Context) -> OutputError:
+def _refusal(value: HandoffDecision, speaker: str, names: Sequence[str], ctx: Context) -> OutputError:
     block = ctx.block if value.speaker is None else value.speaker.name
     if value.next_agent_name is not None:
         return OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])

@@ -7,23 +7,23 @@ from flowdebate.patterns.round_robin.panelist import create_panelist
 from flowdebate.patterns.round_robin.referee import create_referee
 from flowdebate.patterns.round_robin.schemas import (
     Assessment,
-    PanelOutput,
     RefereeAudit,
     RefereeReport,
     RefereeReported,
+    RoundRobinOutput,
 )
-from flowdebate.patterns.round_robin.synthesizer import create_panel_synthesizer
-from flowdebate.patterns.round_robin.transcript import create_panel_transcript
+from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
+from flowdebate.patterns.round_robin.transcript import create_round_robin_transcript
 
 __all__ = (
     "Assessment",
-    "PanelOutput",
     "RefereeAudit",
     "RefereeReport",
     "RefereeReported",
-    "create_panel_synthesizer",
-    "create_panel_transcript",
+    "RoundRobinOutput",
     "create_panelist",
     "create_referee",
+    "create_round_robin_synthesizer",
+    "create_round_robin_transcript",
     "round_robin",
 )

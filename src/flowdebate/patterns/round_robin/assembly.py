@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.loop import Loop, Terms, in_declared_order
+from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
 from flowdebate.patterns.round_robin.panelist import create_panelist
 from flowdebate.patterns.round_robin.referee import stash_audit, without_report
-from flowdebate.patterns.round_robin.schemas import PanelInput, PanelOutput, PanelState, RefereeReport
-from flowdebate.patterns.round_robin.synthesizer import create_panel_synthesizer
-from flowdebate.patterns.round_robin.transcript import panel_state, record_contribution
+from flowdebate.patterns.round_robin.schemas import RefereeReport, RoundRobinInput, RoundRobinOutput, RoundRobinState
+from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
+from flowdebate.patterns.round_robin.transcript import record_contribution, round_robin_state
 from flowdebate.patterns.rounds import finish
 from flowdebate.patterns.state import entries_of
-from flowdebate.patterns.synthesis import with_deliverable
+from flowdebate.patterns.synthesis import with_synthesizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Assembly:
 
     def pipeline(self) -> Sequencer[Any, Any]:
         """Opening, rounds, output."""
-        return with_deliverable(
+        return with_synthesizer(
             self.loop.rounds(self._round).then(build_output(self.loop.name)),
             self.loop,
             synthesizer=self.synthesizer,
@@ -110,7 +110,7 @@ class Assembly:
         return self.loop.turn(panelist, default=default, record=record)
 
     def _synthesizer(self) -> Block[Any, Any]:
-        return create_panel_synthesizer(
+        return create_round_robin_synthesizer(
             name=self.loop.name,
             output_schema=self.output_schema,
             visibility=self.synthesizer_visibility,
@@ -118,15 +118,15 @@ class Assembly:
         )
 
 
-def terms(max_rounds: int) -> Terms:
+def terms(max_rounds: int) -> PatternSpec:
     """What a panel fills the loop in with: nothing ends it by itself but its cap, and its voices are names."""
 
-    def ends(state: PanelState) -> str | None:
+    def ends(state: RoundRobinState) -> str | None:
         return "max_rounds" if state.round >= max_rounds else None
 
-    return Terms(
-        takes=PanelInput,
-        state=PanelState,
+    return PatternSpec(
+        takes=RoundRobinInput,
+        state=RoundRobinState,
         raw=raw_output,
         ends=ends,
         heard=attrgetter("agent_name"),
@@ -134,10 +134,10 @@ def terms(max_rounds: int) -> Terms:
     )
 
 
-def raw_output(ctx: Context, status: RunStatus) -> PanelOutput:
+def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
     """What the panel around a step came to so far."""
-    state = panel_state(ctx)
-    return PanelOutput(
+    state = round_robin_state(ctx)
+    return RoundRobinOutput(
         question=state.question,
         rounds=state.round,
         transcript=list(entries_of(ctx)),
@@ -149,12 +149,12 @@ def raw_output(ctx: Context, status: RunStatus) -> PanelOutput:
     )
 
 
-def build_output(name: str) -> Handler[Any, PanelOutput]:
+def build_output(name: str) -> Handler[Any, RoundRobinOutput]:
     """A block that gives all that the panel came to: the run's `raw`."""
 
     @handler(name=f"{name}-build-output")
-    def build(_: object, ctx: Context) -> PanelOutput:
-        raw = raw_output(ctx, "degraded" if panel_state(ctx).losses else "complete")
+    def build(_: object, ctx: Context) -> RoundRobinOutput:
+        raw = raw_output(ctx, "degraded" if round_robin_state(ctx).losses else "complete")
         finish(ctx, raw)
         return raw
 

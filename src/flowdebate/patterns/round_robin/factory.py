@@ -12,7 +12,7 @@ from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.round_robin.assembly import Assembly, terms
 from flowdebate.patterns.round_robin.referee import Referee
-from flowdebate.patterns.round_robin.transcript import PanelTranscript, create_panel_transcript
+from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     referee: BlockLike | None = None,
     synthesizer: BlockLike | Literal[False] | None = None,
     terminate_when: Function | None = None,
-    transcript: PanelTranscript | None = None,
+    transcript: RoundRobinTranscript | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
     instructions: TextSlot | None = None,
     model: Model | str | None = None,
@@ -70,9 +70,9 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       rounds and the synthesizer see what it found. It decides neither who speaks nor when it ends; assessments of
       those who did not speak in the round are dropped.
     - `synthesizer`, a panelist's `block`: None is the default, else a block or a function. `synthesizer` also takes
-      False: the output is then the `PanelOutput` itself.
+      False: the output is then the `RoundRobinOutput` itself.
     - `output_schema`: what the output must be; a synthesizer of your own is held to it as well.
-    - `transcript`: what `create_panel_transcript()` makes, to share it with blocks of your own; None makes one.
+    - `transcript`: what `create_round_robin_transcript()` makes, to share it with blocks of your own; None makes one.
     - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default panelists
       and the default synthesizer only. Defaults of the visibilities: items of all are shown to the client; those of
       panelists are not kept in history.
@@ -84,7 +84,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     - `turn_timeout`, `round_timeout`: seconds that a seat, and the turns of a round together, may take; an audit has
       a seat's time. What is late is lost as if its provider had failed.
 
-    The input is a question: a str, `{"question": str}` or a `PanelInput`. Raises `ConfigurationError` for what cannot
+    The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Raises `ConfigurationError`
+    for what cannot
     be a panel, before anything is built; warns (`FlowDebateWarning`) of more than four rounds.
 
     >>> from flowdebate.testing import ScriptedModel
@@ -105,7 +106,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         max_rounds=max_rounds,
         terminate_when=terminate_when,
         transcript=transcript,
-        create_transcript=create_panel_transcript,
+        create_transcript=create_round_robin_transcript,
         collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,

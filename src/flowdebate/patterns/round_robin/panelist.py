@@ -17,9 +17,9 @@ from flowdebate.patterns.round_robin.transcript import (
     HOW_TO_READ_PANEL,
     Members,
     issues_of,
-    panel_state,
     render_members,
     render_panel,
+    round_robin_state,
     speaker_tag,
 )
 from flowdebate.patterns.state import entries_of, question_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.round_robin.schemas import PanelEntry, RefereeAudit
-    from flowdebate.patterns.round_robin.transcript import PanelTranscript
+    from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinEntry
+    from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -144,7 +144,7 @@ def render_panelist_system(
 def render_panelist_turn(
     *,
     question: str,
-    entries: Sequence[PanelEntry],
+    entries: Sequence[RoundRobinEntry],
     audits: Sequence[RefereeAudit] = (),
     name: str,
     role: str | None,
@@ -171,7 +171,7 @@ def render_panelist_turn(
     return "\n\n".join([transcript, "\n".join(last)])
 
 
-def _task(entries: Sequence[PanelEntry], name: str, about: dict[str, object], template: PanelistTemplate) -> str:
+def _task(entries: Sequence[RoundRobinEntry], name: str, about: dict[str, object], template: PanelistTemplate) -> str:
     """What to do now."""
     if not entries:
         return filled(template.opening, **about)
@@ -204,7 +204,7 @@ def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with it
     *,
     name: str,
     agent_name: str,
-    transcript: PanelTranscript,
+    transcript: RoundRobinTranscript,
     role: str | None = None,
     system_prompt: str | None = None,
     members: Members | None = None,
@@ -233,7 +233,7 @@ def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with it
         )
 
     def turn(value: object, ctx: Context) -> str:
-        state = panel_state(ctx)
+        state = round_robin_state(ctx)
         return render_panelist_turn(
             question=question_of(value, ctx),
             entries=entries_of(ctx),

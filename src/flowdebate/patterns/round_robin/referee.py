@@ -16,7 +16,12 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.failures import LOST, lose
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit, RefereeReport, RefereeReported
-from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, HOW_TO_READ_PANEL, panel_state, render_panel
+from flowdebate.patterns.round_robin.transcript import (
+    HOW_TO_READ_AUDITS,
+    HOW_TO_READ_PANEL,
+    render_panel,
+    round_robin_state,
+)
 from flowdebate.patterns.state import as_model, entries_of, question_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.names import name_among
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.patterns.round_robin.schemas import PanelEntry
-    from flowdebate.patterns.round_robin.transcript import PanelTranscript
+    from flowdebate.patterns.round_robin.schemas import RoundRobinEntry
+    from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -84,7 +89,7 @@ def render_referee_system(*, question: str, roster: Sequence[str], template: Ref
 
 def render_referee_turn(
     *,
-    entries: Sequence[PanelEntry],
+    entries: Sequence[RoundRobinEntry],
     audits: Sequence[RefereeAudit] = (),
     round: int,  # noqa: A002 - the field's word for it
     max_rounds: int | None = None,
@@ -121,7 +126,7 @@ def create_referee(
     *,
     name: str,
     roster_names: Sequence[str],
-    transcript: PanelTranscript,
+    transcript: RoundRobinTranscript,
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
     **options: Unpack[BlockOptions],
@@ -139,7 +144,7 @@ def create_referee(
         return render_referee_system(question=question_of(value, ctx), roster=roster, template=template)
 
     def turn(_: object, ctx: Context) -> str:
-        state = panel_state(ctx)
+        state = round_robin_state(ctx)
         return render_referee_turn(
             entries=entries_of(ctx),
             audits=state.audits,
@@ -245,7 +250,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
     )
 
 
-def stash_audit(name: str, referee: str, transcript: PanelTranscript) -> Handler[object, RefereeAudit | None]:
+def stash_audit(name: str, referee: str, transcript: RoundRobinTranscript) -> Handler[object, RefereeAudit | None]:
     """A block that adds what `referee` reported to the state; None for `LOST`.
 
     It takes the model, or a dict in either key style; OutputError for what does not validate.
@@ -256,7 +261,7 @@ def stash_audit(name: str, referee: str, transcript: PanelTranscript) -> Handler
         if value is LOST:
             return None
         report = as_model(value, RefereeReport, block=referee)
-        state = panel_state(ctx)
+        state = round_robin_state(ctx)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
         audit = audit_of(report, round=max(state.round, 1), spoke=spoke)
         ctx.sequencer.update(audits=[*state.audits, audit])

@@ -8,19 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from flowdebate._util.wire import WireModel, as_list
-from flowdebate.patterns.state import DebateLoss, DebateStatus, PatternInput, PatternState, TranscriptState
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
     "Assessment",
-    "PanelEntry",
-    "PanelInput",
-    "PanelOutput",
-    "PanelState",
     "PanelStopReason",
-    "PanelTranscriptState",
     "RefereeAudit",
     "RefereeReport",
     "RefereeReported",
+    "RoundRobinEntry",
+    "RoundRobinInput",
+    "RoundRobinOutput",
+    "RoundRobinState",
+    "RoundRobinTranscriptState",
 )
 
 
@@ -28,14 +28,14 @@ PanelStopReason = Literal["max_rounds", "predicate"]
 """Why a panel ended: its cap, or `terminate_when`."""
 
 
-class PanelInput(PatternInput):
+class RoundRobinInput(PatternInput):
     """What a panel is asked."""
 
     question: str
     """The question that it answers."""
 
 
-class PanelEntry(WireModel):
+class RoundRobinEntry(WireModel):
     """What one panelist said in one round."""
 
     round: Annotated[int, Field(ge=1)]
@@ -48,7 +48,7 @@ class PanelEntry(WireModel):
     """What was said."""
 
 
-class PanelTranscriptState(TranscriptState[PanelEntry]):
+class RoundRobinTranscriptState(TranscriptState[RoundRobinEntry]):
     """What was said so far, in order."""
 
 
@@ -81,7 +81,7 @@ class RefereeAudit(RefereeReport):
     """The names whose assessments were dropped: nobody of that name spoke in the round, or it was assessed already."""
 
 
-class PanelState(PatternState):
+class RoundRobinState(PatternState):
     """The state of a panel's sequencer, as `ctx.sequencer.state` shows it."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
@@ -96,20 +96,20 @@ class PanelState(PatternState):
         return last if last is not None and last.round == self.round else None
 
 
-class PanelOutput(WireModel):
+class RoundRobinOutput(WireModel):
     """Everything a panel came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     question: str
     rounds: int
     """How many rounds were held."""
-    transcript: list[PanelEntry]
+    transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
     """One for each round with a referee, but for rounds whose audit was lost."""
     stop_reason: PanelStopReason | None = None
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
     """How it ended."""
-    losses: list[DebateLoss] = Field(default_factory=list)
+    losses: list[ProviderFailure] = Field(default_factory=list)
     """What providers lost, and it went on without."""
     seed: int | None = None
     """The seed of the run."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.patterns.roles import generator_options
-from flowdebate.patterns.round_robin.schemas import PanelOutput
+from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, HOW_TO_READ_PANEL, render_panel
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = (
     "PANEL_SYNTHESIZER",
     "PanelSynthesizerTemplate",
-    "create_panel_synthesizer",
+    "create_round_robin_synthesizer",
     "render_panel_synthesizer_system",
     "render_panel_synthesizer_turn",
 )
@@ -60,7 +60,9 @@ def render_panel_synthesizer_system(*, template: PanelSynthesizerTemplate = PANE
     return template.system
 
 
-def render_panel_synthesizer_turn(raw: PanelOutput, *, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER) -> str:
+def render_panel_synthesizer_turn(
+    raw: RoundRobinOutput, *, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER
+) -> str:
     """All that the panel came to, and what to make of it."""
     about = {"question": quoted(raw.question), "rounds": raw.rounds}
     transcript = render_panel(raw.transcript, raw.audits, scores=True)
@@ -70,14 +72,14 @@ def render_panel_synthesizer_turn(raw: PanelOutput, *, template: PanelSynthesize
     return "\n\n".join([*parts, filled(template.task, **about)])
 
 
-def create_panel_synthesizer(
+def create_round_robin_synthesizer(
     *,
     name: str,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
     template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-synthesizer`: takes a `PanelOutput`, gives `output_schema`, or text without one.
+    """The block `{name}-synthesizer`: takes a `RoundRobinOutput`, gives `output_schema`, or text without one.
 
     `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
     `jsonschema`); an answer that does not fit is a `SchemaViolation`.
@@ -88,7 +90,7 @@ def create_panel_synthesizer(
         return render_panel_synthesizer_system(template=template)
 
     def turn(value: object, ctx: Context) -> str:
-        return render_panel_synthesizer_turn(as_model(value, PanelOutput, block=ctx.block), template=template)
+        return render_panel_synthesizer_turn(as_model(value, RoundRobinOutput, block=ctx.block), template=template)
 
     return generator(
         name=block_name,

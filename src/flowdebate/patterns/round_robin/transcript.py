@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.patterns.recording import record_turn
-from flowdebate.patterns.round_robin.schemas import PanelEntry, PanelState, PanelTranscriptState
+from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinState, RoundRobinTranscriptState
 from flowdebate.patterns.state import pattern_state
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import listed
@@ -34,31 +34,31 @@ __all__ = (
     "HOW_TO_READ_AUDITS",
     "HOW_TO_READ_PANEL",
     "Members",
-    "PanelTranscript",
-    "create_panel_transcript",
+    "RoundRobinTranscript",
+    "create_round_robin_transcript",
     "issues_of",
-    "panel_state",
     "record_contribution",
     "render_members",
     "render_panel",
+    "round_robin_state",
     "speaker_tag",
 )
 
 
-PanelTranscript = StateResource[PanelTranscriptState]
-"""The resource that `create_panel_transcript` makes."""
+RoundRobinTranscript = StateResource[RoundRobinTranscriptState]
+"""The resource that `create_round_robin_transcript` makes."""
 
 
-def create_panel_transcript() -> PanelTranscript:
+def create_round_robin_transcript() -> RoundRobinTranscript:
     """A transcript to share between a panel and the blocks that read it, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` is what was said so far. Every block that reads it, and the pattern, must
     be given the same object.
 
-    >>> create_panel_transcript().key
+    >>> create_round_robin_transcript().key
     'transcript'
     """
-    return StateResource(key="transcript", initial=PanelTranscriptState)
+    return StateResource(key="transcript", initial=RoundRobinTranscriptState)
 
 
 Members: TypeAlias = Mapping[str, str | None]
@@ -81,13 +81,15 @@ HOW_TO_READ_AUDITS = 'A line that begins with "Referee" is what the referee foun
 """What is said in addition where there are audits."""
 
 
-def render_panel(entries: Iterable[PanelEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False) -> str:
+def render_panel(
+    entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
+) -> str:
     """What was said as text, `[name, role] …` under a heading for each round, and the audit of each behind it.
 
     With `scores`, an audit says how well each panelist argued; else only what was wrong with it.
 
-    >>> from flowdebate.patterns.round_robin.schemas import PanelEntry, RefereeAudit
-    >>> said = PanelEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")
+    >>> from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RefereeAudit
+    >>> said = RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")
     >>> print(render_panel([said], [RefereeAudit(round=1, notes="Give figures.")]))
     Round 1:
     [Ada, economist] It pays back.
@@ -115,7 +117,7 @@ def issues_of(assessment: Assessment) -> str:
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
-def _lines(entries: Iterable[PanelEntry], audits: dict[int, RefereeAudit], *, scores: bool) -> Iterator[str]:
+def _lines(entries: Iterable[RoundRobinEntry], audits: dict[int, RefereeAudit], *, scores: bool) -> Iterator[str]:
     heading: int | None = None
     for entry in entries:
         if entry.round != heading:
@@ -143,19 +145,19 @@ def _found(audit: RefereeAudit | None, *, scores: bool) -> Iterator[str]:
             yield f"{about}: {issues}"
 
 
-def panel_state(ctx: Context) -> PanelState:
+def round_robin_state(ctx: Context) -> RoundRobinState:
     """The state of the panel around the block; a new one where a panel's block is used by itself."""
     state = pattern_state(ctx)
-    return state if isinstance(state, PanelState) else PanelState()
+    return state if isinstance(state, RoundRobinState) else RoundRobinState()
 
 
 def record_contribution(
-    *, name: str, agent_name: str, role: str | None, transcript: PanelTranscript, collection_id: str
+    *, name: str, agent_name: str, role: str | None, transcript: RoundRobinTranscript, collection_id: str
 ) -> Handler[Any, str]:
     """A block that adds what a panelist returned to the transcript, and completes the turn's task with it."""
 
-    def entry(number: int, text: str) -> PanelEntry:
-        return PanelEntry(round=number, agent_name=agent_name, role=role, text=text)
+    def entry(number: int, text: str) -> RoundRobinEntry:
+        return RoundRobinEntry(round=number, agent_name=agent_name, role=role, text=text)
 
     return record_turn(
         name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
 from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
-from flowdebate.runs.batch.stored import BATCH_LABEL, KeptBatch
-from flowdebate.runs.batch.workers import Crew
+from flowdebate.runs.batch.stored import BATCH_LABEL, StoredBatch
+from flowdebate.runs.batch.workers import WorkerPool
 from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
 from flowdebate.store.open import STORE_VARIABLE, open_store
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.batch.result import BatchSummary
     from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
     from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunResult
@@ -76,7 +76,7 @@ class Batch(Generic[OutT]):
         *,
         question: Callable[[Any], Any] | None,
         concurrency: int,
-        store: StoreChoice | Keeping,
+        store: StoreChoice | Durability,
         model: ModelChoice,
         seed: int | None,
         limits: Limits | None,
@@ -109,10 +109,10 @@ class Batch(Generic[OutT]):
         make_run(  # refuses what cannot be
             block, None, session=None, model=model, seed=seed, limits=limits, store=self._keeping or False
         )
-        self._kept: KeptBatch | None = None
+        self._kept: StoredBatch | None = None
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._under_way: dict[int, RunView] = {}
-        self._crew: Crew[_Job, BatchItem[OutT]] | None = None
+        self._crew: WorkerPool[_Job, BatchItem[OutT]] | None = None
 
     @property
     def summary(self) -> BatchSummary:
@@ -127,7 +127,7 @@ class Batch(Generic[OutT]):
     async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
         if self._crew is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
-        self._crew = Crew(self._jobs(), self._carry_out, size=self._concurrency)
+        self._crew = WorkerPool(self._jobs(), self._carry_out, size=self._concurrency)
         self._tally.begin()
         results = self._crew.results()
         try:
@@ -171,7 +171,7 @@ class Batch(Generic[OutT]):
         """Look what there is of the batch; where all questions are at hand, before anything is paid: RunChanged."""
         if self._keeping is None:
             return
-        self._kept = KeptBatch(self._keeping.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _keeping has opened it
+        self._kept = StoredBatch(self._keeping.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _keeping has opened it
         await self._kept.read(self.batch_id)
         if isinstance(self._questions, Sequence):
             for index, row in enumerate(self._questions):
@@ -243,10 +243,10 @@ class Batch(Generic[OutT]):
         return await run_block(job.block, job.question, run)
 
     async def _taken_up(self, job: _Job) -> Run:
-        from flowdebate.runs.durable.resume import taken_up
+        from flowdebate.runs.durable.resume import load_run
 
         assert self._keeping is not None  # noqa: S101 - there is a store
-        run, _ = await taken_up(
+        run, _ = await load_run(
             self._keeping.store,
             job.run_id,
             block=job.block.name,
@@ -307,13 +307,13 @@ def _item(
     )
 
 
-def _keeping(store: StoreChoice | Keeping, batch_id: str, where: str) -> Keeping | None:
+def _keeping(store: StoreChoice | Durability, batch_id: str, where: str) -> Durability | None:
     """How runs are kept: in a store that is open, with the batch's label; None where they are not."""
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
-    from flowdebate.runs.durable.resume import Keeping
+    from flowdebate.runs.durable.resume import Durability
 
-    keeping = store if isinstance(store, Keeping) else Keeping(store=store)
+    keeping = store if isinstance(store, Durability) else Durability(store=store)
     opened = open_store(keeping.store, where=where)
     if opened is None:
         return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "BATCH_LABEL",
-    "KeptBatch",
+    "StoredBatch",
 )
 
 
@@ -26,7 +26,7 @@ _OVER: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
 """How runs end that nothing more is asked for."""
 
 
-class KeptBatch:
+class StoredBatch:
     """The runs that `store` keeps of one batch, as they were when it was read."""
 
     def __init__(self, store: Store, *, allow_changes: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-__all__ = ("Crew",)
+__all__ = ("WorkerPool",)
 
 
 JobT = TypeVar("JobT")
@@ -18,7 +18,7 @@ JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
 
 
-class Crew(Generic[JobT, DoneT]):
+class WorkerPool(Generic[JobT, DoneT]):
     """Carries out `jobs`, at most `size` at once; what comes of them is read with `results`, as it comes.
 
     A job is taken when there is a hand free for it, and while at most `size` results wait to be read. The first

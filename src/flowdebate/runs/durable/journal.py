@@ -18,7 +18,7 @@ from flowdebate.errors import (
     told,
 )
 from flowdebate.runs.durable import codec
-from flowdebate.runs.durable.suspend import Parked
+from flowdebate.runs.durable.suspend import Suspended
 
 __all__ = (
     "Journal",
@@ -153,7 +153,7 @@ class Journal:
         await self.intend(key, "effect", None)
         try:
             value = await call()
-        except Parked as parked:  # it is known what came of it: nothing yet
+        except Suspended as parked:  # it is known what came of it: nothing yet
             await self.fail(key, codec.failed_text(told(parked)))
             raise
         except Exception as error:

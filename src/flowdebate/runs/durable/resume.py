@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
-    "Keeping",
+    "Durability",
     "keep",
+    "load_run",
     "outcome_of",
-    "taken_up",
 )
 
 
@@ -42,8 +42,8 @@ MAX_RECOVERIES = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
-    """How a run is kept, where there is more to say of it than in which store: `run(…, store=Keeping(…))`."""
+class Durability:
+    """How a run is kept, where there is more to say of it than in which store: `run(…, store=Durability(…))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -60,10 +60,10 @@ def keep(
     *,
     model: ModelChoice,
     limits: Limits | None,
-    store: StoreChoice | Keeping,
+    store: StoreChoice | Durability,
 ) -> None:
     """Let `run`, which has not begun, be kept; ConfigurationError for what cannot be."""
-    keeping = store if isinstance(store, Keeping) else Keeping(store=store)
+    keeping = store if isinstance(store, Durability) else Durability(store=store)
     found = open_store(keeping.store)
     if found is None:
         return
@@ -91,7 +91,7 @@ def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, s
     return {"block": block, "outline": str(outline), "model": _told(model)}
 
 
-async def taken_up(  # noqa: PLR0913 - what a run may be carried on with
+async def load_run(  # noqa: PLR0913 - what a run may be carried on with
     store: StoreChoice,
     run_id: str,
     *,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "HumanRequest",
-    "Parked",
+    "Suspended",
     "answer_text",
     "read_answer",
     "request_of",
@@ -67,7 +67,7 @@ def read_answer(body: str) -> tuple[Any, bool]:
     return kept["answer"], kept["parked"]
 
 
-class Parked(BaseException):
+class Suspended(BaseException):
     """The run cannot go on before `requests` are answered: it ends as "awaiting", and is carried on later."""
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
@@ -76,6 +76,6 @@ class Parked(BaseException):
         super().__init__(f"waits for an answer of {asked}")
 
 
-def together(parked: Mapping[int, Parked]) -> Parked:
+def together(parked: Mapping[int, Suspended]) -> Suspended:
     """What branches that went on at the same time wait for, in the order of the branches."""
-    return Parked([request for _, one in sorted(parked.items()) for request in one.requests])
+    return Suspended([request for _, one in sorted(parked.items()) for request in one.requests])

@@ -11,7 +11,7 @@ from flowdebate.measures import Jaccard, convergence
 from flowdebate.patterns.consensus.phases.rounds import critiques_made, current_round
 from flowdebate.patterns.consensus.schemas import ConsensusStage, EarlyEnd, JudgeAnswer, RoundsAsked
 from flowdebate.patterns.consensus.stages import enter
-from flowdebate.patterns.failures import GuardedSeat, is_loss, lose
+from flowdebate.patterns.failures import WithFallback, is_provider_failure, lose
 from flowdebate.patterns.state import as_model
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
     def recover(error: Exception, _: object, ctx: Context) -> None:
         lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
 
-    guarded = GuardedSeat(judge, recover=recover, losses=is_loss, timeout=options.turn_timeout)
+    guarded = WithFallback(judge, recover=recover, losses=is_provider_failure, timeout=options.turn_timeout)
 
     @handler(name=f"{options.name}-conclusive")
     async def ask(_: object, ctx: Context) -> None:

@@ -15,7 +15,7 @@ from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, ann
 from flowdebate.patterns.consensus.phases.feedback import answer_of
 from flowdebate.patterns.consensus.schemas import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
 from flowdebate.patterns.consensus.stages import enter
-from flowdebate.patterns.failures import GuardedSeat, is_loss, lose
+from flowdebate.patterns.failures import WithFallback, is_provider_failure, lose
 from flowdebate.patterns.state import as_model
 from flowdebate.resources.archive import Rating
 
@@ -135,7 +135,7 @@ async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx:
         lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
 
     asked = TieAsked(task=state.question, proposals=[state.proposals[name] for name in counted.tied])
-    guarded = GuardedSeat(judge, recover=recover, losses=is_loss, timeout=options.turn_timeout)
+    guarded = WithFallback(judge, recover=recover, losses=is_provider_failure, timeout=options.turn_timeout)
     answer = await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
     if answer is None:
         return None

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = (
     "PUBLISHED_CORRELATION",
+    "ExactBallot",
     "Found",
-    "Paper",
     "decide",
     "effective_n",
     "exact",
+    "exact_ballots",
     "firsts_of",
     "is_settled",
     "leader_of",
     "leaders",
-    "papers_of",
     "portions",
     "ranked",
     "split",
 )
 
 
-_WHERE = "redecide()"
+_WHERE = "recount()"
 
 
 _SIMPLE = 1_000_000
@@ -44,7 +44,7 @@ _TWO = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paper:
+class ExactBallot:
     """One ballot that could be used."""
 
     number: int
@@ -59,7 +59,7 @@ class Paper:
     confidence: Fraction = Fraction(1)
 
 
-def papers_of(ballots: Sequence[JudgeBallot | Ballot], sides: Sequence[str]) -> list[Paper]:
+def exact_ballots(ballots: Sequence[JudgeBallot | Ballot], sides: Sequence[str]) -> list[ExactBallot]:
     """Those of `ballots` that could be used; ConfigurationError for one of a judge that is about other sides."""
     found = []
     for number, ballot in enumerate(ballots, 1):
@@ -107,7 +107,7 @@ def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
     return {side: Fraction(side in firsts, len(firsts)) for side in sides}
 
 
-def ranked(papers: Sequence[Paper], sides: Sequence[str]) -> list[Mapping[str, Fraction]] | None:
+def ranked(papers: Sequence[ExactBallot], sides: Sequence[str]) -> list[Mapping[str, Fraction]] | None:
     """Numbers by which each paper ranks all `sides`; None where one says who is first, and not how the rest stand."""
     if len(sides) <= _TWO:
         return [split(paper.first, sides) if paper.shares is None else paper.shares for paper in papers]
@@ -115,26 +115,26 @@ def ranked(papers: Sequence[Paper], sides: Sequence[str]) -> list[Mapping[str, F
     return list(known) if len(known) == len(papers) else None
 
 
-def _judged(ballot: JudgeBallot, number: int, sides: Sequence[str]) -> Paper | None:
+def _judged(ballot: JudgeBallot, number: int, sides: Sequence[str]) -> ExactBallot | None:
     if ballot.problem is not None:
         return None
     if ballot.scores is None:
         if ballot.winner is not None and ballot.winner not in sides:
             raise ConfigurationError(_WHERE, f"ballots[{number - 1}].winner", ballot.winner, _one_of(sides))
         first = tuple(sides) if ballot.winner is None else (ballot.winner,)
-        return Paper(number=number, voter=ballot.model, view=ballot.view, shares=None, first=first)
+        return ExactBallot(number=number, voter=ballot.model, view=ballot.view, shares=None, first=first)
     for side in ballot.scores:
         if side not in sides:
             raise ConfigurationError(_WHERE, f"ballots[{number - 1}].scores", side, _one_of(sides))
     shares = portions(ballot.scores, sides)
-    return Paper(number=number, voter=ballot.model, view=ballot.view, shares=shares, first=tuple(leaders(shares)))
+    return ExactBallot(number=number, voter=ballot.model, view=ballot.view, shares=shares, first=tuple(leaders(shares)))
 
 
-def _voted(ballot: Ballot, number: int, sides: Sequence[str]) -> Paper | None:
+def _voted(ballot: Ballot, number: int, sides: Sequence[str]) -> ExactBallot | None:
     if ballot.choice is None or ballot.choice not in sides:
         return None
     sure = exact(ballot.confidence)
-    return Paper(number=number, voter=ballot.voter, shares=None, first=(ballot.choice,), confidence=sure)
+    return ExactBallot(number=number, voter=ballot.voter, shares=None, first=(ballot.choice,), confidence=sure)
 
 
 def _one_of(sides: Sequence[str]) -> str:

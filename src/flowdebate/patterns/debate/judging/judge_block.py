@@ -18,7 +18,7 @@ from flowdebate.patterns.debate.judging.schedules import JudgeView
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
 from flowdebate.patterns.debate.judging.verdict import render_ballots, verdict_of
 from flowdebate.patterns.debate.schemas import JudgedVerdict
-from flowdebate.patterns.failures import give_up, is_loss, lose, lost_before
+from flowdebate.patterns.failures import give_up, is_provider_failure, lose, recorded_failure
 from flowdebate.patterns.state import entries_of
 from flowdebate.runs.context import Scope
 from flowdebate.runs.events import BlockAnswered
@@ -152,13 +152,13 @@ class Judge(Block[Any, JudgedVerdict]):
 
     async def _ballot(self, seat: Seat, shown: Shown, value: object, ctx: Context, path: str) -> _Cast:
         inner = self._showing(shown, ctx, path)
-        error = lost_before(inner, block=self.name)
+        error = recorded_failure(inner, block=self.name)
         try:
             if error is None:
                 names = tuple(map(shown.view.named, shown.view.order))
                 return _Cast(await seat.asked(names).act(value, inner), seat, inner)
         except ModelError as failure:
-            if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_loss(failure))):
+            if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_provider_failure(failure))):
                 raise
             error = failure
         return _Cast(
@@ -191,7 +191,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if error is None:
             return
         await give_up(cast.ctx, error, block=self.name)
-        if is_loss(error) and not isinstance(error, BadAnswer):
+        if is_provider_failure(error) and not isinstance(error, BadAnswer):
             lose(error, ctx, block=self.name, seat="judge", name=cast.ballot.model or self.name, instead="skipped")
 
     async def _decided(self, ballots: list[JudgeBallot], value: object, ctx: Context) -> JudgedVerdict:

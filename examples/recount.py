@@ -1,8 +1,8 @@
 """Decide a debate again under every decision protocol, from its ballots, to see whether the outcome hangs on one.
 
-Run it with `python examples/redecide.py`: it needs no model, since debaters and judges are functions. The debate is
+Run it with `python examples/recount.py`: it needs no model, since debaters and judges are functions. The debate is
 held once; deciding again makes no call, for this one as for any that is stored. From the command line it is
-`flowdebate redecide RUN`.
+`flowdebate recount RUN`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.evaluation.recount.recount import redecide
+from flowdebate.evaluation.recount.recount import recount
 from flowdebate.evaluation.recount.report import findings
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from flowdebate.evaluation.recount.schemas import Redecided
+    from flowdebate.evaluation.recount.schemas import Recount
     from flowdebate.models import Model
 
 SIDES = ("cap rents", "build homes", "do nothing")
@@ -50,11 +50,11 @@ pattern = debate(
 debaters = FunctionModel(lambda request: f"The case of {request.block}.")
 
 
-async def main(model: Model | str | None = None) -> Redecided:
+async def main(model: Model | str | None = None) -> Recount:
     """Hold the debate, and decide it again."""
     result = await pattern.run("How can rents be affordable?", model=debaters if model is None else model)
     judging = result.output.found.judging
-    found = redecide(judging or [], sides=SIDES)
+    found = recount(judging or [], sides=SIDES)
     for row in found.rows:
         print(f"{row.protocol:16} {row.winner or row.end:12} {row.why}")
     for said in findings(found):

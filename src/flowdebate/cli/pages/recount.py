@@ -10,7 +10,7 @@ from flowdebate.evaluation.recount.report import findings
 
 if TYPE_CHECKING:
     from flowdebate.cli.page import Page
-    from flowdebate.evaluation.recount.schemas import ProtocolRow, Redecided
+    from flowdebate.evaluation.recount.schemas import Recount, RuleResult
 
 __all__ = ("redecided_data", "show_redecided")
 
@@ -18,7 +18,7 @@ _HEAD = ("PROTOCOL", "FINDS FOR", "BALLOTS", "WHY")
 _ENDS = {"tie": "(a tie)", "short": "(not enough)", "abstains": "(abstains)"}
 
 
-def show_redecided(found: Redecided, page: Page, *, subject: str, decided: str | None) -> None:
+def show_redecided(found: Recount, page: Page, *, subject: str, decided: str | None) -> None:
     """Write it on `page`; `decided` is for whom it was decided when it was held."""
     page.labelled("Question", subject, "bold", indent="")
     page.labelled("Decided for", "nobody" if decided is None else decided, "bold", indent="")
@@ -38,7 +38,7 @@ def show_redecided(found: Redecided, page: Page, *, subject: str, decided: str |
         page.line(f"- {in_line(said)}")
 
 
-def redecided_data(found: Redecided, *, subject: str, decided: str | None, run_id: str | None) -> dict[str, Any]:
+def redecided_data(found: Recount, *, subject: str, decided: str | None, run_id: str | None) -> dict[str, Any]:
     """The same as JSON data."""
     return {
         "question": subject,
@@ -49,11 +49,11 @@ def redecided_data(found: Redecided, *, subject: str, decided: str | None, run_i
     }
 
 
-def _cells(row: ProtocolRow) -> tuple[str, str, str, str]:
+def _cells(row: RuleResult) -> tuple[str, str, str, str]:
     winner = row.winner if row.winner is not None else _ENDS[row.end]
     return named(row.protocol), winner, f"{row.ballots:,}", row.why
 
 
-def _kind(found: Redecided) -> str:
+def _kind(found: Recount) -> str:
     word = "vote" if found.data == "votes" else "ballot"
     return word if found.cast == 1 else f"{word}s"

@@ -1,4 +1,4 @@
-"""`flowdebate redecide`: what is decided again, printed and refused, and that nobody is asked."""
+"""`flowdebate recount`: what is decided again, printed and refused, and that nobody is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flowdebate.cli.verbs.redecide import redecide
+from flowdebate.cli.verbs.recount import recount
 from flowdebate.evaluation.recount.recount import ALL
 from flowdebate.evaluation.recount.report import LIMITS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(redecide)
+app.command()(recount)
 
 POINTS = [
     {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict": "Yes."},

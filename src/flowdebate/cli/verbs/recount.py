@@ -1,4 +1,4 @@
-"""`flowdebate redecide`: what stored ballots come to under every decision protocol; nobody is asked."""
+"""`flowdebate recount`: what stored ballots come to under every decision protocol; nobody is asked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.document import Document
     from flowdebate.evaluation.recount.recount import Decidable
-    from flowdebate.evaluation.recount.schemas import Redecided
+    from flowdebate.evaluation.recount.schemas import Recount
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("ENDS_REDECIDE", "redecide")
+__all__ = ("ENDS_REDECIDE", "recount")
 
 _NO_RESULT = 3
 ENDS_REDECIDE = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
@@ -41,7 +41,7 @@ class _Meant(NamedTuple):
     sides: Sequence[str] | None = None
 
 
-def redecide(
+def recount(
     run: opt.RunName = None,
     *,
     last: Annotated[bool, typer.Option("--last", help="The newest run that has ballots.")] = False,
@@ -74,7 +74,7 @@ def redecide(
             tell(f"Error: {where} {meant.data}")
             raise typer.Exit(_NO_RESULT)
         from flowdebate.evaluation.recount.recount import ALL
-        from flowdebate.evaluation.recount.recount import redecide as decided
+        from flowdebate.evaluation.recount.recount import recount as decided
 
         names: Any = [name.replace("-", "_") for name in protocol or ALL]
         found = decided(meant.data, sides=meant.sides, protocols=names, weights=weights, threshold=threshold)
@@ -169,10 +169,10 @@ def _of_document(document: Document) -> _Meant:
     return _Meant(raw.verdict.judging or none, about, raw.verdict.winner, run_id)
 
 
-def _write(found: Redecided, meant: _Meant, *, as_json: bool) -> None:
+def _write(found: Recount, meant: _Meant, *, as_json: bool) -> None:
     from flowdebate.cli.document import as_json as told
     from flowdebate.cli.page import Page
-    from flowdebate.cli.pages.redecide import redecided_data, show_redecided
+    from flowdebate.cli.pages.recount import redecided_data, show_redecided
 
     if as_json:
         write_json(told(redecided_data(found, subject=meant.subject, decided=meant.decided, run_id=meant.run_id)))

@@ -22,7 +22,7 @@ def test_five_ballots_have_three_winners(capsys: pytest.CaptureFixture[str]) -> 
         asked.append(request.block)
         return "An argument."
 
-    found = asyncio.run(load("redecide").main(FunctionModel(argue)))
+    found = asyncio.run(load("recount").main(FunctionModel(argue)))
     assert len(asked) == 3
     winners = {row.protocol: row.winner for row in found.rows}
     assert winners["mean"] == winners["condorcet"] == winners["borda"] == "build homes"
