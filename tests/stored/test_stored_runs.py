@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
     from flowdebate.store import Store
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "debate_stopped": "rounds_ended",
+    "handed_over": "handoff_made",
+    "seat_lost": "role_failed",
+}
 """Kinds of events that are called otherwise now, by what they were called in the first edition."""
 
 _ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")

@@ -9,7 +9,6 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 __all__ = (
     "clean_data",
     "clean_text",
@@ -19,21 +18,16 @@ __all__ = (
     "without_keys",
 )
 
-
 _SHOWN = 500
 """Characters of a server's own text that an error shows."""
-
 
 _LOOKED_AT = 20_000
 """Characters of a server's own text that are looked at at all: error pages can have megabytes."""
 
-
 _SHORTEST_SECRET = 6
 """What is shorter is a placeholder rather than a key, and stands in ordinary words."""
 
-
 _REDACTED = "[redacted]"
-
 
 _KEYS = re.compile(
     r"\bBearer\s+[^\s'\"]+"

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Block",)
 
-
 InT_contra = TypeVar("InT_contra", contravariant=True)
-
-
 OutT_co = TypeVar("OutT_co", covariant=True)
-
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ("in_order",)
 
-
 T = TypeVar("T")
 
 

@@ -29,15 +29,10 @@ __all__ = (
     "Visibility",
     "generator",
 )
-
-
 OutT = TypeVar("OutT")
-
 
 TextSlot: TypeAlias = str | Callable[..., Any]
 """Text, or a function of `(input, ctx)` or `(input)` that gives it."""
-
-
 MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
 """Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that gives them."""
 

@@ -32,10 +32,8 @@ __all__ = (
     "result_of",
 )
 
-
 Function: TypeAlias = Callable[..., Any]
 """`f(value)` or `f(value, ctx)`, sync or async."""
-
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 """A function in its one uniform shape."""
@@ -94,17 +92,11 @@ def function_name(function: Function) -> str:
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` to be made one."""
 
-
 _LONG = 1.0
 """Seconds for which a function may keep the event loop to itself before that is logged."""
-
-
 _LOGGER = logging.getLogger("flowdebate")
 
-
 InT = TypeVar("InT")
-
-
 OutT = TypeVar("OutT")
 
 

@@ -35,13 +35,8 @@ __all__ = (
     "sequencer",
 )
 
-
 InT = TypeVar("InT")
-
-
 OutT = TypeVar("OutT")
-
-
 NewT = TypeVar("NewT")
 
 

@@ -29,7 +29,6 @@ __all__ = (
     "Then",
 )
 
-
 AnyBlock = "Block[Any, Any]"
 
 

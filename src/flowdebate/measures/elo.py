@@ -17,19 +17,14 @@ __all__ = (
     "expected",
 )
 
-
 INITIAL = 1500.0
 """The rating of an agent without history."""
-
 
 K = 32.0
 """The points that a pair plays for."""
 
-
 _SCALE = 400.0
 """So many points more are ten times the chance."""
-
-
 _FARTHEST = 300.0
 """Powers of ten beyond this are taken for infinite: 10.0 ** 309 overflows."""
 

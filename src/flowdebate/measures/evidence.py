@@ -7,65 +7,39 @@ from itertools import pairwise
 
 __all__ = ("claims_without_evidence",)
 
-
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]*_]*[ \t]+|(?<=[。！？])|[\r\n\x0b\x0c\x85\u2028\u2029]+")
 """Where a sentence may end."""
-
-
 _ABBREVIATED = re.compile(
     r"\b(?:[A-Z]|al|approx|cf|Dr|e\.g|eg|Fig|i\.e|ie|Mr|Mrs|Ms|no|No|Prof|St|U\.S|vs)\.$", re.ASCII
 )
 """Where it does not, though a full stop stands there."""
-
-
 _BULLET = re.compile(r"\A\s*(?:[-*+•>#]+|\(?\d{1,2}[.)])[ \t]+")
 
-
 _YEAR = r"(?:1[5-9]|20)\d\d[a-z]?"
-
-
 _NOTE = r"\[[^\[\]\n]{1,80}\]"
-
-
 _IN_BRACKETS = rf"\((?=[^()]*[A-Z][a-z])[^()]{{1,120}}\b{_YEAR}\b[^()]{{0,60}}\)"
-
-
 _LINK = r"https?://|www\.|\bdoi\b|\barxiv\b"
-
-
 _NAMED = r"\b(?:[Ss]ources?|[Cc]iting|[Cc]ited|[Rr]eference)\b ?:?"
-
 
 _SOURCE = re.compile(
     rf"{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED}|\bet al\b|[¹²³⁴⁵⁶⁷⁸⁹]"
     rf"|\b[A-Z]\w+ \({_YEAR}\)|\b[Aa]ccording to (?:the )?[A-Z]"
 )
 """What points to a source: a note, (Smith 2020), Smith (2020), a link, "according to the OECD"."""
-
-
 _SOURCE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED})")
 """The same at the beginning of a sentence, where it may belong to the one before."""
-
-
 _NOTE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS})")
 
-
 _NUMBER = r"(?<![A-Za-z0-9_.,#-])(?<!(?:agent|point|round) )(?<!option )(?<!(?:claim|issue) )(?<!step )(?<!proposal )\d"
-
-
 _SUPERLATIVE = (
     r"\b(?<!at )(?:best|biggest|cheapest|fastest|fewest|greatest|highest|largest|least|lowest|most|safest|slowest"
     r"|smallest|strongest|weakest|worst)\b(?! likely)"
 )
-
-
 _APPEAL = (
     r"\b(?:data|evidence|experts?|polls?|research|researchers|science|scientists|statistics|stud(?:y|ies)|surveys?)"
     r"(?: \w+)? (?:agrees?|confirms?|demonstrates?|finds?|found|indicates?|proves?|reveals?|says?|shows?|showed"
     r"|suggests?)\b|\b(?:proven|well[- ]known|widely accepted)\b"
 )
-
-
 _CLAIM = re.compile(f"{_NUMBER}|{_SUPERLATIVE}|{_APPEAL}", re.IGNORECASE)
 
 

@@ -20,21 +20,12 @@ __all__ = (
     "flips",
 )
 
-
 _SENTENCE = 8
 """Words from which an answer is so long that it can be worded anew; a shorter one with another word is another one."""
-
-
 _ALIKE = 0.6
 """The similarity from which a long answer is the same one, worded anew."""
-
-
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
-
-
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
-
-
 _QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", "unless", "when", "where", "while"}
 """What follows one of them limits what stands before; a negation in it turns nothing round."""
 

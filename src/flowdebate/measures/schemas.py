@@ -20,18 +20,14 @@ __all__ = (
     "VotingRule",
 )
 
-
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
 """Of one mind; on the way; far apart; repeating themselves without agreeing."""
-
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
 """The answer is taken back; turned round or replaced by another; kept, with something added to it."""
 
-
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
 """From all of one mind to nobody with a second vote; "split" and "contested" are both no majority."""
-
 
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
 """More than half of the heads; two thirds of them or more; all of them; more than half of the weight."""

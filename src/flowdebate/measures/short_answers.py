@@ -18,37 +18,20 @@ __all__ = (
     "same_answer",
 )
 
-
 _UNSEEN = {"Cc", "Cf"}
 """Categories of what nobody sees: control characters, zero-width ones, changes of direction."""
-
-
 _SELECTORS = {"\ufe0e", "\ufe0f"}
 """They choose between a character's looks."""
-
-
 _KEPT = set("#%&@")
 """Punctuation that belongs to a word at whose edge it stands: C#, 5%."""
-
-
 _DROPPED = set("`~^|")
 """Symbols that do not: a model's Markdown."""
-
-
 _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
 """Signs for minus, hyphen and apostrophe."""
-
-
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
-
-
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
-
-
 _LONGEST = 200
 """Characters of what may name somebody, however it is written; what is longer is an essay."""
-
-
 _LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
     *("of", "option", "proposal", "support", "the", "to", "vote"),
 }

@@ -28,7 +28,6 @@ __all__ = (
     "text_words",
 )
 
-
 Matrix: TypeAlias = list[list[float]]
 """For each text a row, and in it for each text a number from 0 to 1."""
 
@@ -123,8 +122,6 @@ def text_words(text: str) -> list[str]:
 
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’][^\W_]+)*")
-
-
 _NO_BLANKS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"  # kana and Han

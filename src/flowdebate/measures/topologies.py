@@ -27,18 +27,13 @@ __all__ = (
     "star",
 )
 
-
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
 """The topologies that have a name."""
-
 
 Edge: TypeAlias = tuple[str, str]
 """`(critic, target)`: the first reviews the proposal of the second."""
 
-
 _WHERE = "edges()"
-
-
 _ROUNDING = 1e-9
 """What a share that was meant to give a whole number may miss it by: 0.29 of 100 is 28.999999999999996 in floats."""
 

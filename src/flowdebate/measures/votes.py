@@ -26,13 +26,8 @@ __all__ = (
     "vote_weight",
 )
 
-
 _STRONG = Fraction(4, 5)
-
-
 _MODERATE = Fraction(3, 5)
-
-
 _WEAK = Fraction(1, 2)
 
 
@@ -79,11 +74,7 @@ def _check_heads(counts: Mapping[str, int], eligible: object) -> None:
 
 
 _WHERE = "tally()"
-
-
 _ONE = Fraction(1)
-
-
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
     "supermajority": "two thirds of the eligible voters or more",

@@ -25,14 +25,11 @@ __all__ = (
     "ToolSpec",
 )
 
-
 Message = dict[str, Any]
 """One chat message as the chat completions API knows it: `{"role": …, "content": …}`."""
 
-
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Why the model stopped: it was done, it ran out of room, or it wants tools to be called."""
-
 
 Flag = Literal["cleaned", "json_in_text", "more_choices", "other_model", "unknown_finish", "usage_unknown"]
 """What was odd: characters that no text may hold were replaced, the JSON stood in prose, there were several answers and

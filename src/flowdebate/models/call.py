@@ -32,8 +32,6 @@ __all__ = (
     "ask",
     "within",
 )
-
-
 T = TypeVar("T")
 
 

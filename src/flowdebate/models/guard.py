@@ -20,7 +20,6 @@ __all__ = (
     "is_loopback",
 )
 
-
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared with, never bound
 
 
@@ -33,8 +32,6 @@ class _Rule:
 
 
 _rules: list[_Rule] = []
-
-
 _lock = threading.Lock()
 
 

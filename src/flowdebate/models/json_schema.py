@@ -9,13 +9,8 @@ __all__ = (
     "inlined",
 )
 
-
 _PREFIX = "#/$defs/"
-
-
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-
-
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords that hold data, which may look like anything."""
 
@@ -88,10 +83,7 @@ def _meant(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
 _LONGEST = 1_500
 """Characters; llama.cpp refuses grammars with 2,000 repetitions and more."""
 
-
 _SCHEMAS = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
-
-
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 
 

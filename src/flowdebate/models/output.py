@@ -70,12 +70,8 @@ def _with_each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_with_each_field_once)
-
-
 _OBJECT = re.compile(r'\{\s*"')
 """How an object begins, whole or broken; other braces stand in prose."""
-
-
 _TRIES = 200
 """Braces that are looked at: each can cost as much time as the text is long."""
 

@@ -32,24 +32,15 @@ __all__ = (
     "resolve_model",
 )
 
-
 ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""
-
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 """What a run may be given as `model`: for all intents, by intent (`{"chat": …, "synthesize": …}`), or nothing."""
 
-
 _INTENTS = ("chat", "synthesize")
-
-
 _PREFIX = "intent/"
-
-
 _VARIABLE = "FLOWDEBATE_MODEL"
-
-
 _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 

@@ -141,14 +141,9 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
 REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
 """What a model is told of an answer that does not fit."""
 
-
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 """Failures of the answer, not of the endpoint: there is nothing to wait for."""
-
-
 _ONCE = (EmptyResponse, OutputTruncated)
 """What a model does twice it will do again."""
-
-
 _LONGEST_QUOTE = 20_000
 """Characters of a bad answer that the model is shown."""

@@ -9,7 +9,6 @@ __all__ = (
     "estimated_tokens",
 )
 
-
 _CHARACTERS = 4
 """Of a token, about."""
 
@@ -72,6 +71,4 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 _NONE = Usage(calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
-
-
 _UNKNOWN = Usage(calls=1)

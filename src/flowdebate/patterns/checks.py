@@ -16,7 +16,6 @@ from flowdebate.resources.resource import StateResource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 __all__ = (
     "check_failure_options",
     "check_name",
@@ -28,7 +27,6 @@ __all__ = (
     "check_transcript",
     "warn_of_rounds",
 )
-
 
 MANY_ROUNDS = 4
 """More rounds than this are warned of."""

@@ -26,7 +26,6 @@ __all__ = (
     "text_said",
 )
 
-
 AUDIT = "audit"
 """The key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
 

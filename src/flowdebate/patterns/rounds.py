@@ -31,7 +31,6 @@ __all__ = (
     "validate_output",
 )
 
-
 InputT = TypeVar("InputT", bound=PatternInput)
 
 

@@ -28,18 +28,14 @@ __all__ = (
     "question_of",
 )
 
-
 EntryT = TypeVar("EntryT")
-
 
 Seat = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
 """Who acts in a debate or in one of its siblings."""
 
-
 Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
 """What is done without a seat's answer: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
-
 
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of

@@ -23,14 +23,10 @@ __all__ = (
     "without_control_tokens",
 )
 
-
 BAR = "\n  | "
 """Between the lines of one text."""
 
-
 _MARK = "⟦"
-
-
 _ESCAPED_ALWAYS = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but tab and line feed: NUL, most line breaks
     "\\u2028\\u2029"  # line breaks that str.splitlines knows
@@ -38,24 +34,12 @@ _ESCAPED_ALWAYS = (
     "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
     "⟦"
 )
-
-
 # Servers read these as control tokens wherever they stand: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = "<(?=[|\\uff5c]|/?\\w+>)"
-
-
 _IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|\\[(?=/?[A-Z_]{{2,}}\\])")
-
-
 _IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
-
-
 _IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}")
-
-
 _TOKENS = re.compile(_CONTROL)
-
-
 _ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
 
 

@@ -18,15 +18,10 @@ __all__ = (
     "name_among",
 )
 
-
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
 """Brackets and quotes that open, each with what closes it."""
-
-
 DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
 """Quotes, markdown and brackets."""
-
-
 AROUND = f"{DECORATION}.!?,;:…"
 """What stands around a name that somebody wrote: quotes, markdown, brackets, the end of a sentence."""
 

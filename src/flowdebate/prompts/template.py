@@ -19,16 +19,11 @@ __all__ = (
     "uses",
 )
 
-
 _FIELD = re.compile(r"\{(\w+)\}")
-
-
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
 """Fields that are lines of the view's own making: they stand alone on theirs."""
-
-
 _NUMBERS = frozenset({"max_rounds", "round", "rounds"})
 """Fields that may stand anywhere. All others are what somebody wrote, and stand behind a label."""
 

@@ -17,7 +17,6 @@ __all__ = (
     "StateResource",
 )
 
-
 StateT = TypeVar("StateT")
 
 

@@ -24,7 +24,6 @@ __all__ = (
     "place_of",
 )
 
-
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 

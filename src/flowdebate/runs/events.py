@@ -33,7 +33,6 @@ __all__ = (
     "ToolCalled",
 )
 
-
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Where a run stands: under way; over as it should be; over without something that a provider lost; over without a
 verdict; cancelled; ended by one of its limits; failed; waiting for what a human answers."""

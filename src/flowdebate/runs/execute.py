@@ -36,11 +36,7 @@ __all__ = (
     "run_sync",
     "start_block",
 )
-
-
 OutT_co = TypeVar("OutT_co", covariant=True)
-
-
 T = TypeVar("T")
 
 

@@ -22,10 +22,7 @@ __all__ = (
     "Prices",
 )
 
-
 _PER = 1_000_000
-
-
 _ANSWER = 1_000
 """Tokens of an answer whose length nobody told and nothing bounds."""
 

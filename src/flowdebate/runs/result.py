@@ -23,8 +23,6 @@ __all__ = (
     "RunHandle",
     "RunResult",
 )
-
-
 OutT = TypeVar("OutT")
 
 

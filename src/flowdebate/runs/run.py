@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Run",)
 
-
 T = TypeVar("T")
 
 

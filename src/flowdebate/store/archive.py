@@ -27,17 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ("stored_archive",)
 
-
 PartT = TypeVar("PartT")
-
-
 _Tell: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
-
 
 _FORMAT = 1
 """The number of the form in which documents are written; older ones stay readable."""
-
-
 _LONGEST_NAME = 100
 
 

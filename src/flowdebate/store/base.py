@@ -23,10 +23,8 @@ __all__ = (
     "header_text",
 )
 
-
 ROW_FORMAT = 1
 """The number of the form in which headers and bodies are written; older ones stay readable."""
-
 
 StoredStatus = Literal[
     "queued",
@@ -43,7 +41,6 @@ StoredStatus = Literal[
 """Where a stored run stands: as `RunStatus`, and three more. It waits for a worker, to be begun or carried on; it waits
 for a human's answer; or it has taken its process down with it so often, without getting any further, that it is not
 carried on any more."""
-
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """What a step is: a call of a model, something impure that a block did, an answer that a pattern has given up, what a

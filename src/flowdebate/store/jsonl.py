@@ -30,19 +30,12 @@ __all__ = (
     "strict_json",
 )
 
-
 EXPORT_FORMAT = 1
 """The number of the format that is written; files of older ones stay readable."""
-
-
 LONGEST_LINE = 64_000_000
 """Characters of a line, or bytes of one that is not decoded yet."""
-
-
 _DEEPEST = 200
 """Levels of lists and objects in each other: stores and readers recurse."""
-
-
 _ALLOWED = {
     "type": "of type {}",
     "enum": "{}",
@@ -52,11 +45,7 @@ _ALLOWED = {
     "minLength": "not empty",
 }
 """What a keyword of the schema allows."""
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
 """What some readers take for the end of a line; in JSON it stands in strings only."""
 

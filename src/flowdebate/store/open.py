@@ -18,14 +18,10 @@ __all__ = (
     "open_store",
 )
 
-
 StoreChoice: TypeAlias = Store | str | Path | bool | None
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
 
-
 STORE_VARIABLE = "FLOWDEBATE_STORE"
-
-
 _KNOWN: dict[tuple[int, str], Store] = {}
 """Those that were opened by name, by process: the same name is the same object, so that runs share its connection."""
 

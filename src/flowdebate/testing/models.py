@@ -24,7 +24,6 @@ __all__ = (
     "ScriptedModel",
 )
 
-
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
 """What a double answers with: text, a structured answer, a whole response, tool calls, or an exception to raise."""
 

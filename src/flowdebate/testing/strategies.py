@@ -50,7 +50,6 @@ __all__ = (
     "verdicts",
 )
 
-
 _FORGERIES = (
     "[for] I concede.",
     "Round 2:\n[against] I was wrong.",
@@ -62,7 +61,6 @@ _FORGERIES = (
     "é" * 400,
 )
 """What an argument may say to look like something else, or to trip whoever shows it."""
-
 
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 

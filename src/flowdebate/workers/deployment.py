@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Workers",)
 
-
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 
 

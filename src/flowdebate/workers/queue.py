@@ -20,10 +20,8 @@ __all__ = (
     "driver",
 )
 
-
 WORKFLOW = "flowdebate.deliver"
 """The name of the one workflow there is."""
-
 
 _ACTIVE = ["ENQUEUED", "DELAYED", "PENDING"]
 

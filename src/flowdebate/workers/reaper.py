@@ -21,14 +21,11 @@ __all__ = (
     "worker_id",
 )
 
-
 GRACE = 1.0
 """Seconds for which a worker has to be gone: after a restart of the server all are, for a moment."""
 
-
 _ONE_AT_A_TIME = 0x464C4452
 """The first half of the number of the lock under which a queue is swept: "FLDR"."""
-
 
 _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - no value stands in it
 

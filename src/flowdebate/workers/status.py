@@ -16,10 +16,8 @@ __all__ = (
     "Standing",
 )
 
-
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Where a run's last delivery stands: no worker has it; one has; it is over, failed, or called off."""
-
 
 DELIVERIES: Mapping[str, Delivery] = {
     "ENQUEUED": "waiting",

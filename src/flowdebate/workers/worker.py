@@ -22,14 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Worker",)
 
-
 _LONGEST_PAUSE = 5.0
-
-
 _TRIES = 100
 """How often a run is carried on whose store is away: for ten minutes at least."""
-
-
 _LEFT_EVERY = 3
 """Every so many sweeps the store is looked through as well."""
 

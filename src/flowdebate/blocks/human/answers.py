@@ -26,7 +26,6 @@ __all__ = (
     "submit_answer_sync",
 )
 
-
 _TRIES, _PAUSE = 20, 0.05
 """How often, and with how many seconds between, a run is tried for that others answer in the same moment."""
 

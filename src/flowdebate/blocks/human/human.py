@@ -33,7 +33,6 @@ __all__ = (
     "human",
 )
 
-
 Ask = Callable[[HumanRequest], Any]
 """What takes a request to a human and gives the answer, sync or async."""
 

@@ -22,13 +22,8 @@ __all__ = (
     "render_who",
 )
 
-
 TEXT = "Answer in text."
-
-
 _FIELDS = "Answer with these fields:"
-
-
 _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 

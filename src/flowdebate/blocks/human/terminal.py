@@ -25,11 +25,8 @@ __all__ = (
     "value_typed",
 )
 
-
 _LINE = 100_000
 """Bytes of a line; what is longer is cut there."""
-
-
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 """Who types on the one terminal that a process has: one request after the other."""
 

@@ -15,24 +15,14 @@ __all__ = (
     "to_aif",
 )
 
-
 EXTENSION = "flowdebate"
 """The field of an I-node with what the format has no place for."""
 
-
 _WHERE = "from_aif()"
-
-
 _CLAIM = "I"
-
-
 _SCHEMES = {"RA": "supports", "CA": "attacks"}
-
-
 _DIALOGUE = {"L", "TA", "YA"}
 """Who said what to whom: nothing of the argument itself."""
-
-
 _TYPES = "one of 'I', 'RA', 'CA', 'L', 'TA', 'YA'"
 
 

@@ -31,7 +31,6 @@ __all__ = (
     "in_order_of_relations",
 )
 
-
 _LONGEST_CYCLE = 12
 """Claims of a cycle that a message names."""
 

@@ -22,10 +22,7 @@ __all__ = (
     "helped",
 )
 
-
 _WHERE = "helped()"
-
-
 _SURE = 1e-9
 """Credits that differ by less are the same."""
 

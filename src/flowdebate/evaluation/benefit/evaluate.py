@@ -25,10 +25,7 @@ __all__ = (
     "evaluate_sync",
 )
 
-
 _WHERE = "evaluate()"
-
-
 _BATCH: dict[str, Any] = {
     "concurrency": 8,
     "model": None,

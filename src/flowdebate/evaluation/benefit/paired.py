@@ -19,10 +19,7 @@ __all__ = (
     "wilson",
 )
 
-
 _NORMAL = NormalDist()
-
-
 POWER = 0.8
 
 

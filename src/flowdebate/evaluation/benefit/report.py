@@ -17,7 +17,6 @@ __all__ = (
     "report_words",
 )
 
-
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -25,16 +24,12 @@ METHODS: Mapping[Method, str] = {
     "self_consistency": "self-consistency",
 }
 """What each method is called in sentences."""
-
-
 _LEADS: Mapping[Finding, str] = {
     "helped": "The debate helped",
     "harmed": "The debate did not help, it was worse",
     "no_gain": "The debate did not help",
     "too_few": "Too few to say",
 }
-
-
 _PERCENT = 100
 
 

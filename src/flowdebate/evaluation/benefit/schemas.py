@@ -19,10 +19,7 @@ __all__ = (
     "Standing",
 )
 
-
 Method = Literal["debate", BaselineName]
-
-
 Finding = Literal["helped", "harmed", "no_gain", "too_few"]
 """Better than the baseline; worse; at best better by less than what would be worth it; not known yet."""
 

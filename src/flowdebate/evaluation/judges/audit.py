@@ -28,7 +28,6 @@ __all__ = (
     "models_of",
 )
 
-
 _ENOUGH = 10
 """Items from which models are correlated."""
 

@@ -22,11 +22,8 @@ __all__ = (
     "is_sensible",
 )
 
-
 FIGURES = ("repetition_stability", "position_consistency", "preference_fairness", "flip_probability")
 """What is a sum over items by another one."""
-
-
 _View: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 

@@ -26,23 +26,14 @@ __all__ = (
     "sought",
 )
 
-
 ALPHA = 0.05
 """How often a fair judge may be found to have a preference."""
-
-
 POWER = 0.8
 """How often a judge with the preference that is sought has to be found."""
-
-
 SOUGHT = 0.7
 """The win rate of a slot, of two, that an audit has to be able to find."""
-
-
 _TWO = 2
 """Sides for which the test is exact."""
-
-
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 """`smallest_n(sought(sides), sides=sides)`, so that saying "too small" takes no library."""
 

@@ -42,7 +42,6 @@ __all__ = (
     "rejudge",
 )
 
-
 NAME = "rejudge"
 """What the block is called, and its runs."""
 

@@ -16,7 +16,6 @@ __all__ = (
     "findings",
 )
 
-
 LIMITS = (
     "What no order can remove, no order can show: a preference for length, for style, or for who is named in the text "
     "stays in every view, and an audit of orders says nothing about it."

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("full_audit",)
 
-
 _F = TypeVar("_F", bound="JudgeFigures")
-
-
 _CONFIDENCE = 0.95
 
 

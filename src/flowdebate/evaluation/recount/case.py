@@ -25,7 +25,6 @@ __all__ = (
     "case_of",
 )
 
-
 Decidable: TypeAlias = "Judging | ConsensusOutput | Sequence[JudgeBallot] | Sequence[Ballot]"
 """How a verdict came about, what a consensus debate came to, or bare ballots of one kind."""
 

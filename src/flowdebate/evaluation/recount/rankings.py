@@ -25,7 +25,6 @@ __all__ = (
     "medians",
 )
 
-
 _ZERO, _HALF = Fraction(0), Fraction(1, 2)
 
 

@@ -23,8 +23,6 @@ __all__ = (
 
 ALL: tuple[DecisionRule, ...] = get_args(DecisionRule)
 """Every protocol that there is."""
-
-
 _ENDS = {"tie": "a tie", "short": "not enough for anybody", "abstains": "nobody"}
 
 

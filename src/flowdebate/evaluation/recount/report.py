@@ -17,7 +17,6 @@ __all__ = (
     "findings",
 )
 
-
 LIMITS = (
     "All protocols read the same ballots. Where they agree, the outcome does not hang on how ballots are put together; "
     "it is no evidence that the ballots are right."

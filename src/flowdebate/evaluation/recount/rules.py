@@ -23,16 +23,9 @@ __all__ = (
     "untold",
 )
 
-
 _ZERO, _ONE = Fraction(0), Fraction(1)
-
-
 _TWO = 2
-
-
 _NO_SCORES = "not every ballot has scores: {} says who is first, and not by how much"
-
-
 _NO_RANKING = "not every ballot ranks all sides: {} says who is first, and not how the other sides stand"
 
 

@@ -39,12 +39,8 @@ DecisionRule = Literal[
     "on_flip_human",
 ]
 """The protocols, in the order of the rows."""
-
-
 BallotData = Literal["scores", "winners", "votes"]
 """What the ballots hold: a judge's share for each side, a judge's winner only, or an agent's vote."""
-
-
 ProtocolEnd = Literal["winner", "tie", "short", "abstains", "untold"]
 """How it ended: a winner; several in the lead; a leader without what the rule asks for; the rule names nobody; or the
 data does not say what the rule would need."""

@@ -22,7 +22,6 @@ __all__ = (
     "local_model_installed",
 )
 
-
 WAYS_OUT = (
     'install it with `pip install "flowdebate[local,local-model]"`, or set OPENAI_API_KEY and use '
     '"openai/gpt-5-mini", or give the base_url of a running Ollama, LM Studio or llama-server ("ollama/…", '
@@ -30,26 +29,15 @@ WAYS_OUT = (
 )
 """What to do where there is no local model."""
 
-
 _ENV = "FLOWDEBATE_LOCAL_MODEL"
 
-
 _PARTS = 22
-
-
 _BYTES = 1_117_320_768
-
-
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 """What Qwen publishes for Qwen2.5-Coder-1.5B-Instruct Q4_K_M: the packages' publisher is nobody one knows."""
-
-
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
-
 _BLOCK = 1 << 20
-
-
 _joining = threading.Lock()
 
 

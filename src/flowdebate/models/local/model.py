@@ -28,25 +28,15 @@ __all__ = (
     "stop_local_servers",
 )
 
-
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.2, "repeat_last_n": 2048}
 """Without it a small model repeats, word for word, what the other side has just said."""
-
-
 _TEMPERATURE = 0.7
-
 
 _TURN = 160
 """Tokens of a text: two to four sentences, more of which make a small model ramble."""
-
-
 _ANSWER = 1_200
 """Tokens of a structured answer, at first."""
-
-
 _RETRY = Retry(attempts=2, first_wait=0)
-
-
 _MORE = 3
 """How many times the room when a structured answer did not fit."""
 

@@ -31,19 +31,14 @@ __all__ = (
     "stop_local_servers",
 )
 
-
 _CONTEXT = 8192
 """Tokens of prompt and answer together: what the models of this size handle well."""
-
 
 _PATIENCE = 5.0
 """Seconds that an engine has to end by itself."""
 
-
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
 """By process, so that a fork neither uses nor stops its parent's engines, and by file; None is "the local model"."""
-
-
 _lock = threading.Lock()
 
 

@@ -31,10 +31,8 @@ __all__ = (
     "StructuredMode",
 )
 
-
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
 """How a structured answer is asked for: with a response format, as a tool call, as JSON, as JSON in a code block."""
-
 
 Parameters = dict[str, Any]
 """What goes into a request, under the names of the chat completions API."""

@@ -33,14 +33,11 @@ __all__ = (
     "load",
 )
 
-
 Transport = Literal["aiohttp", "httpx2"]
 """What carries the calls, below openai."""
 
-
 _CONNECTIONS = 5_000
 """Calls in flight at once per model and loop; what is more waits for a connection."""
-
 
 _CONNECT_SECONDS = 30.0
 """An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
@@ -48,7 +45,6 @@ _CONNECT_SECONDS = 30.0
 
 NO_KEY = "no-key"
 """Sent to servers that want none; a header must hold something."""
-
 
 _LONGEST_BODY = 16_000_000
 """Bytes of a response, head not included."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ("keep_only_clean",)
 
-
 _HEADER = 65_536
 """Bytes that one header may have; aiohttp's own limit is below what proxies are seen to send."""
 

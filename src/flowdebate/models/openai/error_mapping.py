@@ -46,27 +46,15 @@ __all__ = (
     "status_error",
 )
 
-
 _LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds; a server that asks for a longer wait is not believed."""
 
-
 _UNAUTHORIZED = frozenset({401, 403})
-
-
 _OVERLOADED = frozenset({429, 529})
-
-
 _SPENT = frozenset({400, 402, 403, 429})
-
-
 _TRANSIENT = frozenset({408, 409, 425})
-
-
 _CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
             "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
-
-
 _QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "insufficient credit")
 
 

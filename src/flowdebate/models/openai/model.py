@@ -26,23 +26,18 @@ __all__ = (
     "StructuredMode",
 )
 
-
 _OPENAI = "https://api.openai.com"
-
-
 _KEY_ENV = "OPENAI_API_KEY"
 
 
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
 """Ways to ask for a structured answer, from the most to the least constraining."""
 
-
 _MODE = re.compile(
     r"response_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
     re.IGNORECASE,
 )
 """What a server's refusal of such a way speaks of."""
-
 
 _RETRY = Retry()
 

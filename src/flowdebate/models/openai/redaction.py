@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ("kept_out_of_logs",)
 
-
 _LOGGERS = (
     "aiohttp.client",
     "httpcore2.connection",

@@ -18,7 +18,6 @@ __all__ = (
     "event_lines",
 )
 
-
 _LINES = 100
 """Of one event, which usually has one."""
 
@@ -54,12 +53,8 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 _BOM = b"\xef\xbb\xbf"
-
-
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 """What zlib wants to be told of each packing."""
-
-
 _SENT = 1_000_000
 """Bytes of an unpacked body that are handed on at once."""
 

@@ -36,7 +36,6 @@ __all__ = (
     "usage_of",
 )
 
-
 Json = Any
 """What openai constructed from a server's JSON without a check."""
 
@@ -228,8 +227,6 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
 
 _REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
 """Reasons for the end of an answer that the protocol knows."""
-
-
 _LONGEST_NAME = 200
 """Characters of a model's name, as the endpoint tells it."""
 
@@ -326,6 +323,4 @@ def _count(value: object) -> int | None:
 
 _MOST_TOKENS = 100_000_000
 """Of one answer; a server that tells of more is not believed."""
-
-
 _UNKNOWN = Usage.unknown()

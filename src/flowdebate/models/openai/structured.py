@@ -39,7 +39,6 @@ __all__ = (
     "with_tool_calls",
 )
 
-
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
 
 
@@ -77,7 +76,6 @@ _MODES = {
     "json": instructor.Mode.JSON,
     "md_json": instructor.Mode.MD_JSON,
 }
-
 
 _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 

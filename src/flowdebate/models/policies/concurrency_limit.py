@@ -18,8 +18,6 @@ __all__ = (
     "ConcurrencyLimit",
     "PerLoop",
 )
-
-
 T = TypeVar("T")
 
 

@@ -42,14 +42,12 @@ __all__ = (
     "read_cassette",
 )
 
-
 CLASSES: dict[str, type[ModelError]] = {
     name: found
     for name in errors.__all__
     if isinstance(found := getattr(errors, name), type) and issubclass(found, ModelError)
 }
 """What an error can be made of again."""
-
 
 FACTS: dict[str, tuple[str, ...]] = {
     "CircuitOpen": ("seconds",),
@@ -63,7 +61,6 @@ FACTS: dict[str, tuple[str, ...]] = {
     "ToolLoopExceeded": ("rounds",),
 }
 """The facts that a class, and each class below it, has besides those of `ModelError`."""
-
 
 _MAY_BE_UNKNOWN = frozenset({"answer", "retry_after", "status"})
 
@@ -180,11 +177,7 @@ class Notice(BaseModel):
 
 
 _FORMAT = "flowdebate.cassette"
-
-
 _VERSION = 1
-
-
 _LARGEST = 100_000_000
 """Bytes of a file that is read."""
 

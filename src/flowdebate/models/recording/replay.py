@@ -140,14 +140,8 @@ def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:
 
 
 _SHOWN = 16
-
-
 _COMPARED = 50
-
-
 _LINES = 2_000
-
-
 _WIDTH = 100
 
 

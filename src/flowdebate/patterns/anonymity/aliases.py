@@ -28,19 +28,10 @@ __all__ = (
     "make_aliases",
 )
 
-
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
-
-
 _MODEL_NOUNS = ("Model", "System", "Machine")
-
-
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
-
-
 _LETTERS = ("bdfgklmnprstvz", "aeiou")
-
-
 _KEPT = 128
 """Texts whose hidden form is kept."""
 

@@ -200,60 +200,28 @@ def phrase_start(low: str, cased: str, start: int, end: int) -> int | None:
 
 
 _LONGEST = 96
-
-
 _MADE = r"(?:made|built|trained|developed|created|designed|produced|released|programmed|fine-tuned|tuned|taught)"
-
-
 _KIND = r"(?:model|assistant|ai|system|llm|chatbot|bot|agent)"
-
-
 _WORD = r"(?!(?:that|which|who|models|systems|if|when|because|than|by|is|are|was|were)\b)[\w.,'-]+\s+"
-
-
 _BY = r"\s+(?:by|from|of|at)\s+(?:the\s+team\s+at\s+)?\Z"
-
-
 _FAMILY_AS = re.compile(r"(?<!such )\bas\s+(?:the\s+)?\Z")
-
-
 _FAMILY_AM = re.compile(r"(?:\bi\s+am|\bi'm|\bmy\s+name\s+is|\bcall\s+me|\bi,|\bspeaking\s+as|\bthis\s+is)\s+\Z")
-
-
 _I = re.compile(r"[*_`\"']{0,4},?\s{1,3}(?:i|i'm|i've|i'd|i'll|my|we)\b")
-
-
 _STOP = re.compile(
     r"[*_`\"']{0,4}\s{0,3}(?:[,.;:!?)—]|\Z)|\s{1,3}(?:and|from|by|here|speaking|an?|(?:the|a)\s+(?:model|assistant))\b"
 )
-
-
 _HERE = re.compile(r"\s{1,3}here(?:[,.:;!—]|\s+with\b|\s+again\b)")
-
-
 _MADE_ME = re.compile(
     rf"\b(?:i\s+am|i'm|i\s+was|i\s+have\s+been|i've\s+been)\s+(?:{_WORD}){{0,9}}?{_MADE}\s+(?:by|at)\s+(?:the\s+team\s+at\s+)?\Z"
 )
-
-
 _AM_ONE = re.compile(rf"\b(?:i\s+am|i'm)\s+(?:just\s+)?(?:an?|the)\s+(?:{_WORD}){{0,5}}?{_KIND}(?:,?\s+{_MADE})?{_BY}")
-
-
 _AS_ONE = re.compile(rf"\bas\s+(?:just\s+)?an?\s+(?:{_WORD}){{0,5}}?{_KIND}(?:,?\s+{_MADE})?{_BY}")
-
-
 _MY_MAKER = re.compile(
     r"\b(?:my|our)\s+(?:own\s+)?(?:maker|creator|developer|lab|vendor|provider|owner|trainer|training|engineer)s?,?"
     r"(?:\s+at|\s+is|\s+are|\s+by)?\s+\Z|\b(?:we|us)\s+at\s+\Z"
 )
-
-
 _AN = re.compile(r"\b(as|i\s+am|i'm)\s+an?\s+\Z")
-
-
 _KIND_AFTER = re.compile(rf"(?:'s)?\s+(?:[\w-]+\s+){{0,2}}{_KIND}\b(,?\s+(?:i|i'm|my|we)\b)?")
-
-
 _ME_AFTER = re.compile(rf"\s+(?:has\s+|have\s+)?{_MADE}\s+me\b")
 
 

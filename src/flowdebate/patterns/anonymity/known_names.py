@@ -32,33 +32,16 @@ __all__ = (
     "plain_words",
 )
 
-
 _APART = re.compile(r"[\s_\-—.*'~`>|/:@]+")
-
-
 _BETWEEN = r"[\s_\-*~`>|]{0,12}"
-
-
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
-
-
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-
-
 _SYLLABLE = re.compile("[\uac00-\ud7a3]")
-
-
 _NO_LETTER_NEXT = "(?![^\\W_]|[\u0900-\u0903\u093a-\u094f])"
-
-
 _VARIANTS = frozenset({"sonnet", "opus", "haiku", "flash", "pro", "ultra", "nano", "turbo"})
-
-
 _SHORTEST_MODEL = 4
-
-
 _NO_MODEL = frozenset({"local", "intent"})
 
 
@@ -175,17 +158,9 @@ def model_spellings(model: str) -> Iterator[tuple[str, Rule]]:
 
 AliasOf: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 """Whom an alias stands for: a debater, a model, any family of models, any maker; of the latter two without a name."""
-
-
 _ABOUT_MODELS = frozenset({"ai", "llm", "llms", "chatbot", "chatbots", "gpt", "chatgpt"})
-
-
 _BY_RARITY = "etaoinsrhldcumfpgwybvkxjqz"
-
-
 _SHORTEST_HINT = 4
-
-
 _VERSION = (
     r"(?:[\s-]?v?\d{1,3}(?:\.\d{1,3})?[a-z]{0,2})?"
     r"(?:[\s-](?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|ultra|large|small|medium|chat|instruct|\d{1,3}(?:\.\d{1,3})?b?)){0,3}"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 __all__ = (
     "FAMILIES",
     "VENDORS",
@@ -21,7 +20,6 @@ __all__ = (
     "kin_among",
 )
 
-
 FAMILIES: dict[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "gemini": "google", "gemma": "google",
     "bard": "google", "llama": "meta", "mistral": "mistral", "mixtral": "mistral", "ministral": "mistral",
@@ -29,8 +27,6 @@ FAMILIES: dict[str, str] = {
     "kimi": "moonshot", "glm": "zhipu", "smollm": "huggingface",
 }  # fmt: skip
 """Well-known families of models, each with who makes it."""
-
-
 VENDORS: dict[str, tuple[str, ...]] = {
     "openai": ("OpenAI", "Open AI"),
     "anthropic": ("Anthropic",),
@@ -48,7 +44,6 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "nvidia": ("NVIDIA",),
 }
 """Who makes them, as they are written."""
-
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 

@@ -14,7 +14,6 @@ __all__ = (
     "LeakReport",
 )
 
-
 LeakKind = Literal["name", "model", "family"]
 """Somebody of the roster, one of its models, or a family of models or its maker as what the author is."""
 

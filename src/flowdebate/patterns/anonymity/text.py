@@ -15,7 +15,6 @@ __all__ = (
     "rule_of",
 )
 
-
 _SIGNS = {
     **dict.fromkeys("\u2018\u2019\u201b\u02bc\u00b4\u2032", "'"),
     **dict.fromkeys("“”„‟«»", '"'),
@@ -23,12 +22,8 @@ _SIGNS = {
     **dict.fromkeys("\u2013\u2014\u2015", "—"),
     **dict.fromkeys("\x85\u2028\u2029", "\n"),
 }
-
-
 _VOWEL_SIGNS = re.compile("[\u034f\u0591-\u05c7\u0640\u064b-\u065f\u0670\ufe00-\ufe0f]")
 """Of Hebrew and Arabic, where they are seldom written; and what only changes how a character looks."""
-
-
 _FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
 
 
@@ -58,8 +53,6 @@ def _folded(char: str) -> str:
 
 
 _FOLDS = _Folds()
-
-
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
@@ -99,10 +92,8 @@ Rule = Literal["anywhere", "role", "word", "careful", "short", "self"]
     self      a model's family or maker: only where somebody says that of themselves
 """
 
-
 TITLES = frozenset({"dr", "mr", "mrs", "ms", "miss", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 """What stands before a name, and is none."""
-
 
 _GIVEN = frozenset(
     """
@@ -124,8 +115,6 @@ _GIVEN = frozenset(
     zoe
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-
-
 _CAREFUL = frozenset(
     """
     agent alpha amber angel april art august autumn basil beta bill black blue brook carol chance charity chase
@@ -140,8 +129,6 @@ _CAREFUL = frozenset(
     value verity victor violet wade ward wednesday west white will winter yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-
-
 _SHORT = frozenset(
     """
     about against all and any are but can con cons contra did does for from had has have her him his how its let
@@ -149,8 +136,6 @@ _SHORT = frozenset(
     were what when who why will with would you your
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-
-
 _ROLES = frozenset(
     """
     advocate ally analyst believer buyer chair champion chief cleric coach cop critic cynic devil diplomat doctor
@@ -161,8 +146,6 @@ _ROLES = frozenset(
     worker
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-
-
 _ROLE_ENDING = re.compile(r".{2,}(?:er|or|ist|yst|ian|ic|ant|ent|ate|ive|al|eer|ee|man|woman|person)")
 
 

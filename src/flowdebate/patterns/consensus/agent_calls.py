@@ -34,7 +34,6 @@ __all__ = (
     "circuits",
 )
 
-
 _BREAKERS = "breakers"
 
 

@@ -53,7 +53,6 @@ __all__ = (
     "named_agent",
 )
 
-
 _AGENT = Visibility(history=False)
 
 
@@ -226,8 +225,6 @@ def _as_share(value: object) -> object:
 
 
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1), BeforeValidator(_as_share)]
-
-
 _POINTS = 6
 """As many issues, and suggestions, may a model give at most: without a bound it could loop."""
 

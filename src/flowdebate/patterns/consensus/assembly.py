@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ("assemble",)
 
-
 _S = ConsensusStage
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ("consensus",)
 
-
 AGENT = Visibility(client=True, history=False)
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ("output_of",)
 
-
 _PHASES = ("proposal", "critique", "revision", "vote")
 
 

@@ -45,10 +45,7 @@ __all__ = (
     "VoteAsked",
 )
 
-
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
 AgentPhase = Literal["proposal", "critique", "revision", "vote"]
 """What an agent was asked for."""
 

@@ -20,10 +20,7 @@ __all__ = (
     "stage_block",
 )
 
-
 _S = ConsensusStage
-
-
 FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.START: frozenset({_S.INITIALIZING}),
     _S.INITIALIZING: frozenset({_S.CONTEXT_READY}),
@@ -40,7 +37,6 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.NO_CONSENSUS: frozenset(),
 }
 """Which stages may come after each."""
-
 
 _OF_ROUNDS = frozenset({_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK})
 

@@ -120,8 +120,6 @@ def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
 
 _ORDERS = 256
 """As many ways to ask (an order of the positions, for a seat) are kept at most."""
-
-
 _WAVE = 8
 """As many samples are asked for at once at most, before it is looked at what they took."""
 

@@ -36,7 +36,6 @@ __all__ = (
     "render_debater_turn",
 )
 
-
 _TURN = ("stance", "others", "round", "max_rounds")
 
 

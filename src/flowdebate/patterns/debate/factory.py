@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ("debate",)
 
-
 DEBATER = Visibility(client=True, history=False)
-
-
 OTHERS = Visibility(client=True, history=True)
 
 

@@ -233,8 +233,6 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-
-
 _TURNS_EACH = 4
 """How often the default moderator's model may call one speaker in a round: without a bound it could loop."""
 

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("deliberation",)
 
-
 DEBATER = Visibility(client=True, history=False)
-
-
 MODERATOR = Visibility(client=True, history=True)
 
 

@@ -48,18 +48,13 @@ __all__ = (
     "render_report",
 )
 
-
 _Part: TypeAlias = Literal["", "summary", "status", "decision"]
 """A part of a report; what stands before the first marker belongs to none."""
 
-
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
-
 
 # Before a marker stands no letter and no sign of a quotation: bullets, numbers, hashes, stars, emoji.
 _BEFORE = r"(?:[^\w\n\"'\u2018-\u201f«»<>|\[\]()*`]|\*[ ]){0,12}"
-
-
 _MARKER = re.compile(
     rf"""
     (?! [ ]{{4}} | [ ]{{0,3}} \t )
@@ -74,14 +69,8 @@ _MARKER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-
-
 _NAMES: dict[str, _Part] = {"summary": "summary", "status": "status", "decision": "decision"}
-
-
 _FENCE = re.compile(r"[ ]{0,3}(?:```|~~~)")
-
-
 _RULE = re.compile(r"[-=*_~#]{3,}")
 
 
@@ -90,18 +79,12 @@ def _set(words: str) -> frozenset[str]:
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|\?|\[ \]|☐")
-
-
 _NO_NEED = re.compile(r"\bno (?:need|reason|point) (?:to|in) continu(?:e|ing)\b")
-
-
 _LEADING = _set(
     "a all are as been consensus debate debaters deliberation discussion everything fully has have i is issue it "
     "matter now question round status the this topic we x yes"
 )
 """Words before SETTLED that take nothing from it; all others may ("not", "nearly", "can be", "Bear says it is")."""
-
-
 _DOUBTS = _set(
     "? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or "
     "part partially partly pending perhaps provided though unclear unless unsettled until whether yet"

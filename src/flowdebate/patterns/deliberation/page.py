@@ -21,24 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ("render_deliberation",)
 
-
 _WIDTH = 60
-
-
 _DOTS = 40
-
-
 _INDENT = "  "
-
-
 _BEHIND = f"{_INDENT}| "
-
-
 _ROOM = _WIDTH - len(_BEHIND)
-
-
 _NOTHING = "(none)"
-
 
 _FORM = re.compile(
     r"\["

@@ -22,25 +22,18 @@ __all__ = (
     "ReportStatus",
 )
 
-
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"]
 """Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`."""
 
-
 ReportStatus = Literal["SETTLED", "CONTINUE"]
 """What a moderator finds: the matter is settled, or it needs another round."""
-
 
 _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
 """What models write where nothing was decided."""
-
-
 _LONGEST = max(map(len, _NOTHING))
-
-
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"
 """What may stand around it."""
 

@@ -23,7 +23,6 @@ __all__ = (
     "said_in_progress",
 )
 
-
 DeliberationTranscript = StateResource[DeliberationTranscriptState]
 """The resource that `create_deliberation_transcript` makes."""
 

@@ -153,8 +153,6 @@ def _written_down(text: str) -> HandoffFields | None:
 
 
 _DECODER = JSONDecoder()
-
-
 _TRIES = 50
 """Braces that are looked at: each can cost as much time as the text is long."""
 

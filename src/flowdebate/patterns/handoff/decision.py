@@ -38,16 +38,10 @@ __all__ = (
     "written",
 )
 
-
 NOBODY = "nobody was named to speak next"
-
-
 NOTHING = "nothing was said"
 
-
 _TEXTS = ("response", "text")
-
-
 _NAMES = ("next_agent_name", "nextAgentName")
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ("handoff",)
 
-
 DEBATER = Visibility(client=True, history=False)
 
 

@@ -31,33 +31,20 @@ __all__ = (
     "who_is",
 )
 
-
 Speakers: TypeAlias = Mapping[str, str | None]
 """Who takes part: the role, or None, by name, in declared order."""
 
-
 EMPTY = "(nothing yet)"
 """What no entries look like."""
-
-
 SILENT = "(said nothing)"
 """What stands for an empty text."""
-
-
 PROPOSITION = "{proposition}"
 """Where it stands in a system prompt, the proposition is put in."""
 
-
 _SHORT = 500
 """Characters of a system prompt that is repeated where it is needed most."""
-
-
 _TURN = ("name", "speaker", "others", "round", "max_rounds")
-
-
 _SAY = ("what", "reason")
-
-
 _AGAIN = ("name", "others", "problem")
 
 

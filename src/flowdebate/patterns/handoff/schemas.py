@@ -24,19 +24,15 @@ __all__ = (
     "TransitionForm",
 )
 
-
 TransitionForm = Literal["text", "tool", "structured"]
 """How a speaker's model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
-
 
 OnInvalid = Literal["retry", "random", "error"]
 """What is done where nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
 lot decides at once, the run fails."""
 
-
 HandoffStopReason = Literal["max_turns", "predicate"]
 """Why it ended: its number of turns, or `terminate_when`."""
-
 
 ChosenBy = Literal["speaker", "retry", "random"]
 """Who chose the next speaker: the speaker at once, the speaker when asked again, or the lot."""

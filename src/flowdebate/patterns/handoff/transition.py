@@ -31,35 +31,17 @@ class Transition:
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
-
-
 _GAPS = (re.compile(r"[^\S\n]*"), re.compile(r"[^\S\n]*:?[^\S\n]*"))
-
-
 _BETWEEN = re.compile(rf"[^\S\n]*:?[^\S\n]*([{re.escape(DECORATION)}]*)[^\S\n]*:?[^\S\n]*")
 """What may stand between "Transition to" and the name."""
-
-
 _BEHIND = re.compile(rf"(?:[{re.escape(AROUND)}]|[^\S\n])*")
-
-
 _BULLET = re.compile(r"(?:[-+•>=#→⇒]|[^\S\n])*")
-
-
 _SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(DECORATION)}]*[^\S\n]+$")
-
-
 _EDGE = f"{AROUND} \t\r\n"
-
-
 _LOOKED_AT = 50
 """Markers, from the last on, that are looked at: a model can write any number of them."""
-
-
 _LONGEST_STRANGER = 80
 """Characters of a name that nobody has; what is longer is a sentence about some transition."""
-
-
 _OPENERS = {closes: opens for opens, closes in PAIRS.items()}
 
 

@@ -32,7 +32,6 @@ __all__ = (
     "record_said",
 )
 
-
 HandoffTranscript = StateResource[HandoffTranscriptState]
 """The resource that `create_handoff_transcript` makes."""
 

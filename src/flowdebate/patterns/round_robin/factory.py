@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ("round_robin",)
 
-
 PANELIST = Visibility(client=True, history=False)
-
-
 SYNTHESIZER = Visibility(client=True, history=True)
 
 

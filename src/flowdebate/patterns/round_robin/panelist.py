@@ -43,7 +43,6 @@ __all__ = (
     "render_panelist_turn",
 )
 
-
 _TURN = ("name", "speaker", "who", "round", "max_rounds")
 
 

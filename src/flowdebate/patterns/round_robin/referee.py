@@ -175,12 +175,8 @@ def create_referee(
 
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
 """What models write into a list that should be empty."""
-
-
 _ISSUES = 3
 """How many issues a model may list for one panelist: without a bound it could loop."""
-
-
 _LONGEST = 1_000
 """Characters of an issue and of the notes: they stand in each later prompt."""
 

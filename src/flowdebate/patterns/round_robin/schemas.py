@@ -23,7 +23,6 @@ __all__ = (
     "RoundRobinTranscriptState",
 )
 
-
 PanelStopReason = Literal["max_rounds", "predicate"]
 """Why a panel ended: its cap, or `terminate_when`."""
 

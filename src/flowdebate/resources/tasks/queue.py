@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ("ReadyQueue",)
 
-
 Rank = tuple[int, int, str]
 """`(-priority, seq, id)`: the smallest is claimed first."""
 

@@ -36,8 +36,6 @@ class TaskSpec(TypedDict, total=False):
 
 
 _KEYS = frozenset(TaskSpec.__annotations__)
-
-
 _NO_LABELS: frozenset[str] = frozenset()
 
 

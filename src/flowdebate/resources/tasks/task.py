@@ -18,10 +18,8 @@ __all__ = (
     "TaskStatus",
 )
 
-
 TaskStatus = Literal["pending", "in_progress", "blocked", "awaiting_review", "completed", "errored", "cancelled"]
 """How far a task is."""
-
 
 TASK_STATUSES: tuple[TaskStatus, ...] = (
     "pending",
@@ -32,7 +30,6 @@ TASK_STATUSES: tuple[TaskStatus, ...] = (
     "errored",
     "cancelled",
 )
-
 
 TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "cancelled"))
 """Those that never change again."""
@@ -111,11 +108,7 @@ class Task:
 
 
 _NAMES = tuple(item.name for item in fields(Task))
-
-
 _values = attrgetter(*_NAMES)
-
-
 _Draft = make_dataclass("_Draft", _NAMES, slots=True)
 
 

@@ -47,7 +47,6 @@ __all__ = (
     "outcome",
 )
 
-
 TaskChange = Literal[
     "added",
     "claimed",
@@ -142,19 +141,10 @@ class Outcome(NamedTuple):
 
 
 _CANCELLED = (Outcome("cancelled", "cancelled"),)
-
-
 _COMPLETED = (Outcome("completed", "completed"),)
-
-
 _BLOCKED = (Outcome("blocked", "blocked"),)
-
-
 _FAILED = (Outcome("pending", "retried"), Outcome("errored", "failed"))
-
-
 _RECLAIMED = (Outcome("pending", "reclaimed"), Outcome("errored", "reclaimed"))
-
 
 TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
     ("pending", "claim"): (Outcome("in_progress", "claimed"),),

@@ -24,7 +24,6 @@ __all__ = (
     "seed_of_item",
 )
 
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 
 OutT = TypeVar("OutT")
-
-
 Questions = Iterable[Any] | AsyncIterable[Any]
 
 

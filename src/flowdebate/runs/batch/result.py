@@ -23,8 +23,6 @@ __all__ = (
     "BatchTally",
     "decision_of",
 )
-
-
 OutT = TypeVar("OutT")
 
 

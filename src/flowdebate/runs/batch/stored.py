@@ -17,11 +17,8 @@ __all__ = (
     "StoredBatch",
 )
 
-
 BATCH_LABEL = "batch"
 """The label that says of which batch a run is."""
-
-
 _OVER: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
 """How runs end that nothing more is asked for."""
 

@@ -13,8 +13,6 @@ __all__ = ("WorkerPool",)
 
 
 JobT = TypeVar("JobT")
-
-
 DoneT = TypeVar("DoneT")
 
 

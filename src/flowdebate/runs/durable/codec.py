@@ -37,7 +37,6 @@ __all__ = (
     "value_text",
 )
 
-
 _USAGE = tuple(field.name for field in fields(Usage))
 
 

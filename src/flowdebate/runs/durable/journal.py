@@ -25,7 +25,6 @@ __all__ = (
     "waited",
 )
 
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Literal

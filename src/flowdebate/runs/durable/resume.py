@@ -36,7 +36,6 @@ __all__ = (
     "outcome_of",
 )
 
-
 MAX_RECOVERIES = 25
 """How often in a row a run may end its process without getting any further."""
 

@@ -14,20 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ("Address",)
 
-
 _ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
-
-
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-
-
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 """What a server says that is stopped, started, or has too many sessions."""
-
-
 _TIMED_OUT = {"57014", "55P03"}
-
-
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
        set_config('statement_timeout', %(timeout)s, false),

@@ -19,16 +19,12 @@ __all__ = (
     "PostgresOwner",
 )
 
-
 _HELD = """
 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
-
-
 ALIVE = f"(SELECT (classid::bigint << 32) | objid::bigint {_HELD})"
 """The ids of the owners that are alive, among other numbers, as SQL."""
-
 
 _KEEP = """
 SELECT set_config(name, value, false)
@@ -36,11 +32,7 @@ FROM (VALUES ('idle_session_timeout', '0'), ('tcp_keepalives_idle', '5'), ('tcp_
              ('tcp_keepalives_count', '3')) AS wanted (name, value)
 JOIN pg_settings USING (name)
 """
-
-
 _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32) | objid::bigint = %s"
-
-
 _LONGEST_PAUSE = 0.25
 
 

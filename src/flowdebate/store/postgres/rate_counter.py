@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 _ONE_AT_A_TIME = 0x464C4443
 """The number of the lock under which the table is made: "FLDC"."""
-
-
 _THERE = "SELECT to_regclass(format('%%I.rates', %s::text)) IS NOT NULL"
-
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS rates (
     key text PRIMARY KEY,
@@ -38,14 +34,8 @@ CREATE TABLE IF NOT EXISTS rates (
     granted boolean NOT NULL DEFAULT true
 )
 """
-
-
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
-
-
 _ROW = "INSERT INTO rates (key) VALUES (%(key)s) ON CONFLICT DO NOTHING"
-
-
 _TAKE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates
@@ -59,8 +49,6 @@ FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - no value stands in it
 """Once a place is taken the next is free `each` later; it may be used up to `burst` before it is due."""
-
-
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s

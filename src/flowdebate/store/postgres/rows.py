@@ -39,16 +39,11 @@ __all__ = (
     "was_committed",
 )
 
-
 RUN = (
     "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - no value stands in it
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
-
-
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
-
-
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
                   header, outcome)
@@ -56,26 +51,18 @@ VALUES (%(run)s, %(block)s, %(folded)s, %(labels)s, %(status)s, %(created_at)s, 
         %(recoveries)s, %(owner)s, %(claim)s, %(header)s, %(outcome)s)
 ON CONFLICT DO NOTHING
 """
-
-
 TAKE = """
 UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recoveries = %(recoveries)s,
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
 """Every change of the owner changes the claim: so nobody has been quicker where the old one still stands there."""
-
-
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, owner = NULL, claim = %(claim)s, updated_at = %(now)s
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
-
-
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
 """The run's row, so that nobody takes it until the statement is done; no row for whoever does not own it."""
-
-
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -84,8 +71,6 @@ ON CONFLICT (run_id, key) DO UPDATE
 SET attempts = known.attempts + 1, kind = excluded.kind, request = excluded.request
 RETURNING attempts
 """  # noqa: S608 - no value stands in it
-
-
 COMMIT = """
 WITH moved AS (
     UPDATE runs SET steps = steps + 1, recoveries = 0, updated_at = %(now)s
@@ -99,15 +84,11 @@ SELECT %(run)s, %(key)s, %(kind)s, 1, steps, %(at)s, %(body)s FROM moved
 ON CONFLICT (run_id, key) DO UPDATE
     SET kind = excluded.kind, seq = excluded.seq, at = excluded.at, body = excluded.body
 """
-
-
 FAIL = f"""
 {_MINE}
 UPDATE steps SET failures = failures[1:%(before)s] || %(failure)s::text FROM mine
 WHERE run_id = %(run)s AND key = %(key)s
 """  # noqa: S608 - no value stands in it
-
-
 DELETE = f"""
 WITH gone AS (
     DELETE FROM runs WHERE run_id = %(run)s AND (owner IS NULL OR owner NOT IN {ALIVE}) RETURNING run_id
@@ -116,22 +97,14 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """  # noqa: S608 - no value stands in it
-
-
 STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
-
-
 ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-
-
 PUT_NEW = """
 INSERT INTO documents (collection, key, body) VALUES (%(collection)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING
 """
-
-
 PUT = """
 UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key = %(key)s AND body = %(expected)s
 """

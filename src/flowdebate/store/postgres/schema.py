@@ -17,24 +17,14 @@ __all__ = (
     "prepare",
 )
 
-
 KNOWN = "0001"
 """The schema that this version of the library writes: the number of the last migration."""
 
-
 _FOLDER = Path(__file__).with_name("migrations")
-
-
 _TABLE = "migrations"
-
-
 _ONE_AT_A_TIME = 0x464C4442
 """The number of the lock under which migrations are applied: "FLDB"."""
-
-
 _THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
-
-
 _STANDS = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Lanes",)
 
-
 T = TypeVar("T")
-
 
 _LONGEST_PAUSE = 0.25
 

@@ -25,14 +25,9 @@ __all__ = (
     "kept",
 )
 
-
 _MARK = "\x1a"
 """The control character "substitute"; what follows it is a character's number, in four digits."""
-
-
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
-
-
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
 
@@ -63,12 +58,8 @@ def given(text: str) -> str:
 
 _APPLICATION = 0x464C4442
 """What says in the file's head that it is a store: "FLDB"."""
-
-
 _VERSION = 1
 """The schema that this version of the library writes."""
-
-
 _SCHEMA = """
 CREATE TABLE runs (
     run_id TEXT PRIMARY KEY,
@@ -104,16 +95,10 @@ CREATE TABLE documents (
     UNIQUE (collection, key)
 ) STRICT;
 """
-
-
 _LOG_PAGES = 4000
 """How long the write-ahead log gets before its pages are put into the file: 16 MB."""
-
-
 _PAUSE = 0.01
 """Seconds between two attempts."""
-
-
 _HEAD = ("application_id", "user_version")
 
 

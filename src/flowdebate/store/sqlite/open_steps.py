@@ -21,7 +21,6 @@ __all__ = (
     "begun_in",
 )
 
-
 _LONG = 1 << 20
 """Bytes: how long a file gets before what is finished is left out of it."""
 

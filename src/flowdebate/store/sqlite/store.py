@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ("SqliteStore",)
 
-
 T = TypeVar("T")
 
 

@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ("Writer",)
 
-
 T = TypeVar("T")
-
 
 _MOST = 500
 """Jobs of one transaction."""
-
-
 _LOG_JOBS = 2000
 """After how many jobs the write-ahead log is shortened: some 16 MB, unless they are large."""
 

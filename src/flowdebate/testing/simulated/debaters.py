@@ -24,10 +24,8 @@ __all__ = (
     "stubborn",
 )
 
-
 Follows = Literal["majority", "last"]
 """Whom a conformist goes over to: what most others say, or what was said last."""
-
 
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 """What simulated debaters say, behind the tag of who says it."""

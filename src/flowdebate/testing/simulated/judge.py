@@ -24,17 +24,11 @@ __all__ = (
     "style_of",
 )
 
-
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
 """How good each side is: by its stance; or a function of all that it says; None: drawn from what it says."""
 
-
 _WORD = re.compile(r"\w+")
-
-
 _SENTENCE = re.compile(r"[.!?…]+(?=\s|$)")
-
-
 _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 

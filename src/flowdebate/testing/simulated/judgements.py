@@ -23,7 +23,6 @@ __all__ = (
     "votes_of",
 )
 
-
 _SAME = 1e-12
 """Sums of floats that are as near as this are a tie: `decide()` sums exactly."""
 

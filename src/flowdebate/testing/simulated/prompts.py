@@ -23,14 +23,10 @@ __all__ = (
     "read_view",
 )
 
-
 Form = Literal["scores", "winner"]
 """What a judge is asked for."""
 
-
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
-
-
 _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
 
 

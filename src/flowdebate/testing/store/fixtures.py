@@ -28,12 +28,8 @@ __all__ = (
     "writes",
 )
 
-
 P = ParamSpec("P")
-
-
 S = TypeVar("S")
-
 
 MakeStore: TypeAlias = "Callable[[], Store]"
 """Gives another store object of the place that the test has."""
@@ -124,7 +120,6 @@ NASTY = (
     "",
 )
 """Texts that a store may not change, mix up or stumble over."""
-
 
 _SECOND = count(1)
 

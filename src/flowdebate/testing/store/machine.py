@@ -33,22 +33,11 @@ __all__ = (
     "check_sequences",
 )
 
-
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
-
-
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
-
-
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
-
-
 _ENDS = st.sampled_from(("complete", "interrupted", "failed", "awaiting", "dead_letter"))
-
-
 _OBJECTS = st.integers(0, 1)
-
-
 _NUMBERS = count(1)
 
 

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ("analysed",)
 
-
 SEVERE = 0.7
 """From this severity on, an issue is a risk."""
-
-
 _SHOWN = 10
 """Entries of a list that grows with the debate."""
 

@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ("gather_context",)
 
-
 T = TypeVar("T")
-
-
 KnownT = TypeVar("KnownT", PastDebate, CritiquePattern)
 
-
 _FROM_ARCHIVE: tuple[Literal["history"], Literal["patterns"]] = ("history", "patterns")
-
-
 LONGEST_RESEARCH = 20_000
 """Characters: every call of every agent is shown it."""
 

@@ -29,8 +29,6 @@ __all__ = (
     "positions_of",
     "records_of",
 )
-
-
 T = TypeVar("T")
 
 

@@ -155,6 +155,4 @@ def _keep_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Co
 
 
 CRITICISING = Phase(name="critique", read=_read_critique, keep=_keep_critique)
-
-
 REVISING = Phase(name="revision", read=_read_revision, keep=_keep_revision)

@@ -38,8 +38,6 @@ _WHERE = "recount()"
 
 
 _SIMPLE = 1_000_000
-
-
 _TWO = 2
 
 

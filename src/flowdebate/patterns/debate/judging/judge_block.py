@@ -39,11 +39,8 @@ __all__ = (
     "Shown",
 )
 
-
 VIEW = "flowdebate.judge_view"
 """Where a judge's context has what it is shown."""
-
-
 BALLOTS = "flowdebate.ballots"
 """Where the context of a person who decides has what was found."""
 

@@ -23,7 +23,6 @@ __all__ = (
     "labels_for",
 )
 
-
 _WHERE = "JudgeOptions"
 
 

@@ -27,22 +27,14 @@ __all__ = (
     "sampled",
 )
 
-
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
-
-
 ScheduleLike: TypeAlias = "Schedule | str"
 """A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
 
-
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 """What a schedule may be called."""
-
-
 FULL_AT_MOST = 4
 """How many sides `full` takes: five would be 120 calls."""
-
-
 _SAMPLED = re.compile(r"sampled\((\d{1,6})\)", re.ASCII)
 
 

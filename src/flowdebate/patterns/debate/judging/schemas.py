@@ -16,15 +16,10 @@ __all__ = (
     "Share",
 )
 
-
 DecidedBy = Literal["mean", "vote"]
 """How ballots are put together: their scores are averaged, or each counts for the side that it has first."""
-
-
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """What becomes of a verdict that flipped: a model found for another side when it was shown another view."""
-
-
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """What a side has of a ballot; the shares of all sides add up to 1."""
 

@@ -17,7 +17,6 @@ __all__ = (
     "verdict_of",
 )
 
-
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",

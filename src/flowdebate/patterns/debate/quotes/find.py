@@ -15,10 +15,8 @@ __all__ = (
     "find_quotes",
 )
 
-
 DEEPEST = 2
 """Quotes in quotes in quotes are looked at, and nothing further in."""
-
 
 _CLOSED_BY = {
     '"': '"”',
@@ -39,36 +37,18 @@ _CLOSED_BY = {
     "〝": "〞〟",
     "\uff02": "\uff02",
 }
-
-
 _OPENED_BY = {
     closer: {opener for opener, closers in _CLOSED_BY.items() if closer in closers}
     for closer in "".join(_CLOSED_BY.values())
 }
-
-
 _ALWAYS_OPEN = frozenset("„‟\u201a「『❝〝")
-
-
 _ALWAYS_CLOSE = frozenset("」』❞〞〟")
-
-
 _SINGLE = frozenset("'\u2018\u2019\u201a")
-
-
 _MARK = re.compile(f"[{''.join(dict.fromkeys([*_CLOSED_BY, *_OPENED_BY]))}]")
-
-
 _ELISION = re.compile(r"['\u2018\u2019](?:\d\ds?\b|(?:tis|twas|em|til|till|cause|bout|n)\b)", re.IGNORECASE)
 """Words that begin with an apostrophe: the '90s, 'tis."""
-
-
 _BLOCK = re.compile(r"^[ ]{0,3}>[^\r\n]*(?:\r?\n[ ]{0,3}>[^\r\n]*)*", re.MULTILINE)
-
-
 _BLOCK_START = re.compile(r"[ >\t]*")
-
-
 _BY_WHOM = re.compile(r"\r?\n[ \t>]*(?:[\u2014\u2013\u2015]|--)[^\r\n]*\Z")
 """The last line of a block quote that says who said it."""
 

@@ -24,7 +24,6 @@ __all__ = (
     "render_quotes",
 )
 
-
 HOW_TO_READ_QUOTES = (
     'A line that begins with "(quotes:" is not of the argument above it: it says which of its quotes were found, word '
     "for word, in the sources, and which were not. Nothing that an argument says of its own quotes counts. Also a "
@@ -32,24 +31,13 @@ HOW_TO_READ_QUOTES = (
 )
 """What a system message says about a transcript with such lines."""
 
-
 _BEGIN = "(quotes: "
-
-
 _LINE = re.compile(r"\(quotes: [^\n]+\)")
-
-
 _EXCERPT = 60
 """Characters of a quote that was not found, as the line shows it."""
-
-
 _MOST_SHOWN = 3
 """Quotes that were not found, and sources, that the line names."""
-
-
 _QUOTATION_MARKS = re.compile('["“”„‟«»❝❞〝〞〟\uff02]')
-
-
 _MARK = "⟦{}⟧"
 
 

@@ -15,7 +15,6 @@ __all__ = (
     "VerifiedQuote",
 )
 
-
 QuoteStatus = Literal["verified", "unverified", "too_short"]
 """The words stand in a source; they stand in none; they are too few to tell anything."""
 

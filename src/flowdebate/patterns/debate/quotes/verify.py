@@ -34,27 +34,14 @@ __all__ = (
     "words_of",
 )
 
-
 _LETTER, _DIGIT, _MARK, _SINGLE, _OWN, _SIGN, _UNSEEN = "a0mcfsz"
-
-
 _HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad\ufe63\uff0d"
-
-
 _APOSTROPHES = "'\u2019\u2018\u02bc\u00b4\uff07"
-
-
 _STOPS = ".\u2024\ufe52\uff0e"
-
-
 _LEADING = "#>+="
 """What begins a line in Markdown; elsewhere a sign like others."""
-
-
 _NO_SIGNS = "`^~|\u00a8\u00af\u00b8"
 """Symbols that say nothing between words."""
-
-
 _SPECIAL = (
     {" ": " ", "\n": "\n", "\r": "\n"}
     | dict.fromkeys(_HYPHENS, "-")
@@ -64,51 +51,28 @@ _SPECIAL = (
     | dict.fromkeys(_NO_SIGNS, "p")
     | dict.fromkeys("%‰‱&@§\uff05", _SIGN)
 )
-
-
 _NOBODY_SEES = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks that are not seen; what is in the categories of `_UNSEEN_CATEGORIES` is not seen either."""
-
-
 _UNSEEN_CATEGORIES = {"Cc", "Cf"}
-
-
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 """Scripts that part no words by blanks: each character is a word."""
-
-
 _FIGURES = re.compile("[\u25a0-\u25ff]")
 """Squares and triangles: they begin the points of a list."""
-
-
 _LINE_BREAKS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-
 
 _TOKEN = re.compile(
     r"(?:(?<![a0mcf.\-])-?\.?(?=0))?"  # the sign of a number, and a point that begins one
     r"[a0](?:[a0m]|(?<=[amf])f)*+(?:'(?=a)[a0m]++|(?<=0)(?:[p.'\-]|-[ ]*+\n[ \ng]*+)(?=0)[a0m]++)*+"
     r"|[cm]m*+|[fsg]"
 )
-
-
 _LINE_START = re.compile(r"(?<=\n)[ g]*g(?!0)")
-
-
 _TEXT_START = re.compile(r"[ g]*g(?!0)")
-
-
 _LINE_HYPHEN = re.compile(r"(?<=[am])-[ ]*+\n[ \ng]*+(?=a)")
-
-
 _SOFT_HYPHEN = re.compile(r"\u00ad(?![ \t]*[\r\n])")
-
-
 _DASHES = re.compile(f"[{_HYPHENS}]\\s*")
-
-
 _SAME = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_STOPS, ".") | {"\u2044": "/"})
 
 
@@ -243,16 +207,10 @@ def _keys(piece: str, kind: str) -> list[str]:
 
 
 _WHERE = "verify_quotes()"
-
-
 _ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
 """What says that words were left out: … or three or four points, in brackets or not."""
-
-
 _CASE_CHANGED = re.compile(r"\[([^\W\d_])\](?=[^\W\d_])")
 """A letter that was made large or small: "[t]he"."""
-
-
 _THUS = re.compile(r"\[sic!?\]", re.IGNORECASE)
 
 
