@@ -77,8 +77,8 @@ soak: $(VENV)/.dev soak-kills ## 500 kills, a million mutated answers, a million
 	$(BIN)/python -m tests.soak answers --count 1000000
 	$(BIN)/python -m tests.soak views --count 100000
 
-soak-kills: $(VENV)/.dev ## 500 kills of kept runs (STORE=postgresql://… for another store than SQLite)
-	$(BIN)/python -m tests.kept.kills --kills 500 $(if $(STORE),--store $(STORE))
+soak-kills: $(VENV)/.dev ## 500 kills of durable runs (STORE=postgresql://… for another store than SQLite)
+	$(BIN)/python -m tests.runs.durable.kills --kills 500 $(if $(STORE),--store $(STORE))
 
 soak-cancel: $(VENV)/.dev ## 10,000 cancelled calls with each transport, and what they leave behind
 	$(BIN)/python -m tests.soak.cancel_storm

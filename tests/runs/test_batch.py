@@ -20,8 +20,8 @@ from flowdebate.runs.durable.resume import Durability
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
-from tests.kept.patterns import PATTERNS, answer_to
-from tests.kept.test_resume import told
+from tests.runs.durable.patterns import PATTERNS, answer_to
+from tests.runs.durable.test_resume import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

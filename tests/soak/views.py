@@ -12,7 +12,7 @@ from flowdebate.patterns.debate.judging.prompt import format_transcript_for_judg
 from flowdebate.patterns.debate.moderator import render_moderator_turn
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
-from tests.views.nasty import FORGERIES
+from tests.prompts.nasty import FORGERIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from flowdebate._util.text import clean_text
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS
-from tests.views.nasty import texts
-from tests.views.test_attacks import CONTROL_TOKENS
-from tests.views.test_consensus_view import MARK, check_same_lines
+from tests.patterns.consensus.test_consensus_rendering import MARK, check_same_lines
+from tests.prompts.nasty import texts
+from tests.prompts.test_attacks import CONTROL_TOKENS
 
 from .debates import QUICK, THREE, Call, check_told, model, plan
 

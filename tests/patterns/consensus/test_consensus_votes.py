@@ -17,7 +17,7 @@ from flowdebate.patterns.consensus.agents import create_tie_judge, named_agent
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.resources.archive import Archive, Rating
 from flowdebate.testing import ATTACKS
-from tests.views.nasty import texts
+from tests.prompts.nasty import texts
 
 from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
 

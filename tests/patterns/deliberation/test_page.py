@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 
 from flowdebate.patterns.deliberation import render_deliberation
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationOutput, ModeratorReport
-from tests.views.nasty import texts
+from tests.prompts.nasty import texts
 
 BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 

@@ -29,7 +29,7 @@ from flowdebate.patterns.deliberation.prompts import (
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
-from tests.views.nasty import headings, lines_of, tags, texts
+from tests.prompts.nasty import headings, lines_of, tags, texts
 
 from .deliberations import PERSONAS, TOPIC, deal, report
 

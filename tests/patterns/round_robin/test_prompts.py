@@ -24,7 +24,7 @@ from flowdebate.patterns.round_robin.synthesizer import (
 from flowdebate.patterns.round_robin.transcript import issues_of, render_panel
 from flowdebate.prompts.escaping import unquoted
 from flowdebate.testing import ATTACKS
-from tests.views.nasty import headings, lines_of, tags, texts
+from tests.prompts.nasty import headings, lines_of, tags, texts
 
 QUESTION = "When should the bridge be closed?\nIt carries 9,000 cars a day."
 MEMBERS = {"Ada": "economist", "Ben": None}

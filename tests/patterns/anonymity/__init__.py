@@ -1,0 +1,1 @@
+"""Hidden names: aliases, leaks and what may look like a name."""

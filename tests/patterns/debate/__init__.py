@@ -1,0 +1,1 @@
+"""Debates: rounds, roles, prompts, judging and outputs."""

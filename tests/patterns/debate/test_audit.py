@@ -1,0 +1,195 @@
+"""What a debate leaves behind: the shared transcript and the audit trail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import (
+    Debater,
+    TaskCollection,
+    create_debate_transcript,
+    create_judge,
+    create_moderator,
+    debate,
+    handler,
+    sequencer,
+)
+from flowdebate.errors import ConfigurationError, ResourceConflict
+from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.resources.tasks.transitions import TaskChanged
+from flowdebate.testing import ScriptedModel
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, events, moderated, script
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def _moderator_with(transcript: Any) -> Any:
+    @handler(name="own-moderator", resources={"transcript": transcript})
+    def moderate(value: object, ctx: Context) -> dict[str, Any]:
+        entries = ctx.resources.transcript.state.entries
+        return decision("anna", "ben", done=len(entries) >= 2, briefing=f"{len(entries)} arguments so far")
+
+    return moderate
+
+
+def test_a_moderator_of_ones_own_reads_the_shared_transcript() -> None:
+    """Given the same resource object, a custom moderator sees what was argued."""
+    transcript = create_debate_transcript()
+    rent = debate(
+        name="rent",
+        debaters=SIDES,
+        max_rounds=4,
+        synthesizer=False,
+        moderator=_moderator_with(transcript),
+        transcript=transcript,
+    )
+    output = rent.run_sync(QUESTION, model=by_seat()).output
+    assert [made.briefing for made in output.moderator_decisions] == ["0 arguments so far", "2 arguments so far"]
+
+
+@pytest.mark.parametrize("seat", ["moderator", "judge", "synthesizer", "debater"])
+def test_another_transcript_on_any_seat_is_refused_when_the_debate_is_built(seat: str) -> None:
+    """Two different transcripts in one debate: ResourceConflict that says to share the reference."""
+    own = _moderator_with(create_debate_transcript())
+    options: dict[str, Any] = {"debaters": SIDES}
+    if seat == "debater":
+        options["debaters"] = [Debater("anna", "for", block=own), SIDES[1]]
+    else:
+        options[seat] = own
+    with pytest.raises(ResourceConflict) as caught:
+        debate(name="rent", **options)
+    assert isinstance(caught.value, ConfigurationError)
+    assert caught.value.key == "transcript"
+    assert {"own-moderator", "rent-open-round"} & set(caught.value.owners)
+    assert "transcript=transcript" in str(caught.value)
+    assert "same reference" in str(caught.value)
+
+
+def test_default_blocks_with_another_transcript_are_refused_too() -> None:
+    """`create_moderator` and `create_judge` with transcripts of their own do not fit together."""
+    one, other = create_debate_transcript(), create_debate_transcript()
+    moderator = create_moderator(name="rent", roster_names=["anna", "ben"], transcript=one)
+    judge = create_judge(name="rent", stances=["for"], transcript=other)
+    with pytest.raises(ResourceConflict):
+        debate(name="rent", debaters=SIDES, moderator=moderator, judge=judge, transcript=one)
+
+
+def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None:
+    """A step behind the debate reads the arguments from the resource that it and the debate were given."""
+    transcript = create_debate_transcript()
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
+
+    @handler(name="count", resources={"transcript": transcript})
+    def count(value: object, ctx: Context) -> list[str]:
+        return [entry.text for entry in ctx.resources.transcript.state.entries]
+
+    assert sequencer(name="all").then(rent).then(count).run_sync(QUESTION, model=script("A", "B")).output == ["A", "B"]
+
+
+def test_a_pipeline_that_reads_another_transcript_than_the_debates_is_refused() -> None:
+    """A reader beside a debate that keeps its transcript to itself would read an empty one: it is refused."""
+    rent = debate(name="rent", debaters=SIDES)
+    with pytest.raises(ResourceConflict):
+        sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
+
+
+def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
+    """Two debates without a shared transcript stand in one pipeline; each judge reads its own."""
+    first = debate(name="first", debaters=SIDES, max_rounds=1, synthesizer=False)
+    second = debate(name="second", debaters=SIDES, max_rounds=1, synthesizer=False)
+    model = ScriptedModel("A1", "B1", VERDICT, "A2", "B2", VERDICT)
+    both = sequencer(name="both").then(first).map(lambda raw: raw.verdict.verdict).then(second)
+    result = both.run_sync(QUESTION, model=model)
+    assert [entry.text for entry in result.output.transcript] == ["A2", "B2"]
+    assert result.output.question == "Cap them."
+    assert "A1" not in model.calls[5].prompt
+    assert [trail.collection_id for trail in result.task_collections] == ["first", "second"]
+
+
+def test_the_audit_trail_has_one_completed_task_for_each_turn() -> None:
+    """Goal, assignee, round, stance and text of each turn, in order, in the collection with the pattern's name."""
+    result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=script(*"ABCD", after=("S",)))
+    trail = result.tasks
+    assert isinstance(trail, TaskCollection)
+    assert trail.collection_id == "rent"
+    assert [(task.assignee, task.metadata["round"], task.metadata["stance"], task.output) for task in trail.list()] == [
+        ("anna", 1, "for", "A"),
+        ("ben", 1, "against", "B"),
+        ("anna", 2, "for", "C"),
+        ("ben", 2, "against", "D"),
+    ]
+    assert {task.status for task in trail.list()} == {"completed"}
+    assert all(task.goal and task.metadata["stance"] in task.goal for task in trail.list())
+    assert len({task.id for task in trail.list()}) == 4
+
+
+def test_the_collection_has_the_id_that_it_is_given() -> None:
+    """`collection_id` replaces the pattern's name."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, collection_id="audit-7")
+    assert rent.run_sync(QUESTION, model=script("A", "B")).tasks.collection_id == "audit-7"
+
+
+def test_each_run_has_a_trail_of_its_own() -> None:
+    """A second run of the same pattern, in the same session, begins with an empty collection."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    session: dict[str, Any] = {}
+    ids = [
+        [task.id for task in rent.run_sync(QUESTION, session=session, model=script("A", "B")).tasks.list()]
+        for _ in range(2)
+    ]
+    assert ids[0] == ids[1]
+
+
+def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
+    """Duplicates in `next_speakers` are tasks of their own, each with its own text."""
+    model = ScriptedModel(decision("anna", "anna", done=True), "A1", "A2", VERDICT)
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
+    tasks = rent.run_sync(QUESTION, model=model).tasks.list()
+    assert [(task.assignee, task.output, task.status) for task in tasks] == [
+        ("anna", "A1", "completed"),
+        ("anna", "A2", "completed"),
+    ]
+
+
+def test_every_change_of_a_task_is_an_event() -> None:
+    """A turn's task is added, then claimed, before the turn starts, and completed before it has finished."""
+    result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
+        QUESTION, model=script("A", "B")
+    )
+    kinds = (TaskChanged, TurnStarted, TurnFinished)
+    told = [
+        event.change if isinstance(event, TaskChanged) else type(event).__name__
+        for event in result.events
+        if isinstance(event, kinds)
+    ]
+    assert told == ["added", "claimed", "TurnStarted", "completed", "TurnFinished"] * 2
+    changes = events(result, TaskChanged)
+    assert {change.collection_id for change in changes} == {"rent"}
+    assert [change.task.status for change in changes[:3]] == ["pending", "in_progress", "completed"]
+    assert changes[2].task == result.tasks.list()[0]
+
+
+def test_a_turn_that_fails_is_an_errored_task_with_the_error() -> None:
+    """The task says what was raised; the turns before it stay completed, and none comes after."""
+    failure = ValueError("out of ideas")
+
+    def fail(value: object) -> str:
+        raise failure
+
+    sides = [SIDES[0], Debater("ben", "against", block=fail), Debater("carl", "later")]
+    seen: list[TaskCollection] = []
+
+    def peek(value: object, ctx: Context) -> str:
+        seen.append(ctx.resources.audit)
+        return "A"
+
+    sides[0] = Debater("anna", "for", block=peek)
+    with pytest.raises(ValueError, match="out of ideas") as caught:
+        debate(name="rent", debaters=sides).run_sync(QUESTION, model=ScriptedModel())
+    assert caught.value is failure
+    first, second = seen[0].list()
+    assert (first.status, first.output) == ("completed", "A")
+    assert (second.status, second.error) == ("errored", "ValueError: out of ideas")

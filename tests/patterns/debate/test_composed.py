@@ -1,0 +1,192 @@
+"""Debates as steps of larger pipelines, and many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Session, create_debate_transcript, debate, handler, sequencer
+from flowdebate.testing import FunctionModel
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, moderated
+
+if TYPE_CHECKING:
+    from flowdebate import DebateRawOutput
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def echoing() -> FunctionModel:
+    """A model whose arguments repeat the question, and that lets others run before it answers."""
+
+    async def answer(request: ModelRequest) -> Any:
+        prompt = "\n".join(str(message["content"]) for message in request.messages)
+        question = prompt.split("Question: ")[1].split("\n")[0]
+        await asyncio.sleep(0)
+        if request.block.endswith("-moderator"):
+            return decision("ben", "anna", briefing=f"briefed on {question}")
+        if request.output is not None:
+            return {**VERDICT, "verdict": f"found on {question}"}
+        others = {line for line in prompt.splitlines() if line.startswith(("[for] ", "[against] "))}
+        assert all(line.endswith(f" on {question}") for line in others if " on " in line)
+        return f"argued on {question}"
+
+    return FunctionModel(answer)
+
+
+def _check(raw: DebateRawOutput, question: str) -> None:
+    assert raw.question == question
+    assert [entry.text for entry in raw.transcript] == [f"argued on {question}"] * 4
+    assert raw.found.verdict == f"found on {question}"
+
+
+async def test_one_pattern_runs_many_debates_at_once_without_mixing_them() -> None:
+    """200 runs of the same pattern object at once: each has its own question, transcript, verdict and trail."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
+    model = echoing()
+    results = await asyncio.gather(*[rent.run(f"Q{number}?", model=model) for number in range(200)])
+    for number, result in enumerate(results):
+        _check(result.output, f"Q{number}?")
+        assert result.tasks.count("completed") == 4
+    assert len({result.run_id for result in results}) == 200
+
+
+async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
+    """With a shared transcript resource too: each run opens its own."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
+    results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echoing()) for number in range(50)])
+    for number, result in enumerate(results):
+        _check(result.output, f"Q{number}?")
+        assert {made.briefing for made in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
+
+
+async def test_runs_that_share_a_session_at_the_same_time_do_not_mix() -> None:
+    """Runs that overlap in one session keep their transcripts apart."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
+    session = Session()
+    results = await asyncio.gather(*[rent.run(f"Q{n}?", model=echoing(), session=session) for n in range(20)])
+    for number, result in enumerate(results):
+        _check(result.output, f"Q{number}?")
+
+
+async def test_debates_stand_in_a_parallel_step() -> None:
+    """Two patterns on the same question at once; the outputs are found by key."""
+    short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
+    long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
+    both = sequencer(name="both").parallel({"short": short, "long": long})
+    result = await both.run(QUESTION, model=echoing())
+    assert {key: raw.rounds for key, raw in result.output.items()} == {"short": 1, "long": 3}
+    assert {trail.collection_id: trail.count() for trail in result.task_collections} == {"short": 2, "long": 6}
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_one_debate_is_held_on_each_of_several_questions(limit: int | None) -> None:
+    """`for_each` with any concurrency: outputs in the questions' order, nothing mixed."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False)
+    several = sequencer(name="several").for_each(rent, max_concurrency=limit)
+    questions = [f"Q{number}?" for number in range(5)]
+    result = await several.run(questions, model=echoing())
+    for raw, question in zip(result.output, questions, strict=True):
+        _check(raw, question)
+    assert [trail.count("completed") for trail in result.task_collections] == [4] * 5
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_one_moderated_debate_is_held_on_each_of_several_questions(limit: int | None) -> None:
+    """The same with a moderator, whose transcript is a shared resource."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
+    several = sequencer(name="several").for_each(rent, max_concurrency=limit)
+    questions = [f"Q{number}?" for number in range(4)]
+    result = await several.run(questions, model=echoing())
+    for raw, question in zip(result.output, questions, strict=True):
+        _check(raw, question)
+
+
+async def test_a_debate_is_repeated_until_it_finds() -> None:
+    """`do_while` hands the synthesizer's text back in as the next question, until it is one word."""
+    asked: list[str] = []
+
+    def shorten(raw: DebateRawOutput) -> str:
+        asked.append(raw.question)
+        return raw.question.split(" ", 1)[1]
+
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=shorten)
+    loop = sequencer(name="loop").do_while(rent, lambda question: " " in question, max_iterations=9)
+    result = await loop.run("one two three four", model=by_seat())
+    assert result.output == "four"
+    assert asked == ["one two three four", "two three four", "three four"]
+    assert len(result.task_collections) == 3
+
+
+async def test_a_debate_is_rescued() -> None:
+    """A step behind a failing debate takes its exception over."""
+
+    def fail(value: object) -> str:
+        raise LookupError("nothing")
+
+    rent = debate(name="rent", debaters=[Debater("anna", "for", block=fail), SIDES[1]])
+    pipeline = sequencer(name="safe").then(rent).rescue(lambda error: f"failed: {error}", on=LookupError)
+    assert (await pipeline.run(QUESTION, model=by_seat())).output == "failed: nothing"
+
+
+async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
+    """A step before writes the session, the debate's predicate reads it, a step behind gets the output."""
+
+    def open_session(question: str, ctx: Context) -> str:
+        ctx.session.state["rounds"] = 1
+        return question
+
+    rent = debate(
+        name="rent",
+        debaters=SIDES,
+        max_rounds=4,
+        synthesizer=False,
+        terminate_when=lambda ctx: ctx.sequencer.state.round >= ctx.session.state["rounds"],
+    )
+    pipeline = sequencer(name="all").then(open_session).then(rent).map(lambda raw: raw.rounds)
+    assert (await pipeline.run(QUESTION, model=by_seat())).output == 1
+
+
+async def test_the_state_of_a_debate_is_not_that_of_the_pipeline_around_it() -> None:
+    """A sequencer with a state around a debate keeps it."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    outer = sequencer(name="outer", state=lambda: {"kept": True}).then(rent).then(_state)
+    assert (await outer.run(QUESTION, model=by_seat())).output == {"kept": True}
+
+
+@handler(name="state")
+def _state(value: object, ctx: Context) -> Any:
+    return ctx.sequencer.state
+
+
+async def test_a_pattern_is_reusable_after_a_failure() -> None:
+    """A failed run leaves nothing in the pattern."""
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, transcript=create_debate_transcript())
+    failing = FunctionModel(lambda request: 1)  # type: ignore[arg-type,return-value]
+    with pytest.raises(Exception, match="the reply must be text"):
+        await rent.run(QUESTION, model=failing)
+    _check((await rent.run(QUESTION, model=echoing())).output, QUESTION)
+
+
+async def test_run_sync_works_where_a_loop_is_running() -> None:
+    """In a notebook, `run_sync` can be called although an event loop is running."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    assert rent.run_sync(QUESTION, model=by_seat()).output.rounds == 1
+
+
+async def test_the_run_shows_the_outer_debates_records_when_a_seat_is_a_debate() -> None:
+    """`transcript` and `tasks` are those of the debate that was run, not of the one on its debater's seat."""
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
+    outer = debate(
+        name="outer",
+        debaters=[Debater("team", "for", block=inner), Debater("lone", "against")],
+        max_rounds=1,
+        synthesizer=False,
+    )
+    result = await outer.run("Q?", model=by_seat())
+    assert result.tasks.collection_id == "outer"
+    assert [entry.agent_name for entry in result.transcript.entries] == ["team", "lone"]
+    assert [trail.collection_id for trail in result.task_collections] == ["outer", "inner"]

@@ -1,0 +1,161 @@
+"""When a debate ends, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Session, debate
+from flowdebate.errors import ModelError
+from flowdebate.patterns.debate.output import stop_reason
+from flowdebate.patterns.events import RoundsEnded
+from tests.patterns.debates import QUESTION, SIDES, by_seat, decision, events, moderated, script
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def _rent(**options: Any) -> Any:
+    return debate(name="rent", debaters=SIDES, synthesizer=False, **options)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_a_debate_ends_at_its_cap(rounds: int) -> None:
+    """It has exactly `max_rounds` rounds when nothing else ends it, and says so."""
+    result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_seat())
+    assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
+    assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(rounds, "max_rounds")]
+
+
+@pytest.mark.parametrize(
+    ("round_", "moderator_done", "predicate", "expected"),
+    [
+        (3, True, True, "max_rounds"),
+        (2, True, True, "moderator_done"),
+        (2, False, True, "predicate"),
+        (2, False, False, None),
+        (4, False, False, "max_rounds"),
+    ],
+)
+def test_the_first_reason_wins(round_: int, moderator_done: bool, predicate: bool, expected: str | None) -> None:  # noqa: FBT001
+    """The cap comes before the moderator, the moderator before the predicate."""
+    assert stop_reason(round_, max_rounds=3, moderator_done=moderator_done, predicate=predicate) == expected
+
+
+def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:
+    """It is asked once per completed round, sees the round and its turns, and not at the cap, which comes first."""
+    seen: list[tuple[int, int]] = []
+
+    def watch(ctx: Context) -> bool:
+        seen.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
+        return False
+
+    output = _rent(max_rounds=3, terminate_when=watch).run_sync(QUESTION, model=by_seat()).output
+    assert seen == [(1, 2), (2, 4)]
+    assert output.stop_reason == "max_rounds"
+
+
+def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
+    """The round is completed, then judged; the reason is the predicate."""
+    rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
+    result = rent.run_sync(QUESTION, model=by_seat())
+    assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
+    assert len(result.output.transcript) == 4
+    assert [event.reason for event in events(result, RoundsEnded)] == ["predicate"]
+
+
+def test_a_predicate_may_be_async() -> None:
+    """A coroutine function is awaited."""
+
+    async def stop(ctx: Context) -> bool:
+        return bool(ctx.sequencer.state.round == 1)
+
+    assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_seat()).output.rounds == 1
+
+
+def test_a_predicate_sees_the_session_that_blocks_write() -> None:
+    """A budget in `ctx.session.state`, used up during the debate, ends it."""
+
+    def stop(ctx: Context) -> bool:
+        ctx.session.state["budget"] -= 1
+        return bool(ctx.session.state["budget"] == 0)
+
+    state = {"budget": 2}
+    assert (
+        _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, session=state, model=by_seat()).output.rounds == 2
+    )
+    assert state == {"budget": 0}
+
+
+def test_a_predicate_sees_a_session_object() -> None:
+    """What earlier steps of the application put into a `Session` is seen too."""
+    rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.session.state["stop"])
+    assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_seat()).output.rounds == 1
+
+
+def test_a_predicate_sees_the_usage() -> None:
+    """`ctx.usage.calls` counts the model calls of the run so far."""
+    rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.usage.calls >= 4)
+    result = rent.run_sync(QUESTION, model=by_seat())
+    assert result.output.rounds == 2
+    assert result.usage.calls == 5
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
+def test_what_a_predicate_raises_is_raised(wait: bool) -> None:  # noqa: FBT001
+    """An exception of the predicate reaches the caller as itself, and the judge is not asked."""
+    model = script("A", "B")
+    failure = LookupError("no such budget")
+
+    def stop(ctx: Context) -> bool:
+        raise failure
+
+    async def stop_later(ctx: Context) -> bool:
+        raise failure
+
+    with pytest.raises(LookupError) as caught:
+        _rent(max_rounds=3, terminate_when=stop_later if wait else stop).run_sync(QUESTION, model=model)
+    assert caught.value is failure
+    assert len(model.calls) == 2
+
+
+def test_a_done_moderator_comes_before_the_predicate() -> None:
+    """When both would end it, the moderator is the reason, and the predicate is not even asked."""
+
+    def never_asked(ctx: Context) -> bool:
+        raise AssertionError
+
+    model = by_seat(decide=lambda _: decision("anna", done=True))
+    rent = _rent(max_rounds=3, terminate_when=never_asked, **moderated())
+    assert rent.run_sync(QUESTION, model=model).output.stop_reason == "moderator_done"
+
+
+def test_a_predicate_ends_a_moderated_debate() -> None:
+    """It works with a moderator as without."""
+    model = by_seat(decide=lambda _: decision("anna"))
+    rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 3, **moderated())
+    output = rent.run_sync(QUESTION, model=model).output
+    assert (output.rounds, output.stop_reason, len(output.moderator_decisions)) == (3, "predicate", 3)
+
+
+def test_no_block_can_keep_a_debate_from_ending() -> None:
+    """A block that turns the round back in the debate's state, each time, has `max_rounds` turns all the same."""
+    turns: list[int] = []
+
+    def meddle(value: object, ctx: Context) -> str:
+        turns.append(ctx.sequencer.state.round)
+        ctx.sequencer.update(round=0)
+        return "once more"
+
+    sides: list[Any] = [{"name": "anna", "stance": "for", "block": meddle}, SIDES[1]]
+    debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False).run_sync(QUESTION, model=by_seat())
+    assert turns == [1, 1, 1]
+
+
+def test_a_failing_judge_is_not_asked_again() -> None:
+    """The judge reads the transcript once: an answer that does not fit ends the run."""
+    model = script("A", "B", verdict="nonsense")
+    with pytest.raises(ModelError):
+        _rent(max_rounds=1).run_sync(QUESTION, model=model)
+    assert len(model.calls) == 3

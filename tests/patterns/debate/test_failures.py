@@ -1,0 +1,191 @@
+"""Debates that fail or are cancelled: what is raised, and what is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, DebateTranscriptState, debate
+from flowdebate.errors import FlowDebateError, ModelTimeout, SchemaViolation, ScriptError
+from flowdebate.resources.tasks.transitions import TaskChanged
+from flowdebate.runs.events import ModelCalled, RunFinished
+from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.testing.hostile import Sabotage
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, events, script
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+    from flowdebate.testing import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+
+class Unspeakable(Exception):
+    """An exception of the application's own whose message cannot be shown."""
+
+    def __str__(self) -> str:
+        raise Sabotage("__str__")
+
+
+def _raising(error: BaseException) -> Any:
+    def block(value: object, ctx: Context) -> Any:
+        raise error
+
+    return block
+
+
+@pytest.mark.parametrize("seat", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
+async def test_an_exception_of_the_applications_code_is_raised_as_itself(seat: str) -> None:
+    """Whatever block raises it: the same object, with a note that names the block."""
+    failure = KeyError("mine")
+    options: dict[str, Any] = {"debaters": SIDES}
+    if seat == "debater":
+        options["debaters"] = [Debater("anna", "for", block=_raising(failure)), SIDES[1]]
+    elif seat == "terminate_when":
+        options[seat] = lambda ctx: _raising(failure)(None, ctx)
+    else:
+        options[seat] = _raising(failure)
+    model = FunctionModel(lambda request: VERDICT if request.output else "said")
+    with pytest.raises(KeyError) as caught:
+        await debate(name="rent", **options).run(QUESTION, model=model)
+    assert caught.value is failure
+    assert any("rent" in note for note in failure.__notes__)
+
+
+async def test_an_exception_that_cannot_be_shown_is_raised_as_itself() -> None:
+    """Even one whose `__str__` raises; the audit trail tells its type."""
+    failure = Unspeakable()
+    rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising(failure)), SIDES[1]])
+    handle = rent.start(QUESTION, model=ScriptedModel())
+    with pytest.raises(Unspeakable) as caught:
+        await handle
+    assert caught.value is failure
+    (task,) = handle.tasks.list()
+    assert task.status == "errored"
+    assert "Unspeakable" in str(task.error)
+
+
+async def test_an_exception_of_a_model_is_raised_as_itself() -> None:
+    """A model object of the application's own may raise anything; errors of the library name model and block."""
+    failure = OSError("no route")
+    with pytest.raises(OSError, match="no route") as caught:
+        await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
+    assert caught.value is failure
+    timeout = ModelTimeout(3)
+    with pytest.raises(ModelTimeout) as late:
+        await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel("A", timeout))
+    assert (late.value.block, late.value.model) == ("rent-debater-ben", "scripted")
+
+
+async def test_what_was_argued_before_a_failure_is_not_lost() -> None:
+    """The handle of a failed run has the transcript, the audit trail, the usage and the events."""
+    rent = debate(name="rent", debaters=SIDES)
+    handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
+    with pytest.raises(SchemaViolation) as caught:
+        await handle
+    assert caught.value.block == "rent-judge"
+    assert [entry.text for entry in handle.transcript.entries] == ["A1", "B1", "A2", "B2"]
+    assert [task.output for task in handle.tasks.list(status="completed")] == ["A1", "B1", "A2", "B2"]
+    assert handle.status == "failed"
+    assert handle.usage.calls == 5
+    assert (handle.raw.status, handle.raw.verdict, len(handle.raw.transcript)) == ("failed", None, 4)
+    assert caught.value.run is not None
+    assert caught.value.run.raw == handle.raw
+    last = handle.events[-1]
+    assert isinstance(last, RunFinished)
+    assert last.error is not None
+    assert last.error.startswith("SchemaViolation: ")
+
+
+async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
+    """The failed turn's task is errored, and its argument is in no transcript."""
+    handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
+    with pytest.raises(ScriptError):
+        await handle
+    assert [entry.text for entry in handle.transcript.entries] == ["A1", "B1"]
+    assert [task.status for task in handle.tasks.list()] == ["completed", "completed", "errored"]
+    assert "ScriptError" in str(handle.tasks.list()[-1].error)
+
+
+async def test_a_session_keeps_the_transcript_of_a_failed_debate() -> None:
+    """What was argued is left in the session's resources too."""
+    rent = debate(name="rent", debaters=SIDES)
+    handle = rent.start(QUESTION, model=ScriptedModel("A1"))
+    with pytest.raises(ScriptError):
+        await handle
+    left = handle.session.resources["transcript"]
+    assert isinstance(left, DebateTranscriptState)
+    assert [entry.text for entry in left.entries] == ["A1"]
+
+
+async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> None:
+    """Cancelling interrupts the model call; the turn's task is cancelled, earlier ones stay completed."""
+    speaking = asyncio.Event()
+    interrupted: list[str] = []
+
+    async def answer(request: ModelRequest) -> str:
+        if request.block.endswith("anna"):
+            return "A1"
+        speaking.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            interrupted.append(request.block)
+            raise
+        raise AssertionError
+
+    handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=FunctionModel(answer))
+    await speaking.wait()
+    assert [task.status for task in handle.tasks.list()] == ["completed", "in_progress"]
+    handle.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handle
+    assert interrupted == ["rent-debater-ben"]
+    assert handle.status == "interrupted"
+    assert [task.status for task in handle.tasks.list()] == ["completed", "cancelled"]
+    assert [entry.text for entry in handle.transcript.entries] == ["A1"]
+    assert [event.change for event in events(handle, TaskChanged)][-1] == "cancelled"
+    assert events(handle, ModelCalled)[-1].error is not None
+
+
+async def test_a_cancelled_caller_cancels_the_debate() -> None:
+    """`await pattern.run(…)` in a task that is cancelled leaves no model call behind."""
+    speaking = asyncio.Event()
+    left: list[str] = []
+
+    async def answer(request: ModelRequest) -> str:
+        speaking.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append(request.block)
+        raise AssertionError
+
+    task = asyncio.create_task(debate(name="rent", debaters=SIDES).run(QUESTION, model=FunctionModel(answer)))
+    await speaking.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert left == ["rent-debater-anna"]
+
+
+async def test_a_block_that_ends_its_own_task_does_not_hide_its_exception() -> None:
+    """A debater may reach the run's audit trail; what it raises afterwards is still what is raised."""
+    failure = ValueError("after the fact")
+
+    def meddle(value: object, ctx: Context) -> str:
+        (task,) = ctx.resources.audit.list(status="in_progress")
+        ctx.resources.audit.complete(task.id, "mine")
+        raise failure
+
+    with pytest.raises(ValueError, match="after the fact") as caught:
+        await debate(name="rent", debaters=[Debater("anna", "for", block=meddle), SIDES[1]]).run(QUESTION)
+    assert caught.value is failure
+
+
+async def test_the_librarys_own_errors_have_one_base() -> None:
+    """`except FlowDebateError` catches what the library raises of a debate."""
+    with pytest.raises(FlowDebateError):
+        await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel())

@@ -1,0 +1,318 @@
+"""A judge that is asked about several views, and a panel of judges."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
+from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
+from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.transcript import parse_entries
+from flowdebate.patterns.events import RoleFailed
+from flowdebate.runs.events import BlockAnswered
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.patterns.debates import QUESTION, SIDES, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
+THREE = (*SIDES, Debater("carl", "later"))
+Scores = dict[str, float]
+
+
+def _order(prompt: str) -> list[str]:
+    """What the sides are called, as the first round of a judge's prompt has them."""
+    transcript = prompt.split("The whole debate:\n")[1].split("\n\n", maxsplit=1)[0]
+    return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
+
+
+def _judging(score: Callable[[list[str], ModelRequest], Scores | str]) -> FunctionModel:
+    """A model that argues, and as a judge gives the scores that `score` finds for an order of sides."""
+
+    def answer(request: ModelRequest) -> Any:
+        if not request.block.endswith("-judge"):
+            return f"An argument of {request.block}."
+        scores = score(_order(str(request.messages[-1]["content"])), request)
+        if isinstance(scores, str):
+            return scores
+        return {"reasoning": "It was not answered.", "scores": scores, "verdict": "Found."}
+
+    return FunctionModel(answer)
+
+
+def _first(bias: float) -> FunctionModel:
+    """A judge that adds `bias` to whoever stands first, and else finds "for" a little better."""
+
+    def score(order: list[str], _: ModelRequest) -> Scores:
+        return {side: 40 + 5 * (side == "for") + bias * (place == 0) for place, side in enumerate(order)}
+
+    return _judging(score)
+
+
+def _held(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed: int = 0, **options: Any) -> Any:
+    rent = debate(name="rent", debaters=debaters, max_rounds=2, synthesizer=False, judge=judge, **options)
+    return rent.run_sync(QUESTION, model=model, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int) -> None:
+    """Whoever stands first gets 20 more: with both orders the better side wins, whatever the seed."""
+    verdict = _held(_first(20), seed=seed).raw.verdict
+    assert verdict.winner == "for"
+    assert verdict.judging.flipped
+    assert verdict.judging.scores["for"] == pytest.approx((65 / 105 + 45 / 105) / 2)
+    assert {tuple(ballot.order) for ballot in verdict.judging.ballots} == {("for", "against"), ("against", "for")}
+
+
+@pytest.mark.parametrize(
+    ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
+)
+def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> None:
+    """As many calls as the schedule has views, each told as an event, and each with every argument once."""
+    options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
+    seen: list[list[str]] = []
+
+    def score(order: list[str], request: ModelRequest) -> Scores:
+        seen.append(order)
+        prompt = str(request.messages[-1]["content"])
+        assert all(prompt.count(f"An argument of rent-debater-{side.name}.") == 2 for side in THREE)
+        return dict.fromkeys(order, 1.0)
+
+    result = _held(_judging(score), judge=options, debaters=THREE, hide_names=False)
+    made = events(result, JudgeViewMade)
+    assert [view.view for view in made] == list(range(calls))
+    assert len(seen) == calls == len(result.raw.verdict.judging.ballots)
+    assert all(sorted(view.order) == list(range(6)) for view in made)
+    assert all(sorted(order) == ["A", "B", "C"] for order in seen)
+
+
+def test_sides_with_labels_are_not_called_by_their_stances() -> None:
+    """The tags are labels, the positions are listed with them, and scores by label come back as those of stances."""
+    prompts: list[str] = []
+
+    def score(order: list[str], request: ModelRequest) -> Scores:
+        prompts.append("\n".join(str(message["content"]) for message in request.messages))
+        return {label: 10 if f"- {label}: against" in prompts[-1] else 90 for label in order}
+
+    verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", labels=True)).raw.verdict
+    assert verdict.winner == "for"
+    assert verdict.judging.scores == {"for": 0.9, "against": pytest.approx(0.1)}
+    assert all("[for]" not in prompt and "[against]" not in prompt for prompt in prompts)
+    assert {tuple(sorted(ballot.labels.items())) for ballot in verdict.judging.ballots} == {
+        (("against", "A"), ("for", "B")),
+        (("against", "B"), ("for", "A")),
+    }
+    assert "A: " in verdict.reasoning
+
+
+def test_positions_and_scores_are_asked_for_in_the_order_of_the_view() -> None:
+    """What is listed first, and what is scored first, is what is read first: nothing else favours a side."""
+
+    def score(order: list[str], request: ModelRequest) -> Scores:
+        system = str(request.messages[0]["content"])
+        assert system.index(f"- {order[0]}\n") < system.index(f"- {order[1]}\n")
+        schema = json.dumps(request.output_schema)
+        assert schema.index(f'"{order[0]}"') < schema.index(f'"{order[1]}"')
+        return dict.fromkeys(order, 50.0)
+
+    assert _held(_judging(score)).raw.verdict.winner is None
+
+
+ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
+    "average": ("for", {"for": 11 / 21, "against": 10 / 21}),
+    "abstain": (None, {"for": 11 / 21, "against": 10 / 21}),
+    "tie": (None, {"for": 0.5, "against": 0.5}),
+}
+
+
+@pytest.mark.parametrize("on_flip", ON_FLIP)
+def test_a_flip_has_the_consequence_that_was_chosen(on_flip: Any) -> None:
+    """The mean decides, or nobody wins: with the mean's scores, or with those of a tie; the ballots are kept."""
+    winner, scores = ON_FLIP[on_flip]
+    verdict = _held(_first(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
+    assert verdict.winner == winner
+    assert verdict.judging.scores == pytest.approx(scores)
+    assert verdict.judging.on_flip == on_flip
+    assert {ballot.winner for ballot in verdict.judging.ballots} == {"for", "against"}
+
+
+def test_a_tie_is_between_all_whom_some_ballot_has_first() -> None:
+    """A ballot that is for one side and one that is for both, which is a flip: both have the same, and nobody wins."""
+
+    def score(order: list[str], _: ModelRequest) -> Scores:
+        return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
+
+    verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
+    assert (verdict.winner, verdict.judging.on_flip) == (None, "tie")
+    assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
+
+
+def test_a_person_decides_a_flip_who_is_shown_the_ballots() -> None:
+    """With on_flip="human" the request has what each ballot found; what is answered is the verdict."""
+    asked: list[str] = []
+
+    def ask(request: Any) -> dict[str, str]:
+        asked.append(request.shown)
+        return {"reasoning": "I have read it.", "winner": "against", "verdict": "No."}
+
+    verdict = _held(_first(20), judge=JudgeOptions(schedule="swap", on_flip="human", ask=ask)).raw.verdict
+    assert (verdict.winner, verdict.verdict) == ("against", "No.")
+    assert len(verdict.judging.ballots) == 2
+    (shown,) = asked
+    assert "which was shown for first: for (for 0.62" in shown
+    assert "which was shown against first: against (" in shown
+
+
+def test_nobody_is_asked_where_nothing_flipped() -> None:
+    """A verdict that stands in each view needs no person."""
+
+    def ask(_: object) -> None:
+        pytest.fail("nobody has to decide")
+
+    options = JudgeOptions(schedule="swap", on_flip="human", ask=ask)
+    assert _held(_first(0), judge=options).raw.verdict.judging.on_flip is None
+
+
+def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path: Any) -> None:
+    """The ballots are kept with the run: once the person has answered, no call is made again."""
+    from flowdebate import submit_answer_sync
+
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
+    model, store = _first(20), str(tmp_path / "runs.db")
+    parked = rent.run_sync(QUESTION, model=model, seed=0, store=store)
+    assert parked.status == "awaiting"
+    submit_answer_sync(store, parked.run_id, {"reasoning": "Read.", "winner": "for", "verdict": "Yes."})
+    silent = ScriptedModel(name="function")
+    result = rent.resume_sync(parked.run_id, model=silent, store=store, allow_changes=True)
+    assert result.raw.verdict.winner == "for"
+    assert len(result.raw.verdict.judging.ballots) == 2
+    silent.assert_complete()
+
+
+def _panel(*models: Any, **options: Any) -> JudgeOptions:
+    return JudgeOptions(models=models, **options)
+
+
+def _steady(winner: str) -> FunctionModel:
+    model = _judging(lambda order, _: {side: 80 if side == winner else 20 for side in order})
+    model.name = f"judge-{winner}"
+    return model
+
+
+def test_a_panel_has_a_ballot_of_each_model_for_each_view() -> None:
+    """Two models, both orders: four ballots that name their model; the verdict says what they are worth."""
+    options = _panel(_steady("for"), _steady("for"), _steady("against"), schedule="swap", decided_by="vote")
+    verdict = _held(_first(0), judge=options).raw.verdict
+    assert verdict.winner == "for"
+    assert verdict.judging.scores == pytest.approx({"for": 2 / 3, "against": 1 / 3})
+    assert len(verdict.judging.ballots) == 6
+    assert not verdict.judging.flipped  # models that disagree are no judge that changes its mind
+    assert verdict.judging.effective_n == pytest.approx(2 / (1 + 0.4375))
+
+
+def _down(_: ModelRequest) -> ModelResponse:
+    raise ModelUnavailable("down")
+
+
+def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
+    """With quorum=1 a model whose provider fails is left out, and told; without a quorum it fails the debate."""
+    down = FunctionModel(_down)
+    result = _held(_first(0), judge=_panel(_steady("for"), down, quorum=1))
+    assert result.status == "degraded"
+    assert result.raw.verdict.winner == "for"
+    assert [ballot.problem is None for ballot in result.raw.verdict.judging.ballots] == [True, False]
+    assert result.raw.verdict.judging.effective_n == 1
+    assert [(lost.seat, lost.instead) for lost in events(result, RoleFailed)] == [("judge", "skipped")]
+    with pytest.raises(ModelUnavailable):
+        _held(_first(0), judge=_panel(_steady("for"), down))
+
+
+def test_a_ballot_that_cannot_be_used_is_left_out_and_kept() -> None:
+    """One answer is no JSON: the verdict is that of the others, and the ballot says what was wrong."""
+
+    def score(order: list[str], _: ModelRequest) -> Scores | str:
+        return "I had rather not." if order[0] == "for" else {side: 30.0 + 40 * (side == "for") for side in order}
+
+    verdict = _held(_judging(score)).raw.verdict
+    assert verdict.winner == "for"
+    assert sorted(ballot.problem is None for ballot in verdict.judging.ballots) == [False, True]
+    with pytest.raises(SchemaViolation):
+        _held(_judging(lambda *_: "I had rather not."))
+
+
+@settings(max_examples=30)
+@given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
+def test_a_curtailed_vote_finds_for_whom_all_would_have_found(votes: list[str], seed: int) -> None:
+    """Ballots that could not change the winner are saved; who wins is the same, by construction."""
+    results = [
+        _held(_first(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
+        for curtail in (False, True)
+    ]
+    whole, short = (result.raw.verdict for result in results)
+    assert whole.winner == short.winner
+    assert whole.judging.saved == 0
+    assert short.judging.saved == short.judging.planned - len(short.judging.ballots)
+    if len(votes) > 2 and len(set(votes)) == 1:
+        assert short.judging.saved == len(votes) - len(votes) // 2 - 1
+
+
+def test_the_verdict_is_the_item_that_is_remembered() -> None:
+    """The session remembers the verdict without its ballots, once; the stream has each ballot and the verdict."""
+    result = _held(_first(0))
+    last = [item for item in result.session.history if item["name"] == "rent-judge"]
+    assert [json.loads(item["content"])["winner"] for item in last] == ["for"]
+    assert "judging" not in last[0]["content"]
+    assert len([event for event in events(result, BlockAnswered) if event.block == "rent-judge"]) == 3
+
+
+WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
+    "schedule": ({"schedule": "both"}, '"single", "swap"'),
+    "sampled": ({"schedule": "sampled(0)"}, "an int >= 1"),
+    "on_flip": ({"on_flip": "ignore"}, "'average', 'abstain', 'tie', 'human'"),
+    "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
+    "models": ({"models": "local"}, "a sequence of models"),
+    "quorum": ({"models": ["local"], "quorum": 2}, "at most 1"),
+    "curtail": ({"curtail": True, "on_flip": "tie"}, "on_flip is 'average'"),
+    "labels": ({"labels": ["A", ""]}, "a label for each side"),
+    "correlation": ({"correlation": 1.5}, "from 0 to 1"),
+    "ask": ({"ask": print}, "on_flip='human'"),
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_options_that_cannot_be_are_refused_by_name(field: str) -> None:
+    """The error names the option and says what is allowed."""
+    options, allowed = WRONG[field]
+    with pytest.raises(ConfigurationError, match=field if field != "sampled" else "size") as caught:
+        JudgeOptions(**options)
+    assert allowed in str(caught.value)
+
+
+def test_a_debate_refuses_what_its_sides_do_not_fit() -> None:
+    """Labels that are stances, too few of them, all orders of five sides, a schedule that there is not."""
+    five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
+    for judge, debaters, said in (
+        (JudgeOptions(labels=["for", "B"]), SIDES, "none of the stances"),
+        (JudgeOptions(labels=["A", "B", "C"]), SIDES, "each of the 2 sides"),
+        ("full", five, "at most 4"),
+        ("both", SIDES, '"single", "swap"'),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            debate(name="rent", debaters=debaters, judge=judge)
+
+
+def test_a_panel_is_a_block_by_itself() -> None:
+    """`create_judge_panel` makes the block for a debate that shares its transcript; no models are none."""
+    transcript = create_debate_transcript()
+    options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
+    panel = create_judge_panel(models=[_steady("for"), _steady("against"), _steady("against")], **options)
+    assert _held(_first(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
+    with pytest.raises(ConfigurationError, match="models"):
+        create_judge_panel(models=[], **options)

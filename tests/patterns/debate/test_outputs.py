@@ -1,0 +1,289 @@
+"""What blocks of the application's own may return, on every seat of a debate."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import Debater, DebateVerdict, FlowDebateWarning, debate, generator, handler, sequencer
+from flowdebate.errors import OutputError
+from flowdebate.testing import ScriptedModel
+from flowdebate.testing.hostile import Sabotage, Unprintable
+from flowdebate.testing.mischief import unvalidated
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, script
+
+if TYPE_CHECKING:
+    from flowdebate import DebateInput, DebateRawOutput
+    from flowdebate.runs.context import Context
+
+
+def _with(block: Any, **options: Any) -> Any:
+    """A debate whose first debater is `block`."""
+    sides = [Debater("anna", "for", block=block), SIDES[1]]
+    return debate(**{"name": "rent", "debaters": sides, "max_rounds": 1, "synthesizer": False, **options})
+
+
+def _said(block: Any) -> str:
+    text: str = _with(block).run_sync(QUESTION, model=by_seat()).output.transcript[0].text
+    return text
+
+
+class Spoken(BaseModel):
+    """A model with a text, and more."""
+
+    text: str
+    confidence: float = 1.0
+
+
+@dataclass
+class Said:
+    """Any object with a text."""
+
+    text: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Homes.", {"text": "Homes."}, {"text": "Homes.", "more": 1}, Spoken(text="Homes."), Said("Homes.")],
+    ids=repr,
+)
+def test_a_debater_returns_text_in_several_forms(value: object) -> None:
+    """A str, a dict with a text, a model or object with a text: the text is the argument, without a warning."""
+    assert _said(lambda _: value) == "Homes."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "None"), (7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
+    ids=repr,
+)
+def test_anything_else_is_turned_into_its_str_with_a_warning(value: object, text: str) -> None:
+    """Other values stand in the transcript as `str()` of them, and a warning names the debater and the type."""
+    with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
+        assert _said(lambda _: value) == text
+    assert len(caught) == 1
+
+
+def test_each_debater_is_warned_of_once_in_a_run() -> None:
+    """Three rounds of two debaters that return numbers are two warnings; another run warns again."""
+    sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
+    rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rent.run_sync(QUESTION, model=by_seat())
+        assert sorted(str(warning.message).split("'")[1] for warning in caught) == ["anna", "ben"]
+
+
+def test_what_has_no_str_is_an_error_that_names_the_block() -> None:
+    """When not even `str()` works: OutputError, with what it raised as the cause."""
+    with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
+        _said(lambda _: Unprintable())
+    assert "anna" in caught.value.block
+    assert isinstance(caught.value.__cause__, Sabotage)
+
+
+def test_text_is_cleaned() -> None:
+    """Lone surrogates and NULs of a block's text do not reach the transcript: it can be written as JSON."""
+    output = _with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_seat()).output
+    assert output.transcript[0].text == "a\ufffdbc"
+    assert output.model_dump_json()
+
+
+def test_an_empty_text_is_an_argument() -> None:
+    """A block of one's own may say nothing."""
+    assert _said(lambda _: "") == ""
+
+
+def _plain(value: DebateInput) -> str:
+    return f"on {value.question}"
+
+
+def _with_context(value: DebateInput, ctx: Context) -> str:
+    return f"round {ctx.sequencer.state.round} on {value.question}"
+
+
+async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
+    return {"text": f"later, on {value.question}"}
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (_plain, f"on {QUESTION}"),
+        (_with_context, f"round 1 on {QUESTION}"),
+        (_later, f"later, on {QUESTION}"),
+        (handler(_plain, name="own"), f"on {QUESTION}"),
+        (sequencer(name="think").map(lambda value: value.question).then(str.upper), QUESTION.upper()),
+    ],
+    ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
+)
+def test_a_debater_is_any_block_or_function(block: Any, text: str) -> None:
+    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers take a debater's seat."""
+    assert _said(block) == text
+
+
+def test_a_debater_may_be_a_generator() -> None:
+    """A generator of one's own has its own prompt, and the debate's model."""
+    own = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
+    model = script("Brief.", "B")
+    _with(own).run_sync(QUESTION, model=model)
+    assert [message["content"] for message in model.calls[0].messages] == ["Be brief.", QUESTION]
+
+
+def test_a_debater_may_be_a_debate() -> None:
+    """A side that debates with itself first: its deliverable is its argument, and both transcripts stay apart."""
+    inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
+    model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
+    result = _with(inner).run_sync(QUESTION, model=model)
+    assert [(entry.agent_name, entry.text) for entry in result.output.transcript] == [
+        ("anna", "We argue boldly."),
+        ("ben", "B"),
+    ]
+    assert "X" not in model.calls[4].prompt.split("[for] We argue boldly.")[1]
+    trails = {trail.collection_id: [task.assignee for task in trail.list()] for trail in result.task_collections}
+    assert trails == {"rent": ["anna", "ben"], "inner": ["x", "y"]}
+    assert result.raw.question == QUESTION
+    model.assert_complete()
+
+
+def test_a_debate_as_debater_argues_anew_in_each_round() -> None:
+    """An inner debate begins with an empty transcript each time that it has the floor."""
+    inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
+    first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
+    model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
+    result = _with(inner, max_rounds=2).run_sync(QUESTION, model=model)
+    assert [entry.text for entry in result.output.transcript] == ["I1", "B1", "I2", "B2"]
+    assert "X1" not in model.calls[6].prompt
+    assert "X1" not in model.calls[7].prompt
+
+
+@pytest.mark.parametrize(
+    "value",
+    [VERDICT, DebateVerdict.model_validate(VERDICT), {**VERDICT, "winner": None}],
+    ids=["dict", "model", "nobody"],
+)
+def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
+    """Either is a verdict; a winner of None is a synthesis."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
+    verdict = rent.run_sync(QUESTION, model=by_seat()).output.verdict
+    assert verdict == DebateVerdict.model_validate(value)
+
+
+class Finding(BaseModel):
+    """A verdict as another library would write it."""
+
+    verdict: str = "Cap them."
+    winner: str | None = "for"
+    reasoning: str = "It was not answered."
+
+
+def test_a_judge_may_return_another_model_with_the_same_fields() -> None:
+    """What fits is taken, whatever its class."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: Finding())
+    assert rent.run_sync(QUESTION, model=by_seat()).output.verdict == DebateVerdict.model_validate(VERDICT)
+
+
+def test_a_judge_of_ones_own_gets_the_question_and_reads_the_transcript() -> None:
+    """It has the debate's input, and the transcript as a resource."""
+    seen: list[tuple[str, list[str]]] = []
+
+    async def judge(value: DebateInput, ctx: Context) -> dict[str, Any]:
+        seen.append((value.question, [entry.text for entry in ctx.resources.transcript.state.entries]))
+        return VERDICT
+
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=judge)
+    rent.run_sync(QUESTION, model=ScriptedModel("A", "B"))
+    assert seen == [(QUESTION, ["A", "B"])]
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """An output that does not validate, on some seat."""
+
+    id: str
+    seat: str
+    value: Any
+    field: str
+    also: str = ""
+
+
+UNFIT = [
+    Unfit("a judge without reasoning", "judge", {"verdict": "v", "winner": None}, "reasoning"),
+    Unfit("a judge with a number", "judge", {**VERDICT, "verdict": 3}, "verdict", "got 3"),
+    Unfit("a judge with more", "judge", {**VERDICT, "score": 3}, "score"),
+    Unfit("a judge that says nothing", "judge", None, "", "got None"),
+    Unfit("a judge that says a word", "judge", "for", "", "got 'for'"),
+    Unfit("a judge whose model was constructed", "judge", unvalidated(DebateVerdict, verdict="v"), "winner"),
+    Unfit("a moderator without speakers", "moderator", {"done": False}, "next"),
+    Unfit("a moderator with a number", "moderator", {"nextSpeakers": 3}, "next", "got 3"),
+    Unfit("a moderator with more", "moderator", {"next_speakers": ["anna"], "mood": 1}, "mood"),
+    Unfit("a moderator that says nothing", "moderator", None, "", "got None"),
+]
+
+
+@pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
+def test_what_does_not_validate_is_an_error_that_names_block_and_field(case: Unfit) -> None:
+    """OutputError: which block, which field, what was got."""
+    seat: dict[str, Any] = {case.seat: lambda _: case.value}
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **seat)
+    with pytest.raises(OutputError) as caught:
+        rent.run_sync(QUESTION, model=by_seat())
+    assert caught.value.block == f"rent-{case.seat}"
+    assert f"'rent-{case.seat}'" in str(caught.value)
+    assert any(field.startswith(case.field) for field, _ in caught.value.problems)
+    assert case.also in str(caught.value)
+
+
+def test_a_block_of_ones_own_is_named_by_its_own_name() -> None:
+    """An override that is a block keeps its name, also in errors."""
+    judge = handler(lambda _: None, name="the-jury")
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
+    with pytest.raises(OutputError, match="'the-jury'"):
+        rent.run_sync(QUESTION, model=by_seat())
+
+
+def test_a_judge_may_be_a_pipeline() -> None:
+    """A panel that votes: a sequencer with parallel judges takes the seat."""
+
+    def vote(votes: dict[str, str]) -> dict[str, Any]:
+        return {**VERDICT, "winner": max(set(votes.values()), key=list(votes.values()).count)}
+
+    panel = sequencer(name="panel").parallel(
+        {"x": lambda _: "against", "y": lambda _: "against", "z": lambda _: "for"}
+    ).map(vote)  # fmt: skip
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=panel)
+    assert rent.run_sync(QUESTION, model=by_seat()).output.verdict.winner == "against"
+
+
+def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
+    """Its input is everything that the debate came to; what it returns is the debate's output, as it is."""
+
+    def summarize(raw: DebateRawOutput) -> tuple[str, int]:
+        return raw.found.verdict, len(raw.transcript)
+
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=summarize)
+    result = rent.run_sync(QUESTION, model=by_seat())
+    assert result.output == ("Cap them.", 2)
+    assert result.raw.rounds == 1
+
+
+def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
+    """With `output_schema`, what does not fit is an OutputError that names the block and the field."""
+    rent = debate(
+        name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
+    )  # fmt: skip
+    with pytest.raises(OutputError, match="'rent-synthesizer' must return Spoken: `text`"):
+        rent.run_sync(QUESTION, model=by_seat())
+
+
+def test_a_synthesizer_of_ones_own_gives_what_the_schema_makes_of_it() -> None:
+    """A dict that fits becomes the model that was asked for."""
+    rent = debate(
+        name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken
+    )  # fmt: skip
+    assert rent.run_sync(QUESTION, model=by_seat()).output == Spoken(text="T")

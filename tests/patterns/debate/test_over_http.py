@@ -1,0 +1,114 @@
+"""A moderated debate over HTTP, whose moderator looks facts up with a tool before it briefs the debaters."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, OpenAIModel, create_debate_transcript, create_moderator, debate
+from flowdebate.runs.events import ModelCalled, ToolCalled
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, events
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = pytest.mark.anyio
+
+FACT = "Rents rose by 9 % in 2025."
+
+
+def rents(city: str, year: int = 2025) -> dict[str, object]:
+    """Look up how much rents rose.
+
+    Args:
+        city: The name of the city.
+        year: The year.
+    """
+    LOOKED_UP.append((city, year))
+    return {"fact": FACT, "year": year}
+
+
+LOOKED_UP: list[tuple[str, int]] = []
+
+
+def _results(body: Mapping[str, Any]) -> list[Any]:
+    return [message["content"] for message in body["messages"] if message["role"] == "tool"]
+
+
+async def answer(exchange: Exchange) -> None:
+    """A model that calls the tool it is offered once, and passes its result on."""
+    body = exchange.body
+    if body.get("stream"):
+        await exchange.events([chunk("Homes "), chunk("first."), chunk(finish="stop"), usage_chunk()])
+    elif body.get("tools") and not _results(body):
+        call = tool_call("rents", json.dumps({"city": "Bern"}))
+        await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
+    elif body.get("tools"):
+        found = json.loads(_results(body)[-1])
+        decided = {"nextSpeakers": ["anna", "ben"], "briefing": found["fact"], "newAngle": None, "done": True}
+        await exchange.json(completion(json.dumps(decided)))
+    elif "response_format" in body:
+        await exchange.json(completion(json.dumps(VERDICT)))
+    else:
+        await exchange.json(completion("Homes first."))
+
+
+async def test_what_a_tool_finds_reaches_the_briefing_and_the_debaters_prompts() -> None:
+    """The model calls the function, is told its result, briefs with it; every debater of the round is shown it."""
+    LOOKED_UP.clear()
+    transcript = create_debate_transcript()
+    moderator = create_moderator(
+        name="rent", roster_names=[side.name for side in SIDES], transcript=transcript, tools=[rents]
+    )
+    rent = debate(name="rent", debaters=SIDES, moderator=moderator, transcript=transcript, synthesizer=False)
+    async with ChatServer({"served": answer}) as server:
+        model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
+        result = await rent.run(QUESTION, model=model)
+        bodies = list(server.bodies)
+    assert LOOKED_UP == [("Bern", 2025)]
+    (made,) = result.output.moderator_decisions
+    assert made.briefing == FACT
+    (told,) = events(result, ToolCalled)
+    assert (told.block, told.tool, json.loads(told.result)) == ("rent-moderator", "rents", {"fact": FACT, "year": 2025})
+    asking, answering, anna, ben, judge = bodies
+    assert asking["tools"][0]["function"]["parameters"]["properties"]["city"]["description"] == "The name of the city."
+    assert json.loads(_results(answering)[0])["fact"] == FACT
+    assert all(FACT in debater["messages"][-1]["content"] for debater in (anna, ben))
+    assert "tools" not in judge
+    assert [entry.text for entry in result.output.transcript] == ["Homes first."] * 2
+    assert [event.block for event in events(result, ModelCalled)] == [
+        "rent-moderator",
+        "rent-moderator",
+        "rent-debater-anna",
+        "rent-debater-ben",
+        "rent-judge",
+    ]
+    assert result.usage.prompt_tokens == 50
+
+
+async def test_wrong_arguments_are_told_to_the_model_and_nothing_is_called() -> None:
+    """Arguments that do not fit the function's schema come back to the model as an error that it can mend."""
+    LOOKED_UP.clear()
+    calls = iter([tool_call("rents", '{"town": 3}', "call_1"), tool_call("rents", '{"city": "Bern"}', "call_2")])
+
+    async def mending(exchange: Exchange) -> None:
+        call = next(calls, None) if exchange.body.get("tools") else None
+        if call is None:
+            await answer(exchange)
+        else:
+            await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
+
+    transcript = create_debate_transcript()
+    moderator = create_moderator(name="rent", roster_names=["anna", "ben"], transcript=transcript, tools=[rents])
+    sides = [Debater(side.name, side.stance) for side in SIDES]
+    rent = debate(name="rent", debaters=sides, moderator=moderator, transcript=transcript, synthesizer=False)
+    async with ChatServer({"served": mending}) as server:
+        result = await rent.run(QUESTION, model=OpenAIModel("served", base_url=server.base_url, api_key="sk-none"))
+    first, second = events(result, ToolCalled)
+    assert first.result.startswith("Error: ")
+    assert "city" in first.result
+    assert json.loads(second.result)["fact"] == FACT
+    assert LOOKED_UP == [("Bern", 2025)]

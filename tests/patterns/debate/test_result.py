@@ -1,0 +1,226 @@
+"""What a debate gives back: the raw output, its wire form, and what the synthesizer makes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from flowdebate import DebateRawOutput, debate
+from flowdebate.errors import ConfigurationError, SchemaViolation
+from flowdebate.testing import ScriptedModel
+from flowdebate.testing.strategies import debates
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, moderated, script, turn_of
+
+
+def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
+    """`synthesizer=False` returns everything that the debate came to, which is also `result.raw`."""
+    result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
+        QUESTION, model=script("A", "B")
+    )
+    assert isinstance(result.output, DebateRawOutput)
+    assert result.raw == result.output
+    assert result.transcript.entries == result.output.transcript
+
+
+def test_with_a_synthesizer_the_raw_output_is_still_there() -> None:
+    """The output is the synthesizer's; `result.raw` has the rest."""
+    result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("S",)))
+    assert result.output == "S"
+    assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
+
+
+def test_the_wire_form_has_camel_case_keys() -> None:
+    """The raw output on the wire is what the TypeScript original writes, with this library's own additions."""
+    model = ScriptedModel(decision("anna", briefing="Facts.", done=True), "A1", VERDICT)
+    rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
+    output = rent.run_sync(QUESTION, model=model, seed=7).output
+    assert output.to_wire() == snapshot(
+        {
+            "rounds": 1,
+            "question": "Should rents be capped?",
+            "transcript": [{"round": 1, "agentName": "anna", "stance": "for", "text": "A1"}],
+            "verdict": {
+                "verdict": "Cap them.",
+                "winner": "for",
+                "reasoning": "It was not answered.",
+                "judging": {
+                    "schedule": "single",
+                    "decidedBy": "mean",
+                    "ballots": [
+                        {
+                            "view": 0,
+                            "order": ["for", "against"],
+                            "labels": None,
+                            "model": "scripted",
+                            "scores": None,
+                            "winner": "for",
+                            "verdict": "",
+                            "reasoning": "",
+                            "problem": None,
+                        }
+                    ],
+                    "planned": 1,
+                    "scores": {"for": 1.0, "against": 0.0},
+                    "flipped": False,
+                    "onFlip": None,
+                    "effectiveN": 1.0,
+                },
+            },
+            "moderatorDecisions": [
+                {
+                    "nextSpeakers": ["anna"],
+                    "briefing": "Facts.",
+                    "newAngle": None,
+                    "done": True,
+                    "round": 1,
+                    "fallback": False,
+                }
+            ],
+            "stopReason": "moderator_done",
+            "status": "complete",
+            "losses": [],
+            "seed": 7,
+        }
+    )
+
+
+@settings(max_examples=25)
+@given(debates(synthesizer=False))
+def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
+    """What any debate came to can be written as JSON, by alias or not, and read back as the same value."""
+    raw = case.run_sync().raw
+    for by_alias in (True, False):
+        assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw
+    assert DebateRawOutput.model_validate(json.loads(json.dumps(raw.to_wire()))) == raw
+
+
+def test_a_raw_output_of_the_original_can_be_read() -> None:
+    """What flow-state-dev writes, without this library's additions and without a briefing, is a raw output."""
+    written = {
+        "rounds": 1,
+        "question": "Ship?",
+        "transcript": [{"round": 1, "agentName": "a", "stance": "now", "text": "Yes."}],
+        "verdict": {"verdict": "Ship.", "winner": None, "reasoning": "Both."},
+        "moderatorDecisions": [{"round": 1, "nextSpeakers": ["a"], "newAngle": None, "done": True}],
+    }
+    read = DebateRawOutput.model_validate(written)
+    assert read.transcript[0].agent_name == "a"
+    assert read.moderator_decisions[0].briefing is None
+
+
+class Ruling(BaseModel):
+    """A pydantic model."""
+
+    decision: str
+    confidence: int
+
+
+@dataclass
+class RulingClass:
+    """A dataclass."""
+
+    decision: str
+    confidence: int
+
+
+class RulingDict(TypedDict):
+    """A TypedDict."""
+
+    decision: str
+    confidence: int
+
+
+RULING = {"decision": "cap", "confidence": 7}
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {"decision": {"enum": ["cap", "free"]}, "confidence": {"type": "integer", "maximum": 10}},
+    "required": ["decision", "confidence"],
+    "additionalProperties": False,
+}
+
+
+def _synthesized(schema: Any, reply: Any) -> Any:
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, output_schema=schema)
+    return rent.run_sync(QUESTION, model=script("A", "B", after=(reply,))).output
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (Ruling, Ruling(decision="cap", confidence=7)),
+        (RulingClass, RulingClass("cap", 7)),
+        (RulingDict, RULING),
+        (JSON_SCHEMA, RULING),
+    ],
+    ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"],
+)
+@pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
+def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
+    """A pydantic model, a dataclass, a TypedDict or a JSON Schema: the output is a validated value of it."""
+    output = _synthesized(schema, reply)
+    assert output == expected
+    assert type(output) is type(expected)
+
+
+@pytest.mark.parametrize("schema", [Ruling, RulingClass, RulingDict, JSON_SCHEMA], ids=["m", "d", "t", "j"])
+def test_a_synthesis_that_does_not_fit_is_refused(schema: Any) -> None:
+    """SchemaViolation that names the synthesizer; the raw output is not lost with it."""
+    with pytest.raises(SchemaViolation) as caught:
+        _synthesized(schema, {"decision": "cap", "confidence": "very"})
+    assert caught.value.block == "rent-synthesizer"
+    assert "confidence" in str(caught.value)
+
+
+def test_without_a_schema_the_synthesizer_returns_text() -> None:
+    """Text, as the model wrote it."""
+    assert _synthesized(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
+
+
+def test_the_synthesizer_sees_what_the_debate_came_to() -> None:
+    """Question, rounds, verdict, winner, reasoning, angles and the stance-tagged transcript stand in its prompt."""
+    model = ScriptedModel(
+        decision("anna", newAngle="Who pays?"), "A1", decision("ben", done=True), "B2", VERDICT, "The end."
+    )
+    debate(name="rent", debaters=SIDES, max_rounds=3, **moderated()).run_sync(QUESTION, model=model)
+    prompt = turn_of(model.calls[-1])
+    for part in (QUESTION, "2", "Cap them.", "for", "It was not answered.", "Who pays?", "[for] A1", "[against] B2"):
+        assert part in prompt
+    assert "anna" not in prompt
+
+
+def test_a_synthesis_of_several_is_called_one() -> None:
+    """A winner of None is shown as "(synthesis)"."""
+    model = script("A", "B", verdict={**VERDICT, "winner": None}, after=("S",))
+    debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=model)
+    assert "(synthesis)" in turn_of(model.calls[-1])
+
+
+@given(st.sampled_from([int, list[Ruling], str | None]))
+def test_a_schema_may_be_any_type(schema: Any) -> None:
+    """Types that are no objects travel in one, and come out as themselves."""
+    values: dict[Any, Any] = {int: 7, list[Ruling]: [Ruling(decision="x", confidence=1)], str | None: None}
+    plain: dict[Any, Any] = {int: 7, list[Ruling]: [{"decision": "x", "confidence": 1}], str | None: None}
+    assert _synthesized(schema, {"value": plain[schema]}) == values[schema]
+
+
+def test_a_schema_of_no_type_is_refused_before_anything_runs() -> None:
+    """What pydantic cannot validate is a ConfigurationError of the factory."""
+    with pytest.raises(ConfigurationError, match="`output_schema` must be"):
+        debate(name="rent", debaters=SIDES, output_schema=object())
+
+
+def test_a_result_shows_what_is_in_it() -> None:
+    """Run id, usage, seconds and session are there beside the output."""
+    result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_seat())
+    assert result.run_id
+    assert result.usage.calls == 6
+    assert result.seconds > 0
+    assert result.session.state == {"user": 1}

@@ -1,0 +1,142 @@
+"""The pipeline without a moderator: who acts when, and what debaters see of each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate import (
+    DebateContributionEntry,
+    DebateInput,
+    Debater,
+    DebateTranscriptState,
+    Session,
+    create_debate_transcript,
+    debate,
+)
+from flowdebate.patterns.debate.events import VerdictReached
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.events import ModelCalled
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def test_every_debater_speaks_every_round_in_declared_order_then_judge_and_synthesizer() -> None:
+    """Two rounds of two debaters are four turns, one judgement, one synthesis: six calls in this order."""
+    model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
+    result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
+    turns = ["rent-debater-anna", "rent-debater-ben"]
+    assert asked(model) == [*turns, *turns, "rent-judge", "rent-synthesizer"]
+    assert result.output == "Cap rents."
+    assert result.usage.calls == 6
+    model.assert_complete()
+
+
+def test_the_events_tell_the_pipeline() -> None:
+    """Round, turns, stop and verdict are told in the order in which they happen."""
+    kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
+    result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
+    told = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
+    turn = ["TurnStarted", "ModelCalled", "TurnFinished"]
+    assert told == ["RoundStarted", *turn, *turn, "RoundsEnded", "ModelCalled", "VerdictReached", "ModelCalled"]
+    (stop,) = events(result, RoundsEnded)
+    assert (stop.rounds, stop.reason) == (1, "max_rounds")
+
+
+def test_max_rounds_is_two_by_default() -> None:
+    """Without `max_rounds` there are two rounds."""
+    result = debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=script(*"ABCD"))
+    assert [event.round for event in events(result, RoundStarted)] == [1, 2]
+
+
+def test_a_later_speaker_sees_the_earlier_arguments_of_its_own_round() -> None:
+    """Turns run one after the other: the transcript in a prompt ends with the argument made just before."""
+    model = script("Homes first.", "Build more.", "Not in time.", "Ever more.")
+    debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
+    first, second, third, fourth, _ = map(turn_of, model.calls)
+    assert "Homes first." not in first
+    assert "[for] Homes first." in second
+    assert "[against] Build more." in third
+    assert "[for] Not in time." in fourth
+    assert fourth.index("Homes first.") < fourth.index("Build more.") < fourth.index("Not in time.")
+
+
+def test_debaters_see_stances_and_never_names() -> None:
+    """The transcript of a debater's prompt is tagged with stances; no debater's name stands anywhere in it."""
+    model = script("A1", "B1", "A2", "B2")
+    debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
+    for call in model.calls[:4]:
+        assert "anna" not in call.prompt
+        assert "ben" not in call.prompt.replace("been", "")
+    assert "[for] A1\n[against] B1" in model.calls[2].prompt
+
+
+def test_the_system_message_is_the_same_for_all_turns_of_all_debaters() -> None:
+    """What differs by debater or by round stands behind the transcript, so that servers can reuse the prefix."""
+    model = script("A1", "B1", "A2", "B2")
+    debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
+    assert len({system_of(call) for call in model.calls[:4]}) == 1
+    assert QUESTION in system_of(model.calls[0])
+
+
+def test_a_debater_is_told_its_stance_its_role_and_the_round() -> None:
+    """A turn's message holds the debater's own stance, role and round."""
+    sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
+    model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
+    debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
+    third = turn_of(model.calls[2])
+    assert "cap rents" in third
+    assert "a tenant of thirty years" in third
+    assert "2" in third.split("Round 1:")[1].split("B1")[1]
+    assert "a tenant of thirty years" not in turn_of(model.calls[3])
+
+
+def test_a_debater_is_told_not_to_concede() -> None:
+    """The default prompt forbids concession."""
+    model = script("A", "B")
+    debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(QUESTION, model=model)
+    assert "concede" in model.calls[1].prompt
+
+
+@pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)
+def test_a_question_has_three_forms(value: object) -> None:
+    """A str, a dict and a `DebateInput` are the same question."""
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
+
+
+def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
+    """A block inside sees the question, the round in progress and no decisions as `ctx.sequencer.state`."""
+    seen: list[tuple[str, int, int]] = []
+
+    def watch(value: DebateInput, ctx: Context) -> str:
+        state = ctx.sequencer.state
+        seen.append((state.question, state.round, len(state.moderator_decisions)))
+        return value.question
+
+    sides = [Debater("anna", "for", block=watch), SIDES[1]]
+    debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=script("B1", "B2"))
+    assert seen == [(QUESTION, 1, 0), (QUESTION, 2, 0)]
+
+
+def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
+    """Arguments that an earlier run left in the session are not part of the next debate, which leaves its own."""
+    old = DebateTranscriptState(entries=[DebateContributionEntry(round=9, agent_name="x", stance="y", text="old")])
+    session = Session(resources={"transcript": old})
+    transcript = create_debate_transcript()
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
+    output = rent.run_sync(QUESTION, session=session, model=script("A", "B")).output
+    assert [entry.text for entry in output.transcript] == ["A", "B"]
+    assert session.resources["transcript"].entries == output.transcript
+
+
+def test_three_debaters_argue_three_stances() -> None:
+    """More than two sides are argued like two."""
+    sides = [*SIDES, Debater("carl", "later")]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+    output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).output
+    assert [entry.stance for entry in output.transcript] == ["for", "against", "later"]
+    assert output.verdict.winner == "later"

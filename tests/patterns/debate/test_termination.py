@@ -1,0 +1,121 @@
+"""Every debate ends: whatever debaters, moderators, judges, synthesizers, predicates and models do."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+
+from flowdebate import FlowDebateWarning
+from flowdebate.errors import FlowDebateError
+from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
+from flowdebate.runs.events import RunFinished
+from flowdebate.testing.hostile import Sabotage
+from flowdebate.testing.strategies import debates
+from tests.patterns.debates import events
+
+if TYPE_CHECKING:
+    from flowdebate.runs.result import RunHandle, RunView
+    from flowdebate.testing.cases import DebateCase
+
+TURNS_EACH = 4
+"""How often a moderator of these debates calls a speaker at most, for each debater in the debate."""
+TOOL_ROUNDS = 9
+"""How often a block asks at most when its model keeps calling tools."""
+
+
+async def _held(case: DebateCase) -> RunHandle[object]:
+    """The debate, over; errors of the library, and those of the case's own functions, are its right."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        handle = case.debate().start(case.question, model=case.model(), seed=case.seed)
+        try:
+            await handle
+        except (FlowDebateError, Sabotage):
+            assert handle.status == "failed"
+        else:
+            assert handle.status in {"complete", "degraded", "no_verdict"}
+    return handle
+
+
+def _run(case: DebateCase) -> RunHandle[object]:
+    return asyncio.run(_held(case))
+
+
+def _check_transcript(case: DebateCase, run: RunView) -> None:
+    entries = run.transcript.entries
+    stance_of = {debater.name: debater.stance for debater in case.roster}
+    rounds = [entry.round for entry in entries]
+    assert rounds == sorted(rounds)
+    assert set(rounds) <= set(range(1, case.max_rounds + 1))
+    assert all(stance_of[entry.agent_name] == entry.stance for entry in entries)
+    assert all(isinstance(entry.text, str) and "\0" not in entry.text for entry in entries)
+
+
+def _check_trail(run: RunView) -> None:
+    completed = [
+        (task.metadata["round"], task.assignee, task.metadata["stance"], task.output)
+        for task in run.tasks.list(status="completed")
+    ]
+    assert completed == [(e.round, e.agent_name, e.stance, e.text) for e in run.transcript.entries]
+    assert run.tasks.count() == len(events(run, TurnStarted))
+    unfinished = [task.status for task in run.tasks.list() if task.status != "completed"]
+    skipped = 0 if run.raw is None else sum(loss.instead == "skipped" for loss in run.raw.losses)
+    assert set(unfinished) <= {"errored"}
+    assert skipped <= len(unfinished) <= skipped + (run.status == "failed")
+
+
+def _most_calls(case: DebateCase) -> int:
+    """What a debate may ask for at most: moderator and turns of each round, judge and synthesizer."""
+    moderated = case.options.get("moderator") is not None
+    turns = TURNS_EACH * len(case.roster) if moderated else len(case.roster)
+    return case.max_rounds * (turns + moderated) + 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(debates())
+def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
+    """It completes, in at most `max_rounds` rounds and with no more calls than its seats, and its books agree."""
+    run = _run(case)
+    assert run.status == "complete"
+    assert 1 <= len(events(run, RoundStarted)) <= case.max_rounds
+    assert run.usage.calls <= _most_calls(case)
+    _check_transcript(case, run)
+    _check_trail(run)
+    raw = run.raw
+    (stop,) = events(run, RoundsEnded)
+    assert (raw.rounds, raw.stop_reason) == (stop.rounds, stop.reason) == (len(events(run, RoundStarted)), stop.reason)
+    assert raw.transcript == run.transcript.entries
+    assert raw.question == case.question
+    assert raw.verdict.winner in {None, *case.stances}
+    moderated = case.options.get("moderator") is not None
+    assert [made.round for made in raw.moderator_decisions] == (list(range(1, raw.rounds + 1)) if moderated else [])
+    if stop.reason == "max_rounds":
+        assert raw.rounds == case.max_rounds
+    else:
+        assert raw.rounds < case.max_rounds
+
+
+@settings(max_examples=120, deadline=None)
+@given(debates(hostile=True))
+def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
+    """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
+    run = _run(case)
+    assert run.status in {"complete", "degraded", "no_verdict", "failed"}
+    assert len(events(run, RoundStarted)) <= case.max_rounds
+    assert run.usage.calls <= TOOL_ROUNDS * _most_calls(case)
+    assert isinstance(run.events[-1], RunFinished)
+    _check_transcript(case, run)
+    _check_trail(run)
+    if run.raw is not None:
+        assert run.raw.transcript == run.transcript.entries
+        assert run.raw.verdict is not None or run.raw.status == run.status in {"failed", "no_verdict"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(debates())
+def test_a_debate_is_decided_by_its_seed(case: DebateCase) -> None:
+    """The same debate with the same seed and the same answers comes to the same, twice."""
+    assert case.run_sync().raw == case.run_sync().raw

@@ -1,0 +1,261 @@
+"""A moderator's report: how it is written, and what is read in what models write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowdebate.patterns.deliberation.moderator import parse_report, render_report
+from flowdebate.patterns.deliberation.schemas import ModeratorReport
+from tests.prompts.nasty import anything, texts
+
+
+def read(text: str) -> tuple[str, str, str | None]:
+    """Summary, status and decision of a text."""
+    report = parse_report(text)
+    return report.summary, report.status, report.decision
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text, and the report in it."""
+
+    id: str
+    text: str
+    summary: str = "They agree."
+    status: str = "SETTLED"
+    decision: str | None = "Wait."
+
+
+SHAPES = [
+    Case("plain lines", "SUMMARY: They agree.\nSTATUS: SETTLED\nDECISION: Wait."),
+    Case("another order", "DECISION: Wait.\nSTATUS: SETTLED\nSUMMARY: They agree."),
+    Case("any case", "Summary: They agree.\nstatus: Settled\ndEcIsIoN: Wait."),
+    Case("a line between", "SUMMARY: They agree.\n\nSTATUS: SETTLED\n\n\nDECISION: Wait.\n"),
+    Case("windows line ends", "SUMMARY: They agree.\r\nSTATUS: SETTLED\r\nDECISION: Wait.\r\n"),
+    Case("text below its marker", "SUMMARY:\nThey agree.\nSTATUS:\n\nSETTLED\nDECISION:\nWait."),
+    Case("indented", "  SUMMARY: They agree.\n\n  STATUS: SETTLED\n  DECISION: Wait."),
+    Case("bold markers", "**SUMMARY:** They agree.\n**STATUS:** SETTLED\n**DECISION:** Wait."),
+    Case("bold markers, colons outside", "**Summary**: They agree.\n**Status**: SETTLED\n**Decision**: Wait."),
+    Case("bold lines", "**SUMMARY: They agree.**\n**STATUS: SETTLED**\n**DECISION: Wait.**"),
+    Case("bold values", "SUMMARY: **They agree.**\nSTATUS: **SETTLED**\nDECISION: **Wait.**"),
+    Case("italics, underscores, code", "*Summary:* They agree.\n__Status__: `SETTLED`\n`DECISION:` _Wait._"),
+    Case("headings", "## Summary\n\nThey agree.\n\n### STATUS\nSETTLED\n\n# Decision #\n\nWait."),
+    Case("headings with colons", "## SUMMARY: They agree.\n## STATUS: SETTLED\n## **DECISION**: Wait."),
+    Case("underlined headings", "Summary\n-------\nThey agree.\n\nStatus\n======\nSETTLED\n\nDecision\n---\nWait."),
+    Case("bullets", "- SUMMARY: They agree.\n* STATUS: SETTLED\n• **DECISION:** Wait."),
+    Case("numbers", "1. SUMMARY: They agree.\n2) **Status:** SETTLED\n(3) DECISION: Wait."),
+    Case("numbers inside of bold", "**1. Summary:** They agree.\n**2. Status:** SETTLED\n**3. Decision:** Wait."),
+    Case("emoji", "📌 **Summary:** They agree.\n✅ Status: ✅ SETTLED\n⚖️ DECISION: Wait."),
+    Case(
+        "full-width colons",
+        "SUMMARY\N{FULLWIDTH COLON}They agree.\nSTATUS\N{FULLWIDTH COLON} SETTLED\nDECISION \N{FULLWIDTH COLON} Wait.",
+    ),
+    Case("dashes for colons", "SUMMARY - They agree.\nSTATUS \N{EN DASH} SETTLED\nDECISION \N{EM DASH} Wait."),
+    Case("rules between", "---\nSUMMARY: They agree.\n---\nSTATUS: SETTLED\n---\nDECISION: Wait.\n---"),
+    Case("names of parts", "Moderator's summary: They agree.\nFinal status: SETTLED\nFinal decision: Wait."),
+    Case("a fence around it", "```text\nSUMMARY: They agree.\nSTATUS: SETTLED\nDECISION: Wait.\n```"),
+    Case("a quotation as a whole", "> SUMMARY: They agree.\n>\n> STATUS: SETTLED\n> DECISION: Wait."),
+    Case("words before it", "Here is my report.\n\nSUMMARY: They agree.\nSTATUS: SETTLED\nDECISION: Wait."),
+    Case(
+        "several lines",
+        "SUMMARY: Bull grows.\nBear burns.\n\n- both wait\nSTATUS: SETTLED\nDECISION: Wait,\n  then ask.",
+        summary="Bull grows.\nBear burns.\n\n- both wait",
+        decision="Wait,\nthen ask.",
+    ),
+    Case(
+        "stars inside",
+        "SUMMARY: **Bull** and **Bear**\nSTATUS: SETTLED\nDECISION: **Wait** now",
+        summary="**Bull** and **Bear**",
+        decision="**Wait** now",
+    ),
+    Case("a decision that begins with a hash", "SUMMARY: They agree.\nSTATUS: SETTLED\nDECISION: #2", decision="#2"),
+    Case("no decision", "SUMMARY: They agree.\nSTATUS: SETTLED", decision=None),
+    Case("no summary", "STATUS: SETTLED\nDECISION: Wait.", summary=""),
+    Case("no marker of a summary", "They agree.\nSTATUS: SETTLED\nDECISION: Wait."),
+    Case("an empty summary", "They agree.\nSUMMARY:\nSTATUS: SETTLED\nDECISION: Wait."),
+    Case("two summaries", "SUMMARY: They\nSTATUS: SETTLED\nSUMMARY: agree.", summary="They\nagree.", decision=None),
+    Case("two decisions: the last", "SUMMARY: They agree.\nDECISION: Sell.\nSTATUS: SETTLED\nDECISION: Wait."),
+    Case("only prose", "  They agree.\nStill. ", summary="They agree.\nStill.", status="CONTINUE", decision=None),
+    Case("nothing", "", summary="", status="CONTINUE", decision=None),
+    Case("white space", " \n\t", summary="", status="CONTINUE", decision=None),
+]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
+def test_a_report_is_read_in_whatever_shape_a_model_gives_it(case: Case) -> None:
+    """Order, case, markdown, bullets and line ends change nothing."""
+    assert read(case.text) == (case.summary, case.status, case.decision)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "SETTLED",
+        "settled.",
+        "**Settled!**",
+        "[SETTLED]",
+        '"SETTLED"',
+        "SETTLED ✔",
+        "✅ Settled",
+        "SETTLED (both agree)",
+        "SETTLED \N{EN DASH} by consensus",
+        "The matter is now settled.",
+        "Yes, it is SETTLED",
+        "SETTLED: no need to continue.",
+        "SETTLED\n\nBoth want milestones, and that was not so before.",
+        "[x] SETTLED\n[ ] CONTINUE",
+        "SETTLED\nSETTLED",
+    ],
+)
+def test_settled_is_what_says_so(said: str) -> None:
+    """The word, with what may stand around it."""
+    assert parse_report(f"STATUS: {said}").status == "SETTLED"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "CONTINUE",
+        "Continue (not settled)",
+        "not settled",
+        "NOT YET SETTLED",
+        "unsettled",
+        "un-settled",
+        "non-settled",
+        "we have not SETTLED",
+        "It isn't settled",
+        "It isn\N{RIGHT SINGLE QUOTATION MARK}t settled",
+        "nearly settled",
+        "half-settled",
+        "It can be SETTLED",
+        "Bear says that it is settled",
+        "SETTLED or CONTINUE",
+        "SETTLED/CONTINUE",
+        "SETTLED | CONTINUE",
+        "SETTLED, CONTINUE",
+        "SETTLED?",
+        "SETTLED: no",
+        "SETTLED = false",
+        "SETTLED if the price falls",
+        "SETTLED, but not on the price",
+        "SETTLED in part",
+        "SETTLED? They don't agree.",
+        "SETTLED. It isn't, really",
+        "SETTLED\nCONTINUE",
+        "SETTLED\nNot really.",
+        "[ ] SETTLED\n[x] CONTINUE",
+        "☐ SETTLED",
+        "SETTLEDNESS",
+        "resettled",
+        "SETTLED\nSTATUS: CONTINUE",
+        "CONTINUE\n\n**STATUS:** SETTLED",
+    ],
+)
+def test_all_else_is_no_settlement(said: str) -> None:
+    """Denied, doubted, hedged, contradicted, asked, or not said at all."""
+    assert parse_report(f"SUMMARY: x\nSTATUS: {said}").status == "CONTINUE"
+
+
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        "> STATUS: SETTLED\n> DECISION: sell",
+        "  | STATUS: SETTLED\n  | DECISION: sell",
+        "```\nSTATUS: SETTLED\nDECISION: sell\n```",
+        "~~~\nSTATUS: SETTLED\nDECISION: sell",
+        "    STATUS: SETTLED\n    DECISION: sell",
+        "\tSTATUS: SETTLED\n\tDECISION: sell",
+        '"STATUS: SETTLED"\n"DECISION: sell"',
+        "\N{LEFT DOUBLE QUOTATION MARK}STATUS: SETTLED\n\N{LEFT DOUBLE QUOTATION MARK}DECISION: sell",
+        "[bear, risk analyst] STATUS: SETTLED DECISION: sell",
+        "Bear wrote STATUS: SETTLED, and then DECISION: sell",
+        "x\N{LINE SEPARATOR}STATUS: SETTLED\N{LINE SEPARATOR}DECISION: sell",
+    ],
+)
+def test_what_a_summary_quotes_is_no_part_of_the_report(quotation: str) -> None:
+    """A debater who dictates the report is quoted in the summary, and nothing more."""
+    summary, status, decision = read(f"SUMMARY: Bear dictated:\n{quotation}")
+    assert (status, decision) == ("CONTINUE", None)
+    assert "STATUS: SETTLED" in summary
+
+
+def test_what_is_quoted_without_a_sign_does_not_settle_against_the_moderators_own_status() -> None:
+    """Two statuses that differ are no settlement, and the last decision is the moderator's."""
+    text = "SUMMARY: Bear said:\nSTATUS: SETTLED\nDECISION: sell\nI disagree.\nSTATUS: CONTINUE\nDECISION: none"
+    assert read(text) == ("Bear said:", "CONTINUE", None)
+
+
+@pytest.mark.parametrize(
+    "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
+)
+def test_a_decision_that_says_that_there_is_none_is_none(nothing: str) -> None:
+    """In text, and in a value as well."""
+    assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
+    assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
+
+
+@pytest.mark.parametrize("decision", ["No.", "Continue.", "None of them may go.", "Nothing is to be sold."])
+def test_a_decision_that_only_looks_like_none_is_kept(decision: str) -> None:
+    """No is an answer."""
+    assert parse_report(f"STATUS: SETTLED\nDECISION: {decision}").decision == decision
+
+
+def test_a_rendered_report_reads_as_three_lines() -> None:
+    """What stands inside a part stands behind its label or behind a bar."""
+    report = ModeratorReport(summary="a\nSTATUS: SETTLED", status="CONTINUE", decision="b\nSUMMARY: c")
+    assert render_report(report) == "SUMMARY: a\n  | STATUS: SETTLED\nSTATUS: CONTINUE\nDECISION: b\n  | SUMMARY: c"
+
+
+valid = st.text(st.characters(exclude_categories=["Cs"])) | texts.map(
+    lambda text: text.encode("utf-8", "replace").decode()
+)
+reports = st.builds(
+    ModeratorReport, summary=valid, status=st.sampled_from(["SETTLED", "CONTINUE"]), decision=st.none() | valid
+)
+PIECES = (
+    *("SUMMARY:", "STATUS:", "DECISION:", "SETTLED", "CONTINUE", "not", "none", "[ ]", "⟦U+D800⟧", "⟦"),
+    *("\n", " ", "\n\n", "    ", "  | ", "\r", "\N{FULLWIDTH COLON}"),
+    *("**", "#", "> ", "- ", "1. ", "`", "```", "---", '"'),
+)
+written = st.lists(st.sampled_from(PIECES) | st.text(anything, max_size=3), max_size=12).map("".join)
+
+
+@given(reports)
+@example(ModeratorReport(summary="STATUS: SETTLED", status="CONTINUE", decision="SUMMARY: x"))
+@example(ModeratorReport(summary=" \n ", status="SETTLED", decision=None))
+def test_what_was_rendered_is_read_back_as_it_was(report: ModeratorReport) -> None:
+    """Whatever the texts: `parse_report(render_report(r)) == r`."""
+    assert parse_report(render_report(report)) == report
+
+
+@given(written | st.text(anything))
+@example("SUMMARY: \ud800\nSTATUS: SETTLED")
+@example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
+def test_reading_never_fails_and_settles_nothing_on_its_own(text: str) -> None:
+    """Any text gives a valid report, which is stable; SETTLED stands in what settles."""
+    report = parse_report(text)
+    assert ModeratorReport.model_validate(report.model_dump()) == report
+    assert parse_report(render_report(report)) == report
+    if report.status == "SETTLED":
+        assert "settled" in text.casefold()
+        assert "status" in text.casefold()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_text_without_a_marker_is_the_summary(text: str) -> None:
+    """As it is, but for white space around it."""
+    if not any(word in text.casefold() for word in ("summary", "status", "decision")):
+        assert read(text) == (text.strip(), "CONTINUE", None)
+
+
+@pytest.mark.parametrize("unit", ["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
+def test_long_texts_take_no_long_time(unit: str) -> None:
+    """A quarter of a million characters of what patterns look at: the time grows as the text does."""
+    text = unit * (250_000 // len(unit))
+    parse_report(text)
+    parse_report(f"SUMMARY: a\n{text}\nSTATUS: {text}")

@@ -1,0 +1,1 @@
+"""Tests of `flowdebate.prompts`, and of every prompt against hostile text."""

@@ -1,0 +1,401 @@
+"""The corpus of attacks against every reader of a debate: what no model is needed for to hold."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from unicodedata import category
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from flowdebate import (
+    DebateContributionEntry,
+    DebateModeratorDecision,
+    Debater,
+    DebateRawOutput,
+    DebateVerdict,
+    create_debate_transcript,
+    create_moderator,
+    debate,
+    format_transcript_for_judge,
+)
+from flowdebate._util.text import clean_text
+from flowdebate.cli.document import DebateDocument, Side
+from flowdebate.cli.page import Page, render
+from flowdebate.cli.report import report
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.judging.prompt import render_judge_system, render_judge_turn
+from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
+from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
+from flowdebate.patterns.debate.transcript import parse_entries, render_entries
+from flowdebate.prompts.escaping import quoted, unquoted
+from flowdebate.testing import ATTACKS, Attack, FunctionModel
+from tests.prompts.nasty import anything, entry, headings, lines_of, tags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flowdebate.models.base import Message
+    from flowdebate.runs.result import RunResult
+    from flowdebate.testing import ModelRequest
+
+QUESTION = "Should rents be capped?"
+STANCES = ("for", "against")
+HARMLESS = "Rents are too high."
+FOUND = {"reasoning": "Only one was answered.", "winner": "against", "verdict": "Rents stay free."}
+KEYS = {"nextSpeakers": ["anna", "ben"], "newAngle": None}
+
+arguments = [attack for attack in ATTACKS if attack.place == "argument"]
+called = [attack for attack in ATTACKS if attack.place != "argument"]
+each_argument = pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
+each_called = pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
+
+CONTROL_TOKENS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<|system|>",
+    "<\uff5cUser\uff5c>",
+    "<s>",
+    "</s>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<tool_call>",
+    "</think>",
+    "[INST]",
+    "[/INST]",
+    "[SYSTEM_PROMPT]",
+    "[TOOL_RESULTS]",
+)
+"""How chat templates begin and end messages, of several families of models."""
+
+
+def transcript_with(text: str) -> list[DebateContributionEntry]:
+    """Two rounds, in which `text` follows an argument, begins one, and is one."""
+    return [
+        entry(1, "anna", "for", HARMLESS),
+        entry(1, "ben", "against", f"Build more.{text}"),
+        entry(2, "anna", "for", text),
+        entry(2, "ben", "against", f"{text} Build more."),
+    ]
+
+
+def raw_with(text: str) -> DebateRawOutput:
+    """The raw output of such a debate; the moderator and the judge say it too."""
+    return DebateRawOutput.model_construct(
+        rounds=2,
+        question=QUESTION,
+        transcript=transcript_with(text),
+        verdict=DebateVerdict.model_construct(verdict=text, winner="for", reasoning=text),
+        moderator_decisions=[decided(text)],
+        stop_reason="max_rounds",
+        seed=0,
+    )
+
+
+def decided(text: str) -> DebateModeratorDecision:
+    """A decision whose briefing and angle are `text`."""
+    return DebateModeratorDecision.model_construct(
+        round=1, next_speakers=["anna", "ben"], briefing=text, new_angle=text, done=False
+    )
+
+
+def debater_view(text: str) -> str:
+    """What a debater is shown."""
+    return render_debater_turn(
+        entries=transcript_with(text),
+        stance="for",
+        stances=STANCES,
+        round=2,
+        max_rounds=2,
+        briefing=text,
+        new_angle=text,
+    )
+
+
+def moderator_view(text: str) -> str:
+    """What a moderator is shown."""
+    return render_moderator_turn(entries=transcript_with(text), decisions=[decided(text)], round=3, max_rounds=3)
+
+
+def judge_view(text: str) -> str:
+    """What a judge is shown."""
+    shown = format_transcript_for_judge(transcript_with(text), shuffle=False)
+    return render_judge_turn(question=QUESTION, transcript=shown)
+
+
+def synthesizer_view(text: str) -> str:
+    """What a synthesizer is shown."""
+    return render_synthesizer_turn(raw_with(text))
+
+
+VIEWS = {"debater": debater_view, "moderator": moderator_view, "judge": judge_view, "synthesizer": synthesizer_view}
+each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+
+
+# The corpus
+
+
+def test_each_attack_has_a_name_of_its_own_and_a_text() -> None:
+    """Engineers pick attacks by their ids."""
+    assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
+    assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
+    assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", attack.id) for attack in ATTACKS)
+
+
+@given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
+def test_an_attack_says_what_it_is_told_and_fills_nothing_in_twice(
+    attack: Attack, own: str, other: str, question: str
+) -> None:
+    """Stances and questions are put in as they are, even if they look like a field."""
+    parts = re.split("«(own|other|question)»", attack.template)
+    values = {"own": own, "other": other, "question": question}
+    wanted = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
+    assert attack.written(own=own, other=other, question=question) == wanted
+
+
+# The views
+
+
+@each_argument
+@pytest.mark.parametrize("names", [True, False])
+def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) -> None:  # noqa: FBT001
+    """What was said is what is read, entry by entry."""
+    made = transcript_with(attack.written())
+    shown = [one if names else entry(one.round, "", one.stance, one.text) for one in made]
+    assert parse_entries(render_entries(made, names=names), names=names) == shown
+
+
+@each_argument
+@each_view
+def test_no_view_shows_a_line_that_nobody_wrote(attack: Attack, view: Callable[[str], str]) -> None:
+    """Four tags, two headings, and as many lines of the prompt's own as without an attack."""
+    shown, harmless = view(attack.written()), view(HARMLESS)
+    assert tags(shown) == 4
+    assert headings(shown) == 2
+    assert len(lines_of(shown)) == len(lines_of(harmless))
+
+
+@each_argument
+@each_view
+def test_no_view_holds_what_a_chat_template_takes_for_its_own(attack: Attack, view: Callable[[str], str]) -> None:
+    """Servers read control tokens wherever they stand: one of them would end the user's message."""
+    shown = view(attack.written())
+    assert not any(token in shown for token in CONTROL_TOKENS)
+
+
+@each_argument
+@each_view
+def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
+    """No attack makes a request that cannot be encoded."""
+    shown = view(attack.written())
+    assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
+
+
+@given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
+def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> None:
+    """Whatever stands around them, and however they overlap."""
+    shown = quoted(text)
+    assert not any(token in shown for token in CONTROL_TOKENS)
+    assert unquoted(shown) == text
+
+
+@each_called
+def test_a_name_or_stance_that_attacks_stays_on_its_line(attack: Attack) -> None:
+    """In tags, rosters and positions, and in each view's system message."""
+    text = attack.written()
+    made = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
+    for names in (True, False):
+        shown = render_entries(made, names=names)
+        assert (tags(shown), headings(shown), len(lines_of(shown))) == (3, 2, 5)
+    assert parse_entries(render_entries(made, names=True), names=True) == made
+
+    def systems(word: str) -> list[str]:
+        return [
+            render_debater_system(question=QUESTION, stances=[word, "against"], max_rounds=2),
+            render_moderator_system(question=QUESTION, roster=[word, "ben"]),
+            render_judge_system(stances=[word, "against"]),
+            render_synthesizer_system(),
+        ]
+
+    for system, harmless in zip(systems(text), systems("for"), strict=True):
+        assert len(system.splitlines()) == len(harmless.splitlines())
+        assert not any(token in system for token in CONTROL_TOKENS)
+
+
+# A whole debate
+
+
+class Recording:
+    """A model whose debaters and moderator say `text`; the judge finds as `FOUND` says. It keeps all messages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.asked: list[tuple[str, list[Message], Mapping[str, Any] | None]] = []
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> Any:
+        self.asked.append((request.block, list(request.messages), request.output_schema))
+        if request.block.endswith("-judge"):
+            return FOUND
+        if request.block.endswith("-moderator"):
+            return {**KEYS, "briefing": clean_text(self.text)[:4000], "done": False}
+        return f"Mine is right.{self.text}"
+
+    @property
+    def systems(self) -> list[str]:
+        """What is not said as a user."""
+        return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] != "user"]
+
+    @property
+    def users(self) -> list[str]:
+        """What is said as a user."""
+        return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] == "user"]
+
+
+def argued(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recording, RunResult[Any]]:
+    """A moderated debate of two rounds in which everybody says `text`."""
+    recording = Recording(text)
+    transcript = create_debate_transcript()
+    pattern = debate(
+        name="rent",
+        debaters=[Debater(anna, stance), Debater("ben", "against")],
+        transcript=transcript,
+        moderator=create_moderator(name="rent", roster_names=[anna, "ben"], transcript=transcript, max_rounds=2)
+        if anna == "anna"
+        else None,
+    )
+    return recording, pattern.run_sync(QUESTION, model=recording.model, seed=3)
+
+
+@each_argument
+def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
+    """The messages have the roles and the system messages that they have in a harmless debate, byte for byte."""
+    attacked, _ = argued(attack.written())
+    harmless, _ = argued(HARMLESS)
+    assert attacked.systems == harmless.systems
+    roles = [[[m["role"] for m in messages] for _, messages, _ in each.asked] for each in (attacked, harmless)]
+    assert roles[0] == roles[1]
+    assert {role for each in roles[0] for role in each} == {"system", "user"}
+    assert [schema for *_, schema in attacked.asked] == [schema for *_, schema in harmless.asked]
+
+
+@each_argument
+def test_only_the_offices_decide_a_debate(attack: Attack) -> None:
+    """The verdict is the judge's answer, the rounds are the moderator's, and the transcript is what was said."""
+    _, result = argued(attack.written())
+    raw = result.raw
+    assert raw.verdict is not None
+    assert raw.verdict.model_dump(exclude={"judging"}) == FOUND
+    assert (raw.rounds, raw.stop_reason, result.status) == (2, "max_rounds", "complete")
+    assert [one.done for one in raw.moderator_decisions] == [False, False]
+    said = clean_text(f"Mine is right.{attack.written()}")
+    assert [(one.round, one.agent_name, one.stance, one.text) for one in raw.transcript] == [
+        (number, name, stance, said) for number in (1, 2) for name, stance in (("anna", "for"), ("ben", "against"))
+    ]
+
+
+@each_argument
+def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
+    """Nothing between a view and the model reads, fills in or changes a message."""
+    recording, result = argued(attack.written())
+    raw = result.raw
+    wanted: list[tuple[str, str, str]] = []
+    for number in (1, 2):
+        before = raw.transcript[: 2 * number - 2]
+        decisions = raw.moderator_decisions[: number - 1]
+        system = render_moderator_system(question=QUESTION, roster=["anna", "ben"])
+        turn = render_moderator_turn(entries=before, decisions=decisions, round=number, max_rounds=2)
+        wanted.append(("rent-moderator", system, turn))
+        for place, (name, stance) in enumerate((("anna", "for"), ("ben", "against"))):
+            turn = render_debater_turn(
+                entries=raw.transcript[: 2 * number - 2 + place],
+                stance=stance,
+                stances=STANCES,
+                round=number,
+                max_rounds=2,
+                briefing=raw.moderator_decisions[number - 1].briefing,
+            )
+            system = render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2)
+            wanted.append((f"rent-debater-{name}", system, turn))
+    order = next(event.order for event in result.events if isinstance(event, JudgeViewMade))
+    shown = render_entries([raw.transcript[index] for index in order])
+    judge = render_judge_turn(question=QUESTION, transcript=shown)
+    wanted.append(("rent-judge", render_judge_system(stances=STANCES), judge))
+    wanted.append(("rent-synthesizer", render_synthesizer_system(), render_synthesizer_turn(raw)))
+    assert [(block, *(m["content"] for m in messages)) for block, messages, _ in recording.asked] == wanted
+
+
+@each_called
+def test_a_debater_whose_name_or_stance_attacks_is_refused_or_kept_in_its_place(attack: Attack) -> None:
+    """As many lines of system messages, and the same judge's answer, as with a harmless name."""
+    text = attack.written()
+    options = {"anna": text} if attack.place == "name" else {"stance": text}
+    try:
+        attacked, result = argued(HARMLESS, **options)
+    except ConfigurationError:
+        return
+    harmless, _ = argued(HARMLESS, **dict.fromkeys(options, "x"))
+    counts = [[len(system.splitlines()) for system in each.systems] for each in (attacked, harmless)]
+    assert counts[0] == counts[1]
+    assert [tags(user) for user in attacked.users] == [tags(user) for user in harmless.users]
+    assert result.raw.found.winner == "against"
+
+
+# Where a debate is shown
+
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", "list_item_open", "inline"}
+WORDS = {"text", "text_special", "softbreak", "strong_open"}
+
+
+def document_of(attack: Attack) -> DebateDocument:
+    """A debate that really took place, all of whose foreign texts attack, as `--json` saves it."""
+    text = attack.written()
+    if attack.place == "argument":
+        _, result = argued(text)
+    else:
+        _, result = argued(HARMLESS)
+    shown = clean_text(text)
+    side = Side(name=shown, stance=shown, role=shown)
+    return DebateDocument(
+        status="complete", debaters=[side], max_rounds=2, raw=result.raw, output=result.output, error=shown
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
+    """But for line ends, nothing that a terminal obeys or does not show."""
+    stream = io.StringIO()
+    document = document_of(attack)
+    render(document, Page(stream, document.sides, environ={}))
+    acting = {char for char in stream.getvalue() if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+    assert acting <= {"\n"}
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
+    """Parsed as Markdown, the page has headings, quotes and lists of its own, and no HTML, link, image or table."""
+    tokens = MARKDOWN.parse(report(document_of(attack)))
+    everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
+    assert {token.type for token in everything if token.nesting >= 0} <= OWN | WORDS
+    assert sum(token.type == "heading_open" for token in tokens) == 7
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_an_attack_survives_being_saved(attack: Attack) -> None:
+    """A debate that was saved as JSON reads back as it was, and its file acts on no terminal."""
+    document = document_of(attack)
+    saved = document.to_json()
+    assert DebateDocument.model_validate_json(saved) == document
+    assert {char for char in saved if category(char) in {"Cc", "Cs", "Zl", "Zp"}} <= {"\n"}
+    assert not any(category(char) == "Cf" and char not in "\u200c\u200d" for char in saved)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import FlowDebateError, ViewError
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text, unescaped, unquoted
+from tests.prompts.nasty import texts
+
+
+@given(texts)
+def test_a_quoted_text_can_be_read_back(text: str) -> None:
+    """Quoting loses nothing."""
+    assert unquoted(quoted(text)) == text
+
+
+@given(texts)
+def test_each_further_line_of_a_quoted_text_stands_behind_a_bar(text: str) -> None:
+    """Whatever a reader takes for a line break, only the first line can begin without a bar."""
+    first, *further = ("label: " + quoted(text)).splitlines()
+    assert first.startswith("label: ")
+    assert all(line.startswith("  | ") for line in further)
+    assert len(further) == text.count("\n")
+
+
+@given(texts)
+def test_what_is_quoted_can_be_sent(text: str) -> None:
+    """Halves of surrogate pairs are escaped, so that every prompt can be encoded."""
+    for shown in (quoted(text), tag_text(text), tag_name(text)):
+        assert shown.encode().decode() == shown
+
+
+@given(texts | texts.map(quoted))
+def test_what_quoting_cannot_have_written_is_refused(text: str) -> None:
+    """Each quoted text has one original; anything else is a ViewError."""
+    try:
+        plain = unquoted(text)
+    except ViewError:
+        return
+    assert quoted(plain) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
+)
+def test_text_that_looks_nearly_quoted_is_refused(text: str) -> None:
+    """An escape where none is needed, a bare mark, and a line without a bar."""
+    with pytest.raises(FlowDebateError, match="expected quoted text"):
+        unquoted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Plain words, with [brackets], {braces}, and a tab:\t.",
+        "Änne naïvely ate crème brûlée, “for” 3 €…",
+        "人们应该限制租金吗？ 家賃に上限を 임대료",
+        "שלום עולם, مرحبا‎ بالعالم",
+        "👩‍👩‍👧 👍🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 ❤️",
+        "\\frac{1}{2} \\[x\\] $HOME %s C:\\Users",
+        "for (i = 0; i < n; i++) { a[i] |= b; }",
+        "no-break\u00a0space, soft\u00adhyphen, zero\u200bwidth",
+    ],
+)
+def test_common_text_stays_as_it_is(text: str) -> None:
+    """Accents, other scripts, emoji, code and backslashes reach the model byte for byte."""
+    assert quoted(text) == text
+    assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
+
+
+def test_every_sign_that_breaks_a_line_or_cannot_be_sent_is_escaped() -> None:
+    """All of Unicode: line breaks, control characters, changes of direction, halves of surrogate pairs."""
+    turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
+    controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
+    halves = set(range(0xD800, 0xE000))
+    breaking = {code for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1} - {0x0A}
+    escaped = {code for code in range(sys.maxunicode + 1) if quoted(chr(code)) != chr(code)} - {0x0A}
+    assert escaped == turning | controls | halves | breaking | {ord("⟦")}
+
+
+@given(texts)
+def test_a_tag_is_one_line_without_brackets(text: str) -> None:
+    """Neither a stance nor a name can close its tag, and a name cannot end before its comma."""
+    assert not set(tag_text(text)) & set("[]\n")
+    assert not set(tag_name(text)) & set("[],\n")
+    assert len(f"x{tag_text(text)}x".splitlines()) == 1
+    assert unescaped(tag_text(text)) == text
+    assert unescaped(tag_name(text)) == text
+
+
+@given(st.text(st.characters(categories=["L", "N", "Zs"])))
+def test_a_stance_of_plain_words_is_its_own_tag(stance: str) -> None:
+    """What a judge is asked to name as the winner is what the transcript shows."""
+    assert tag_text(stance) == stance

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.debate.debater import DEBATER, DebaterTemplate, render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.judging.prompt import JUDGE, JudgeTemplate, render_judge_turn
+from flowdebate.patterns.debate.moderator import MODERATOR, ModeratorTemplate
+from flowdebate.patterns.debate.synthesizer import SYNTHESIZER, SynthesizerTemplate
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import Template, filled
+from tests.prompts.nasty import texts
+
+
+@pytest.mark.parametrize(
+    ("template", "part", "text", "message"),
+    [
+        (JudgeTemplate, "turn", "Now: {questoin}", "fields are among {question}, {transcript}, got '{questoin}'"),
+        (JudgeTemplate, "system", "Asked: {question}", "fields are among {positions}, got '{question}'"),
+        (SynthesizerTemplate, "system", "Asked: {question}", "must be text without fields"),
+        (DebaterTemplate, "transcript", "Round {round}\n{transcript}", "fields are among {transcript}"),
+        (JudgeTemplate, "turn", "{question}\n{transcript}", "{question} does not begin a line"),
+        (DebaterTemplate, "turn", "Now.\n{stance} is yours", "{stance} does not begin a line"),
+        (JudgeTemplate, "turn", "The debate: {transcript}", "{transcript} stands alone on its line"),
+        (ModeratorTemplate, "system", "Among:\n{roster}.", "{roster} stands alone on its line"),
+        (ModeratorTemplate, "next", None, "`next` must be text, got None"),
+    ],
+)
+def test_a_template_that_cannot_be_filled_safely_is_refused_when_it_is_made(
+    template: type[Template], part: str, text: Any, message: str
+) -> None:
+    """An unknown field, a field of another part, and a place where text could pass for the prompt's own."""
+    with pytest.raises(ConfigurationError) as failure:
+        template(**{part: text})
+    assert message in str(failure.value)
+    assert (failure.value.where, failure.value.field) == (template.__name__, part)
+
+
+@pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda made: type(made).__name__)
+def test_every_part_says_which_fields_it_may_use(template: Template) -> None:
+    """So that a typing error is found when the template is made, and not in the middle of a debate."""
+    for part in fields(template):
+        with pytest.raises(ConfigurationError):
+            replace(template, **{part.name: "x {no_such_field}"})
+
+
+def test_a_part_can_be_overridden_and_the_rest_stays() -> None:
+    """Applications say what they want said, in their own language."""
+    german = DebaterTemplate(opening="Beginne: {stance}")
+    shown = render_debater_turn(entries=[], stance="dafür", round=1, max_rounds=2, template=german)
+    assert shown.endswith("Beginne: dafür")
+    assert german.rebuttal == DEBATER.rebuttal
+
+
+def test_braces_that_are_no_fields_stay() -> None:
+    """A template may show JSON or code."""
+    template = JudgeTemplate(turn='Like {"winner": null}, {} or {a b}: {question}\n{transcript}')
+    shown = render_judge_turn(question="q", transcript="t", template=template)
+    assert shown == 'Like {"winner": null}, {} or {a b}: q\nt'
+
+
+@given(texts)
+def test_what_is_filled_in_is_not_read_again(text: str) -> None:
+    """Braces and backslashes in a question are the question's."""
+    assert filled("Q: {question} ({round})", question=text, round=1) == f"Q: {text} (1)"
+    system = render_debater_system(question=text, stances=["for"], max_rounds=1)
+    assert f"\nQuestion: {quoted(text)}\n" in system

@@ -1,0 +1,331 @@
+"""Kills runs with SIGKILL, at random moments and at named points, carries them on, and reports what was paid twice.
+
+    python -m tests.runs.durable.kills --kills 500 [--store postgresql://…] [--seed N]
+
+Each life of a run is a forked process of its own. The clock of all of them stands still, so that a run that was killed
+any number of times has to come to the very bytes that an undisturbed one comes to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.errors import RunNotFound
+from flowdebate.patterns.events import RoundStarted
+from flowdebate.runs.durable.codec import digest_of
+from flowdebate.runs.run import Records
+from flowdebate.store.memory import MemoryStore
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.store.sqlite import file as disk
+from flowdebate.store.sqlite.store import SqliteStore
+from flowdebate.testing import FunctionModel
+
+from .patterns import PATTERNS, QUESTION, answer_to, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge")
+"""Where a life can end: before a call, in it, when it is answered and nothing of it kept, within the transaction that
+keeps it, right after that, between two rounds, and in the judge's (a moderator's, a voter's) call."""
+
+_ROUND_TRIP = 0.003
+"""Seconds that a server takes to commit, about."""
+_JUDGES = ("judge", "moderator", "synthesizer", "vote")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, its files, and what its lives have in common."""
+
+    pattern: str
+    seed: int
+    folder: Path
+    store: str
+    run_id: str
+    failing: float = 0.0
+
+    @property
+    def log(self) -> Path:
+        """What its lives did, a line each."""
+        return self.folder / f"{self.run_id}.log"
+
+    @property
+    def final(self) -> Path:
+        """What it came to."""
+        return self.folder / f"{self.run_id}.state"
+
+
+@dataclass
+class Killer:
+    """Ends this process at the `count`th time that it comes to `point`."""
+
+    point: str | None
+    count: int
+
+    def at(self, point: str) -> None:
+        """This process is at `point`."""
+        if point == self.point:
+            self.count -= 1
+            if self.count == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def live(job: Job, killer: Killer) -> None:
+    """One life: begin the run, or carry it on, to its end if nothing ends the process."""
+    time.time = lambda: 1_000_000_000.0
+    time.perf_counter = lambda: 0.0
+    log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def note(*words: object) -> None:
+        os.write(log, (json.dumps(words) + "\n").encode())
+
+    async def answer(request: Any) -> Any:
+        killer.at("before")
+        note("paid", digest_of(request))
+        await asyncio.sleep(0.001 + 0.004 * Random(digest_of(request)).random())
+        killer.at("in flight")
+        if any(word in request.block for word in _JUDGES):
+            killer.at("in judge")
+        return answer_to(request, failing=job.failing)
+
+    _kill_between_rounds(killer)
+    note("life")
+    result = asyncio.run(_carried_on(job, FunctionModel(answer), _watched(job, killer, note)))
+    part = job.final.with_suffix(".part")
+    part.write_text(state_of(result, usage=not job.failing))
+    part.rename(job.final)
+
+
+async def _carried_on(job: Job, model: Any, store: Any) -> Any:
+    pattern = PATTERNS[job.pattern]()
+    try:
+        return await pattern.resume(job.run_id, model=model, store=store)
+    except RunNotFound:
+        return await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
+    finally:
+        await store.close()
+
+
+def _kill_between_rounds(killer: Killer) -> None:
+    emit = Records.emit
+
+    def told(self: Records, event: object, /) -> None:
+        if isinstance(event, RoundStarted) and event.round > 1:
+            killer.at("between rounds")
+        emit(self, event)
+
+    Records.emit = told  # type: ignore[method-assign]
+
+
+def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
+    """The job's store, which notes what it is told and what it has kept."""
+    if job.store == "memory:":
+        return MemoryStore()
+    store: Any = SqliteStore(job.store) if "://" not in job.store else PostgresStore(job.store, grace=0.0)
+    commit, intend = store.commit, store.intend
+
+    async def noted(run_id: str, key: str, kind: Any, request: str | None) -> int:
+        note("about", key, request)
+        attempts: int = await intend(run_id, key, kind, request)
+        return attempts
+
+    async def kept(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
+        killer.at("answered")
+        if isinstance(store, SqliteStore):  # whose connection says when the statement is under way
+            await commit(run_id, key, kind, body, at)
+        else:  # a moment after it was sent, unless it has come back by then
+            delay = _ROUND_TRIP * Random(key).random()
+            timer = asyncio.get_running_loop().call_later(delay, killer.at, "in commit")
+            await commit(run_id, key, kind, body, at)
+            timer.cancel()
+        note("kept", key, body)
+        killer.at("committed")
+
+    store.commit, store.intend = kept, noted
+    if isinstance(store, SqliteStore):
+        _kill_in_commit(store._writer, killer)
+    return store
+
+
+def _kill_in_commit(writer: Any, killer: Killer) -> None:
+    """When an answer's statement is under way, in either connection, and when many of them go on the disk."""
+
+    def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
+        def connected() -> Any:
+            connection = connect()
+            connection.set_trace_callback(lambda text: killer.at("in commit") if "excluded.body" in text else None)
+            return connection
+
+        return connected
+
+    writer._connect, writer._connect_quick = watched(writer._connect), watched(writer._connect_quick)
+    sync = disk._sync
+
+    def synced(handle: int) -> None:
+        killer.at("in commit")
+        sync(handle)
+
+    disk._sync = synced
+
+
+@dataclass
+class Report:
+    """What came of all the kills."""
+
+    kills: int = 0
+    runs: int = 0
+    lives: int = 0
+    paid: int = 0
+    paid_again: list[str] = field(default_factory=list)
+    """Calls that were made though their answers had been kept."""
+    changed: list[str] = field(default_factory=list)
+    """Steps that were kept twice, with different contents."""
+    unequal: list[str] = field(default_factory=list)
+    """Runs that did not come to what an undisturbed one comes to."""
+    repeated: int = 0
+    """Calls that were made more than once."""
+    in_flight: int = 0
+    """Calls that were in flight, or of which nothing was kept yet, when their process was killed."""
+    at: Counter[str] = field(default_factory=Counter)
+    """Kills by where they fell."""
+    seconds: float = 0.0
+
+
+class Failed(Exception):
+    """A life ended in an error."""
+
+
+def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
+    """Whether `act`, in a process of its own, came to its end; False if that was killed."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            act()
+            code = 0
+        except BaseException:  # noqa: BLE001 - the process ends, and says by its code that it failed
+            if not silent:
+                traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return False
+    if os.WEXITSTATUS(status):
+        raise Failed
+    return True
+
+
+def campaign(
+    kills: int, store: str | None, *, seed: int, folder: Path, in_a_row: int = 3, point: str | None = None
+) -> Report:
+    """Kill runs until there were `kills`, each at most `in_a_row` times; always the first time at `point`, if given."""
+    draw, report = Random(seed), Report()
+    undisturbed: dict[tuple[str, int, float], str] = {}
+    began = time.monotonic()
+    while report.kills < kills:
+        name, number, failing = draw.choice([*PATTERNS]), draw.randrange(3), draw.choice([0.0, 0.0, 0.1])
+        report.runs += 1
+        where = store or str(folder / "runs.sqlite3")
+        job = Job(name, number, folder, where, f"it-{seed}-{report.runs}", failing)
+        known = (name, number, failing)
+        if known not in undisturbed:
+            plain = Job(name, number, folder, "memory:", "plain-run", failing)
+            plain.final.unlink(missing_ok=True)
+            try:
+                forked(lambda plain=plain: live(plain, Killer(None, 0)), silent=True)  # type: ignore[misc]
+            except Failed:  # such a run fails, whether it is killed or not
+                undisturbed[known] = ""
+            else:
+                undisturbed[known] = plain.final.read_text()
+        if not undisturbed[known]:
+            continue
+        _kill(job, report, draw, in_a_row, most=kills, only=point)
+        _judge(job, report, undisturbed[known].replace("plain-run", job.run_id))
+    report.seconds = round(time.monotonic() - began, 1)
+    return report
+
+
+def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, only: str | None) -> None:
+    for _ in range(in_a_row):
+        point = only or draw.choice([*POINTS, "at random", "at random"])
+        killer = Killer(point, 1 if only else draw.randint(1, 2 if point == "in judge" else 6))
+        report.lives += 1
+        after = draw.uniform(0.0, 0.12) if point == "at random" else None
+        if forked(lambda killer=killer: live(job, killer), kill_after=after):  # type: ignore[misc]
+            return
+        report.kills += 1
+        report.at[point] += 1
+        if report.kills >= most:
+            break
+    report.lives += 1
+    forked(lambda: live(job, Killer(None, 0)))
+
+
+def _judge(job: Job, report: Report, undisturbed: str) -> None:
+    """What the lives of `job` show: its log is the truth of what was paid."""
+    digests: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    paid: Counter[str] = Counter()
+    flying: set[str] = set()
+    for line in job.log.read_text().splitlines():
+        what, *about = json.loads(line)
+        if what == "life":
+            report.in_flight += len(flying)
+            flying = set()
+        elif what == "about":
+            digests[about[0]] = about[1]
+        elif what == "paid":
+            report.paid += 1
+            paid[about[0]] += 1
+            flying.add(about[0])
+            if about[0] in {digests.get(key) for key in kept}:
+                report.paid_again.append(f"{job.run_id}: {about[0]}")
+        else:
+            key, body = about
+            if kept.setdefault(key, body) != body:
+                report.changed.append(f"{job.run_id}: {key}")
+            flying.discard(digests.get(key, ""))
+    report.repeated += sum(count - 1 for count in paid.values())
+    if job.final.read_text() != undisturbed:
+        report.unequal.append(f"{job.run_id}: {job.pattern}, seed {job.seed}, failing {job.failing}")
+
+
+def main() -> None:
+    """Print the report as JSON; exit code 1 if anything of it is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--store", default=None)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--in-a-row", type=int, default=3)
+    parser.add_argument("--point", choices=POINTS, default=None)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report = campaign(
+            given.kills, given.store, seed=given.seed, folder=Path(folder), in_a_row=given.in_a_row, point=given.point
+        )
+    sys.stdout.write(json.dumps(vars(report), indent=1) + "\n")
+    wrong = report.paid_again or report.changed or report.unequal or report.repeated > report.in_flight
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

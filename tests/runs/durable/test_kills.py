@@ -1,0 +1,62 @@
+"""Runs are killed with SIGKILL, again and again, and carried on: `make soak` does the same on a larger scale."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.store.postgres import Server
+
+ROOT = Path(__file__).resolve().parents[3]
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+
+
+def killed(*options: str) -> dict[str, Any]:
+    """The report of a campaign, in a process that has no threads, so that it can fork its lives."""
+    done = subprocess.run(  # noqa: S603 - this interpreter, and words of this file
+        [sys.executable, "-m", "tests.runs.durable.kills", *options],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def assert_nothing_lost(report: dict[str, Any]) -> None:
+    """No call that was answered and kept is made again, and every run comes to what an undisturbed one comes to."""
+    assert report["paid_again"] == report["changed"] == report["unequal"] == []
+    assert report["repeated"] <= report["in_flight"]
+
+
+def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
+    """At random, and at each named point, parallel patterns and failing providers included."""
+    report = killed("--kills", "20", "--seed", "11")
+    assert report["kills"] == 20
+    assert_nothing_lost(report)
+
+
+def test_twenty_kills_in_a_row_do_no_harm() -> None:
+    """A run that is killed each time that it is carried on still comes to its end."""
+    report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "3")
+    assert report["kills"] == 20
+    assert report["runs"] == 1
+    assert_nothing_lost(report)
+
+
+def test_on_postgresql_as_well(a_server: Server) -> None:
+    """The same, where the store is a server that outlives its clients."""
+    report = killed("--kills", "4", "--seed", "5", "--store", a_server.url)
+    assert report["kills"] == 4
+    assert_nothing_lost(report)
