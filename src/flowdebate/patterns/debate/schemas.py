@@ -7,6 +7,7 @@ Values are frozen: a change makes a new one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,6 +16,7 @@ from flowdebate._util.wire import WireModel, as_list
 from flowdebate.patterns.anonymity.schemas import LeakReport
 from flowdebate.patterns.debate.judging.schemas import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
@@ -31,6 +33,7 @@ __all__ = (
     "DebateVerdict",
     "JudgedVerdict",
     "StopReason",
+    "Winner",
 )
 
 BaselineName = Literal["single", "drafts", "self_consistency"]
@@ -175,7 +178,16 @@ class DebateState(PatternState):
         return last if last is not None and last.round == self.round else None
 
 
-class DebateRawOutput(WireModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The side that won a debate."""
+
+    stance: str
+    debaters: tuple[str, ...]
+    """The names of the debaters who argued it, in the order in which they first spoke."""
+
+
+class DebateRawOutput(PatternOutput):
     """Everything a debate came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     rounds: int
@@ -209,6 +221,21 @@ class DebateRawOutput(WireModel):
             raise LookupError(message)
         return self.verdict
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
+    @property
+    def winner(self) -> Winner | None:
+        """The stance that won, with those who argued it; None without a verdict, and for a synthesis of stances."""
+        if self.verdict is None or self.verdict.winner is None:
+            return None
+        stance = self.verdict.winner
+        names = dict.fromkeys(entry.agent_name for entry in self.transcript if entry.stance == stance)
+        return Winner(stance=stance, debaters=tuple(names))
+
+    @property
+    def answer(self) -> str | None:
+        """The verdict in words; None without one."""
+        return None if self.verdict is None else self.verdict.verdict
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The arguments, in the order in which they were made."""
+        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from flowdebate._util.wire import WireModel
+from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
@@ -106,8 +107,10 @@ class DeliberationState(PatternState):
         return last is not None and last.settled
 
 
-class DeliberationOutput(WireModel):
+class DeliberationOutput(PatternOutput):
     """What a deliberation came to."""
+
+    subject_field: ClassVar[str] = "topic"
 
     topic: str
     rounds: int
@@ -132,9 +135,15 @@ class DeliberationOutput(WireModel):
     seed: int | None = None
     """The seed of the run."""
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
+    @property
+    def answer(self) -> str | None:
+        """The final decision; None if there is none."""
+        return self.final_decision
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What was said, in order."""
+        return [Entry(round=said.round, speaker=said.name, text=said.text) for said in self.history]
 
 
 @dataclass(slots=True, kw_only=True)

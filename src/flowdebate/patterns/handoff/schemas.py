@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
+from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
@@ -84,8 +85,10 @@ class HandoffState(PatternState):
     """Why there is no other turn; None while it goes on."""
 
 
-class HandoffOutput(WireModel):
+class HandoffOutput(PatternOutput):
     """What was said, turn by turn."""
+
+    subject_field: ClassVar[str] = "proposition"
 
     proposition: str
     turns: int
@@ -100,9 +103,15 @@ class HandoffOutput(WireModel):
     seed: int | None = None
     """The seed of the run, from which lots were drawn."""
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
+    @property
+    def answer(self) -> None:
+        """None: a handoff ends without an answer of its own."""
+        return None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What was said, in order."""
+        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from flowdebate._util.wire import WireModel, as_list
+from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 
 __all__ = (
@@ -95,7 +96,7 @@ class RoundRobinState(PatternState):
         return last if last is not None and last.round == self.round else None
 
 
-class RoundRobinOutput(WireModel):
+class RoundRobinOutput(PatternOutput):
     """Everything a panel came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     question: str
@@ -113,9 +114,15 @@ class RoundRobinOutput(WireModel):
     seed: int | None = None
     """The seed of the run."""
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
+    @property
+    def answer(self) -> None:
+        """None: the answer is the synthesizer's, and that is the run's output."""
+        return None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What was said, in order."""
+        return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 
 @dataclass(slots=True, kw_only=True)
