@@ -1,4 +1,4 @@
-"""Events that all patterns have."""
+"""Events that all patterns emit; `path` is the place in the run of the block that emits one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class RoundStarted:
     kind: ClassVar[str] = "round_started"
     round: int
     max_rounds: int
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnStarted:
-    """A debater has the floor."""
+    """A debater or agent is asked to speak."""
 
     kind: ClassVar[str] = "turn_started"
     block: str
@@ -36,11 +37,16 @@ class TurnStarted:
     agent_name: str
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
+    phase: str | None = None
+    """What it is asked for, in a pattern that asks for more than one thing."""
+    target: str | None = None
+    """Whose text it is asked about, where it is asked about one."""
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnFinished:
-    """A debater's argument stands in the transcript."""
+    """What the debater or agent said is recorded."""
 
     kind: ClassVar[str] = "turn_finished"
     block: str
@@ -48,22 +54,32 @@ class TurnFinished:
     agent_name: str
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
+    phase: str | None = None
+    """What it is asked for, in a pattern that asks for more than one thing."""
+    target: str | None = None
+    """Whose text it is asked about, where it is asked about one."""
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class RoleFailed:
-    """A provider failed for good, and the debate goes on without what this seat should have said."""
+    """A provider failed for good, and the debate goes on without what this role should have said."""
 
     kind: ClassVar[str] = "role_failed"
     block: str
     seat: Seat
     round: int
     name: str
-    """The debater's name; the block's for other seats."""
+    """The debater's or agent's name; the block's for other roles."""
     error: str
     """The class of the error."""
     message: str
     instead: Instead
+    phase: str | None = None
+    """What it was asked for, in a pattern that asks for more than one thing."""
+    target: str | None = None
+    """Whose text it was asked about, where it was asked about one."""
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,3 +89,4 @@ class RoundsEnded:
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
     reason: str
+    path: str = ""

@@ -32,6 +32,7 @@ __all__ = (
     "in_time",
     "is_provider_failure",
     "lose",
+    "record_loss",
     "recorded_failure",
 )
 
@@ -68,22 +69,27 @@ def lose(
     error: Exception, ctx: Context, *, block: str, seat: Seat, name: str, instead: Instead, stance: str | None = None
 ) -> None:
     """Put a loss into the pattern's state and the run's status, and tell it."""
-    state = pattern_state(ctx)
+    round_, said = pattern_state(ctx).round, one_line(told(error))
+    loss = ProviderFailure(round=round_, seat=seat, name=name, stance=stance, error=said, instead=instead)
+    record_loss(loss, error, ctx, block=block)
+
+
+def record_loss(loss: ProviderFailure, error: Exception, ctx: Context, *, block: str, **about: str | None) -> None:
+    """Put `loss` into the pattern's state and the run's status, and tell it; `about` is for the event only."""
     if ctx.scope.sequencer is not None:
-        loss = ProviderFailure(
-            round=state.round, seat=seat, name=name, stance=stance, error=one_line(told(error)), instead=instead
-        )
-        ctx.sequencer.update(losses=[*state.losses, loss])
-    ctx.run.degrade("no_verdict" if instead == "no_verdict" else "degraded")
+        ctx.sequencer.update(losses=[*pattern_state(ctx).losses, loss])
+    ctx.run.degrade("no_verdict" if loss.instead == "no_verdict" else "degraded")
     ctx.emit(
         RoleFailed(
             block=block,
-            seat=seat,
-            round=state.round,
-            name=name,
+            seat=loss.seat,
+            round=loss.round,
+            name=loss.name,
             error=type(error).__name__,
-            message=one_line(told(error)),
-            instead=instead,
+            message=loss.error,
+            instead=loss.instead,
+            path=ctx.path,
+            **about,
         )
     )
 

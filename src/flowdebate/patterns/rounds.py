@@ -84,7 +84,7 @@ def increment_round(name: str, max_rounds: int, seconds: float | None = None) ->
         ctx.sequencer.update(round=number)
         if seconds is not None:
             ctx.sequencer.deadline = asyncio.get_running_loop().time() + seconds
-        ctx.emit(RoundStarted(round=number, max_rounds=max_rounds))
+        ctx.emit(RoundStarted(round=number, max_rounds=max_rounds, path=ctx.path))
 
     return increment
 
@@ -110,7 +110,7 @@ def another_round(
         if why is None:
             return True
         ctx.sequencer.update(stop_reason=why)
-        ctx.emit(RoundsEnded(rounds=state.round, reason=why))
+        ctx.emit(RoundsEnded(rounds=state.round, reason=why, path=ctx.path))
         return False
 
     return goes_on

@@ -1,7 +1,9 @@
-"""One turn: somebody speaks, what was said is recorded, and the audit trail tells how it went."""
+"""A turn: somebody speaks, what was said is recorded, and the audit trail tells how it went."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
@@ -16,12 +18,65 @@ from flowdebate.patterns.state import pattern_state
 from flowdebate.runs.durable.suspend import Suspended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from flowdebate.patterns.state import Instead, PatternInput, PatternState
+    from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.runs.context import Context
 
-__all__ = ("Turn",)
+__all__ = (
+    "Turn",
+    "TurnTask",
+    "task_of_turn",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTask:
+    """The task of a turn in progress."""
+
+    tasks: TaskCollection
+    id: str
+    ctx: Context
+
+    def heard(self) -> None:
+        """Record the review that a human's answer has ended, if there was one."""
+        go_on_after_review(self.tasks, self.id, self.ctx)
+
+    def complete(self, output: object) -> None:
+        """Complete the task with what the turn came to."""
+        self.tasks.complete(self.id, output=output)
+
+    def end(self, end: Callable[..., object], reason: str) -> None:
+        """End the task, unless the speaker has ended it itself."""
+        if not self.tasks.get(self.id).finished:
+            end(self.id, reason)
+
+
+@contextmanager
+def task_of_turn(ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[str, Any]) -> Iterator[TurnTask]:
+    """Hold a turn under a task of the audit trail that ends as the turn does: errored, cancelled, or under review.
+
+    A limit of the run cancels it, since nobody failed. Completing it is up to the turn.
+    """
+    tasks: TaskCollection = ctx.scope.handles[AUDIT]
+    added = tasks.add_task(goal, assignee=agent_name, metadata=metadata)
+    tasks.claim(task_id=added.id, by=agent_name)
+    task = TurnTask(tasks, added.id, ctx)
+    try:
+        yield task
+    except LimitReached as reached:
+        task.end(tasks.cancel, told(reached))
+        raise
+    except Exception as error:
+        task.end(tasks.fail, told(error))
+        raise
+    except Suspended as parked:
+        set_aside(tasks, added.id, parked)
+        raise
+    except BaseException as ending:  # cancelled, or the process is told to end
+        task.end(tasks.cancel, type(ending).__name__)
+        raise
 
 
 class Turn(Block[Any, Any]):
@@ -60,36 +115,19 @@ class Turn(Block[Any, Any]):
 
     async def act(self, _: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
         number = pattern_state(ctx).round
-        about: dict[str, Any] = {"round": number, "agent_name": self._agent_name, "stance": self._stance}
-        tasks = ctx.scope.handles[AUDIT]
-        task = tasks.add_task(
-            f"Speak in round {number}" if self._stance is None else f"Argue {self._stance!r} in round {number}",
-            assignee=self._agent_name,
-            metadata={"round": number} if self._stance is None else {"round": number, "stance": self._stance},
-        )
-        tasks.claim(task_id=task.id, by=self._agent_name)
-        ctx.emit(TurnStarted(block=self._debater.name, **about))
+        about: dict[str, Any] = {"block": self._debater.name, "agent_name": self._agent_name, "stance": self._stance}
+        goal = f"Speak in round {number}" if self._stance is None else f"Argue {self._stance!r} in round {number}"
+        metadata = {"round": number} if self._stance is None else {"round": number, "stance": self._stance}
         try:
-            said = await self._argued(ctx, lambda: go_on_after_review(tasks, task.id, ctx))
-        except LimitReached as reached:  # nobody failed: the run has to end here
-            if not tasks.get(task.id).finished:
-                tasks.cancel(task.id, reason=told(reached))
-            raise
+            with task_of_turn(ctx, goal, agent_name=self._agent_name, metadata=metadata) as task:
+                ctx.emit(TurnStarted(round=number, path=ctx.path, **about))
+                said = await self._argued(ctx, task.heard)
         except Exception as error:
-            if not tasks.get(task.id).finished:  # a debater may have ended it itself
-                tasks.fail(task.id, told(error))
             if not (self._skips and is_provider_failure(error)):
                 raise
             self._lose(error, ctx, "skipped")
             return None
-        except Suspended as parked:
-            set_aside(tasks, task.id, parked)
-            raise
-        except BaseException as ending:  # cancelled, or the process is told to end
-            if not tasks.get(task.id).finished:
-                tasks.cancel(task.id, reason=type(ending).__name__)
-            raise
-        ctx.emit(TurnFinished(block=self._debater.name, **about))
+        ctx.emit(TurnFinished(round=number, path=ctx.path, **about))
         return said
 
     async def _argued(self, ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401 - what is recorded
