@@ -13,14 +13,15 @@ import pytest
 from flowdebate import DebateContributionEntry
 from flowdebate.errors import ConfigurationError, IllegalTransition, TaskNotFound
 from flowdebate.resources.tasks import transitions as task_transitions
+from flowdebate.resources.tasks.changes import TaskChanged
 from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
 from flowdebate.resources.tasks.task import TASK_STATUSES, TERMINAL_STATUSES, Task, TaskStatus
-from flowdebate.resources.tasks.transitions import TRANSITIONS, TaskAction, TaskChange, TaskChanged
+from flowdebate.resources.tasks.transitions import TRANSITIONS, TaskAction, TaskChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.resources.tasks.specs import TaskSpec
+    from flowdebate.resources.tasks.task import TaskSpec
 
 ACTIONS: tuple[TaskAction, ...] = get_args(TaskAction)
 LEASE = 5.0

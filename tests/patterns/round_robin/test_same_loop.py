@@ -11,7 +11,7 @@ from flowdebate import Debater, Persona, StandIn, debate, round_robin
 from flowdebate.errors import FlowDebateError, ProviderFailed
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts.names import as_seen
-from flowdebate.resources.tasks.transitions import TaskChanged
+from flowdebate.resources.tasks.changes import TaskChanged
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import arguments, names, termination_predicates
 

@@ -1,16 +1,17 @@
-"""A list of work that is shared: tasks are added, claimed, and brought to an end, and every change is told."""
+"""Task board shared by the blocks of a run: tasks are added, claimed and finished, and every change is an event."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flowdebate.errors import ConfigurationError, IllegalTransition
-from flowdebate.resources.tasks.ledger import TaskLedger
-from flowdebate.resources.tasks.specs import TaskSpec, check_links, free_id, names, new_task, new_tasks
-from flowdebate.resources.tasks.task import TASK_STATUSES, Task, TaskStatus
+from flowdebate.errors import ConfigurationError, IllegalTransition, TaskNotFound
+from flowdebate.resources.tasks.changes import ChangeFeed, TaskChanged
+from flowdebate.resources.tasks.task import TASK_STATUSES, Task, TaskSpec, TaskStatus, changed, check_names, new_tasks
 from flowdebate.resources.tasks.transitions import outcome
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from flowdebate.resources.resource import ResourceScope
-    from flowdebate.resources.tasks.transitions import TaskAction, TaskChanged
+    from flowdebate.resources.tasks.transitions import TaskAction, TaskChange
 
 __all__ = (
     "Task",
@@ -30,15 +31,15 @@ __all__ = (
 
 
 class TaskCollection:
-    """Tasks in memory, for one thread; `task_transitions.py` draws what may happen to each.
+    """Tasks in memory, for one thread; the table in `transitions.py` says what may happen to each.
 
-    Every method that changes something returns the task as it is afterwards, and tells `on_change` of each changed
-    task once the change is in place (see `ChangeFeed` for a listener that raises, or changes the collection itself).
-    A call that is refused changes nothing and tells nothing: TaskNotFound for an id that there is not,
-    IllegalTransition for what the task's state does not allow, ConfigurationError for an argument that cannot be.
+    Every method that changes a task returns the task as it is afterwards, and calls `on_change` for each changed task
+    once the change is in place (see `ChangeFeed` for a listener that raises, or changes the collection itself).
+    A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition for what the
+    task's state does not allow, ConfigurationError for an invalid argument.
 
-    Where a method takes `by`, it is refused unless that worker holds the claim, so that a worker whose lease has run
-    out cannot touch what another one has claimed since; None does not look.
+    Methods that take `by` are refused unless that worker holds the claim: a worker whose lease has expired cannot
+    touch a task that another one has claimed since. None skips the check.
 
     >>> tasks = TaskCollection("paper")
     >>> draft = tasks.add_task("write", id="draft", max_attempts=2)
@@ -53,7 +54,7 @@ class TaskCollection:
     ('completed', 'paper-2')
     """
 
-    __slots__ = ("_collection_id", "_ledger", "_now", "_where")
+    __slots__ = ("_collection_id", "_counts", "_dependents", "_feed", "_now", "_ready", "_tasks", "_where")
 
     def __init__(
         self,
@@ -65,11 +66,15 @@ class TaskCollection:
         self._collection_id = _checked_id(collection_id)
         self._where = f"task collection {collection_id!r}"
         self._now = now
-        self._ledger = TaskLedger(collection_id, on_change)
+        self._feed = None if on_change is None else ChangeFeed(on_change)
+        self._tasks: dict[str, Task] = {}  # in order of creation
+        self._counts: Counter[TaskStatus] = Counter()
+        self._ready: list[tuple[int, int, str]] = []  # heap of (-priority, seq, id); may hold outdated entries
+        self._dependents: dict[str, list[str]] = {}  # ids of the tasks that wait for this id
 
     @property
     def collection_id(self) -> str:
-        """The name of the collection, with which the ids that it derives begin."""
+        """The name of the collection, and the prefix of derived ids."""
         return self._collection_id
 
     def add_task(
@@ -84,32 +89,23 @@ class TaskCollection:
         deps: Iterable[str] = (),
         max_attempts: int = 1,
     ) -> Task:
-        """Add a pending task; `deps` are ids of tasks that are there already."""
-        tasks = self._ledger.tasks
-        seq = len(tasks) + 1
-        task = new_task(
-            self._where,
-            goal,
-            id=free_id(self._collection_id, seq, tasks) if id is None else id,
+        """Add a pending task; `deps` are ids of tasks that exist already."""
+        spec = TaskSpec(
+            goal=goal,
+            id=id,
             assignee=assignee,
             priority=priority,
             labels=labels,
             metadata=metadata,
             deps=deps,
             max_attempts=max_attempts,
-            seq=seq,
-            at=self._now(),
         )
-        check_links(self._where, tasks, (task,))
-        self._ledger.add((task,))
+        (task,) = self._add((spec,))
         return task
 
     def add_tasks(self, tasks: Iterable[TaskSpec]) -> builtins.list[Task]:
-        """Add all of them or, if one cannot be, none; `deps` may name tasks of the same batch, before or after."""
-        specs = tuple(tasks)
-        added = new_tasks(self._where, self._collection_id, self._ledger.tasks, specs, at=self._now())
-        self._ledger.add(added)
-        return added
+        """Add all of them or, if one is invalid, none; `deps` may name tasks of the same batch, before or after."""
+        return self._add(tuple(tasks))
 
     def claim(
         self,
@@ -120,50 +116,47 @@ class TaskCollection:
         labels: Iterable[str] = (),
         lease: float | None = None,
     ) -> Task | None:
-        """Take a task into work for the worker `by`, and return it; None if there is none to take.
+        """Claim a task for the worker `by`, and return it; None if no task can be claimed.
 
-        A task can be taken when it is pending, its deps are all completed, it is for `assignee` or for anybody, and
-        it has all `labels`; the highest priority comes first, then the earliest. With `task_id` that task is taken
-        or IllegalTransition raised; whose it is then matters only if `assignee` is given.
-        `lease` is how many seconds the worker has until `reclaim` takes the task back; None is for as long as it likes.
+        A task can be claimed when it is pending, all its deps are completed, it is for `assignee` or for anybody, and
+        it has all `labels`; the highest priority comes first, then the earliest. With `task_id` that task is claimed
+        or IllegalTransition raised; its assignee then matters only if `assignee` is given.
+        `lease` is how many seconds the worker has until `reclaim` takes the task back; None sets no limit.
         """
-        asked = frozenset(names(self._where, "labels", labels))
+        wanted = frozenset(check_names(self._where, "labels", labels))
         now = self._now()
         expires_at = None if lease is None else now + self._seconds(lease)
-        if task_id is None:
-            task = self._ledger.queue.first(assignee, asked)
-        else:
-            task = self._asked_for(task_id, assignee, asked)
+        task = self._next(assignee, wanted) if task_id is None else self._claimable(task_id, assignee, wanted)
         if task is None:
             return None
-        fields: dict[str, object] = {"attempts": task.attempts + 1, "claimed_by": by, "lease_expires_at": expires_at}
-        return self._ledger.move(task, "claim", now, fields)
+        claim = {"attempts": task.attempts + 1, "claimed_by": by, "lease_expires_at": expires_at}
+        return self._change(task, "claim", now, claim)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
-        """End a task well: its work is done, or a reviewer accepts it."""
+        """Finish a task: its work is done, or a reviewer accepts it."""
         return self._move(task_id, "complete", by, output=output)
 
     def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
-        """Tell that an attempt failed, or that a reviewer rejects it.
+        """Report that an attempt failed, or that a reviewer rejects it.
 
         While attempts are left the task is pending again, with `error` added to its feedback; else it is errored.
         """
         return self._move(task_id, "fail", by, comment=self._text("error", error))
 
     def block(self, task_id: str, reason: str, *, by: str | None = None) -> Task:
-        """Set a pending or claimed task aside until `unblock`."""
+        """Withhold a pending or claimed task until `unblock`."""
         return self._move(task_id, "block", by, reason=self._text("reason", reason))
 
     def unblock(self, task_id: str) -> Task:
-        """Let a blocked task be claimed again: it is pending."""
+        """Make a blocked task pending again."""
         return self._move(task_id, "unblock")
 
     def await_review(self, task_id: str, reason: str | None = None, *, by: str | None = None) -> Task:
-        """Let somebody decide how a claimed task goes on: `complete`, `fail` or `resume_from_review`."""
+        """Leave a claimed task to a reviewer, who calls `complete`, `fail` or `resume_from_review`."""
         return self._move(task_id, "await_review", by, reason=self._text("reason", reason, optional=True))
 
     def resume_from_review(self, task_id: str, feedback: str | None = None) -> Task:
-        """Ask for another attempt, even beyond `max_attempts`: the task is pending, and knows of `feedback`."""
+        """Ask for another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added."""
         return self._move(task_id, "resume_from_review", comment=self._text("feedback", feedback, optional=True))
 
     def cancel(self, task_id: str, reason: str | None = None) -> Task:
@@ -171,69 +164,164 @@ class TaskCollection:
         return self._move(task_id, "cancel", reason=self._text("reason", reason, optional=True))
 
     def renew(self, task_id: str, lease: float, *, by: str | None = None) -> Task:
-        """Give a claimed task `lease` seconds from now, even if its lease has run out, or if it had none."""
-        expires_at = self._now() + self._seconds(lease)
-        return self._move(task_id, "renew", by, lease_expires_at=expires_at)
+        """Give a claimed task `lease` seconds from now, even if its lease has expired, or if it had none."""
+        return self._move(task_id, "renew", by, lease_expires_at=self._now() + self._seconds(lease))
 
     def reclaim(self) -> builtins.list[Task]:
-        """Take back the tasks whose leases have run out, and return them, the longest overdue first.
+        """Take back the tasks whose leases have expired, and return them, the longest overdue first.
 
-        Those with attempts left are pending again, the others errored. Nothing happens to them before this is called:
-        a worker that is late, but not yet reclaimed, still holds its task.
+        Those with attempts left are pending again, the others errored. An expired lease has no effect before this is
+        called: a worker that is late, but not yet reclaimed, still holds its task.
         """
-        return self._ledger.reclaim(self._now())
+        now = self._now()
+        leases = [
+            (task.lease_expires_at, task.seq, task)
+            for task in self._tasks.values()
+            if task.lease_expires_at is not None and task.lease_expires_at <= now
+        ]
+        changes = []
+        for _, _, task in sorted(leases):
+            holder = "" if task.claimed_by is None else f" of {task.claimed_by!r}"
+            changes.append(self._apply(task, "reclaim", now, {}, f"the lease{holder} ran out"))
+        self._emit(changes)
+        return [task for _, task in changes]
 
     def get(self, task_id: str) -> Task:
         """The task with this id, as it is now."""
-        return self._ledger.get(task_id)
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise TaskNotFound(self._collection_id, task_id)
+        return task
 
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
         """The tasks with this status, for this assignee (None: all), and with all `labels`, in order of creation."""
-        _check_status(self._where, status)
-        asked = frozenset(names(self._where, "labels", labels))
+        self._check_status(status)
+        wanted = frozenset(check_names(self._where, "labels", labels))
         return [
             task
-            for task in self._ledger.tasks.values()
+            for task in self._tasks.values()
             if (status is None or task.status == status)
             and (assignee is None or task.assignee == assignee)
-            and asked <= task.labels
+            and wanted <= task.labels
         ]
 
     def count(self, status: TaskStatus | None = None) -> int:
-        """How many tasks there are, or how many with this status; takes no longer for more tasks."""
-        _check_status(self._where, status)
-        return len(self._ledger.tasks) if status is None else self._ledger.counts[status]
+        """The number of tasks, or of those with this status."""
+        self._check_status(status)
+        return len(self._tasks) if status is None else self._counts[status]
 
     def stuck(self) -> builtins.list[Task]:
-        """The unfinished tasks that nothing can make claimable, in order of creation.
+        """The unfinished tasks that can never be claimed, in order of creation.
 
         One of their deps, or of the deps of those, is errored or cancelled. They keep their status until somebody
         cancels them.
         """
-        ended = [task.id for task in self._ledger.tasks.values() if task.status in {"errored", "cancelled"}]
+        ended = [task.id for task in self._tasks.values() if task.status in {"errored", "cancelled"}]
         found: set[str] = set()
         while ended:
-            behind = [task_id for task_id in self._ledger.queue.dependents(ended.pop()) if task_id not in found]
+            behind = [task_id for task_id in self._dependents.get(ended.pop(), ()) if task_id not in found]
             found.update(behind)
             ended.extend(behind)
-        return [task for task in self._ledger.tasks.values() if task.id in found and not task.finished]
+        return [task for task in self._tasks.values() if task.id in found and not task.finished]
 
     def to_wire(self) -> dict[str, Any]:
         """The collection as plain data for JSON, with camelCase keys; tasks in order of creation."""
-        return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._ledger.tasks.values()]}
+        return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
 
-    def _move(self, task_id: str, action: TaskAction, by: str | None = None, **changes: object) -> Task:
-        task = self._ledger.get(task_id)
+    def _add(self, specs: tuple[TaskSpec, ...]) -> builtins.list[Task]:
+        added = new_tasks(self._where, self._collection_id, self._tasks, specs, at=self._now())
+        self._tasks.update((task.id, task) for task in added)
+        self._counts["pending"] += len(added)
+        for task in added:
+            for dep in task.deps:
+                self._dependents.setdefault(dep, []).append(task.id)
+            self._enqueue(task)
+        self._emit([("added", task) for task in added])
+        return added
+
+    def _move(
+        self,
+        task_id: str,
+        action: TaskAction,
+        by: str | None = None,
+        comment: str | None = None,
+        **fields: Any,  # noqa: ANN401 - of a task
+    ) -> Task:
+        task = self.get(task_id)
         if by is not None and by != task.claimed_by:
             holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
             _refuse(task, action, f"{by!r} does not hold it{holder}")
-        return self._ledger.move(task, action, self._now(), changes)
+        return self._change(task, action, self._now(), fields, comment)
 
-    def _asked_for(self, task_id: str, assignee: str | None, labels: AbstractSet[str]) -> Task:
-        task = self._ledger.get(task_id)
-        if waits_for := self._ledger.queue.waits_for(task):
+    def _change(
+        self, task: Task, action: TaskAction, at: float, fields: Mapping[str, Any], comment: str | None = None
+    ) -> Task:
+        change = self._apply(task, action, at, fields, comment)
+        self._emit((change,))
+        return change[1]
+
+    def _apply(
+        self, task: Task, action: TaskAction, at: float, fields: Mapping[str, Any], comment: str | None
+    ) -> tuple[TaskChange, Task]:
+        """Put the task's next state in place.
+
+        `comment` becomes the error of a task that is errored, and feedback for the next attempt of one that is
+        pending.
+        """
+        status, change = outcome(task, action)
+        values: dict[str, Any] = {"status": status, "updated_at": at, "lease_expires_at": None, "reason": None}
+        if status == "pending":
+            values["claimed_by"] = None
+            if comment is not None:
+                values["feedback"] = (*task.feedback, comment)
+        elif status == "errored":
+            values["error"] = comment
+        values.update(fields)
+        moved = self._tasks[task.id] = changed(task, values)
+        self._counts[task.status] -= 1
+        self._counts[status] += 1
+        if status == "pending":
+            self._enqueue(moved)
+        elif status == "completed":
+            for dependent in self._dependents.get(task.id, ()):
+                self._enqueue(self._tasks[dependent])
+        return change, moved
+
+    def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
+        if self._feed is not None:
+            self._feed.send(
+                [TaskChanged(collection_id=self._collection_id, change=change, task=task) for change, task in changes]
+            )
+
+    def _enqueue(self, task: Task) -> None:
+        """Queue a task whose deps are completed; the queue ignores it until it is pending."""
+        if not (task.deps and self._open_deps(task)):
+            heappush(self._ready, (-task.priority, task.seq, task.id))
+
+    def _open_deps(self, task: Task) -> builtins.list[str]:
+        return [dep for dep in task.deps if self._tasks[dep].status != "completed"]
+
+    def _next(self, assignee: str | None, labels: AbstractSet[str]) -> Task | None:
+        """The first claimable task of the queue, in time that grows with the number of tasks that it passes over."""
+        passed: list[tuple[int, int, str]] = []
+        found: Task | None = None
+        while self._ready and found is None:
+            task = self._tasks[self._ready[0][2]]
+            if task.status != "pending":
+                heappop(self._ready)
+            elif task.assignee in {None, assignee} and labels <= task.labels:
+                found = task
+            else:
+                passed.append(heappop(self._ready))
+        for entry in passed:
+            heappush(self._ready, entry)
+        return found
+
+    def _claimable(self, task_id: str, assignee: str | None, labels: AbstractSet[str]) -> Task:
+        task = self.get(task_id)
+        if waits_for := self._open_deps(task):
             _refuse(task, "claim", f"it waits for {', '.join(map(repr, waits_for))}")
         if assignee is not None and task.assignee is not None and assignee != task.assignee:
             _refuse(task, "claim", f"it is for {task.assignee!r}, not for {assignee!r}")
@@ -251,10 +339,14 @@ class TaskCollection:
             raise ConfigurationError(self._where, "lease", lease, "a number of seconds > 0, or None for no lease")
         return lease
 
+    def _check_status(self, status: TaskStatus | None) -> None:
+        if status is not None and status not in TASK_STATUSES:
+            raise ConfigurationError(self._where, "status", status, f"one of {', '.join(TASK_STATUSES)}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` that blocks share: each run has a new one, whose changes are events of the run.
+    """A `TaskCollection` shared by blocks: each run has a new one, whose changes are events of the run.
 
     Two with the same key and collection id are the same resource.
     """
@@ -268,7 +360,7 @@ class TaskCollectionResource:
 
 
 def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCollectionResource:
-    """A collection that blocks find as `ctx.resources.<key>`.
+    """A task collection that blocks reach as `ctx.resources.<key>`.
 
     >>> create_task_collection("rent").key
     'tasks'
@@ -279,7 +371,7 @@ def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCol
 
 
 def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
-    outcome(task, action)  # what the status forbids is told first
+    outcome(task, action)  # an action that the status forbids is reported first
     raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
 
 
@@ -287,8 +379,3 @@ def _checked_id(collection_id: str) -> str:
     if not isinstance(collection_id, str) or not collection_id.strip():
         raise ConfigurationError("task collection", "collection_id", collection_id, "a string that is not blank")
     return collection_id
-
-
-def _check_status(where: str, status: TaskStatus | None) -> None:
-    if status is not None and status not in TASK_STATUSES:
-        raise ConfigurationError(where, "status", status, f"one of {', '.join(TASK_STATUSES)}")

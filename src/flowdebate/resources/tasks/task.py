@@ -1,88 +1,84 @@
-"""One piece of work: its goal, how far it is, and who holds it."""
+"""Tasks as values: `Task`, and the validation of new ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass
+from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, get_args
 
-from flowdebate.errors import shown
+from flowdebate.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Sequence
 
 __all__ = (
     "TASK_STATUSES",
     "TERMINAL_STATUSES",
     "Task",
+    "TaskSpec",
     "TaskStatus",
+    "changed",
+    "check_names",
+    "new_tasks",
 )
 
 TaskStatus = Literal["pending", "in_progress", "blocked", "awaiting_review", "completed", "errored", "cancelled"]
-"""How far a task is."""
 
-TASK_STATUSES: tuple[TaskStatus, ...] = (
-    "pending",
-    "in_progress",
-    "blocked",
-    "awaiting_review",
-    "completed",
-    "errored",
-    "cancelled",
-)
+TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 
 TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "cancelled"))
-"""Those that never change again."""
+"""The statuses of tasks that never change again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task as it was after one change; the collection makes a new value for the next."""
+    """A task after one change; the next change makes a new value."""
 
     id: str
     goal: str
-    """What is to be done, in words."""
     status: TaskStatus = "pending"
     assignee: str | None = None
-    """Whom the task is for; None for anybody."""
+    """The worker the task is for; None for anybody."""
     priority: int = 0
     """Higher is claimed first."""
     labels: frozenset[str] = frozenset()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The application's own facts; a copy of what was given, to be read only."""
+    """The application's own facts: a read-only copy of what was given."""
     deps: tuple[str, ...] = ()
     """Ids of the tasks that must be completed before this one can be claimed."""
     attempts: int = 0
-    """How often it was claimed."""
+    """Number of claims so far."""
     max_attempts: int = 1
     """A failure of this attempt, or of a later one, is final."""
     output: Any = field(default=None, hash=False)
-    """What came out; None until it is completed."""
+    """The result; None until the task is completed."""
     error: str | None = None
-    """Why it is errored."""
+    """The reason for the status `errored`."""
     feedback: tuple[str, ...] = ()
-    """What the next attempt should know: errors of earlier attempts and words of reviewers, oldest first."""
+    """Advice for the next attempt: errors of earlier attempts and comments of reviewers, oldest first."""
     claimed_by: str | None = None
-    """The worker that holds it, or was the last to hold it; None while pending, and for a nameless worker."""
+    """The worker that holds the claim, or held it last; None while pending, and for an anonymous worker."""
     lease_expires_at: float | None = None
-    """When the claim may be taken back, in seconds since the epoch; None for a claim without end."""
+    """When the claim may be taken back, in seconds since the epoch; None for a claim without a lease."""
     reason: str | None = None
-    """Why it is blocked, awaits review or was cancelled."""
+    """Why the task is blocked, awaits review or was cancelled."""
     created_at: float
     """Seconds since the epoch, as is `updated_at`."""
     updated_at: float
     seq: int
-    """Its place in the order of creation, from 1."""
+    """Position in the order of creation, from 1."""
 
     @property
     def finished(self) -> bool:
-        """True once it is completed, errored or cancelled: it never changes again."""
+        """True once the task is completed, errored or cancelled."""
         return self.status in TERMINAL_STATUSES
 
     def to_wire(self) -> dict[str, Any]:
         """The task as plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
 
-        What JSON cannot hold is written as text.
+        Values that JSON cannot hold are written as text.
         """
         return {
             "id": self.id,
@@ -113,10 +109,10 @@ _Draft = make_dataclass("_Draft", _NAMES, slots=True)
 
 
 def changed(task: Task, changes: Mapping[str, Any]) -> Task:
-    """`task` with other values in some fields; AttributeError for a field that there is not.
+    """`task` with other values in some fields; AttributeError for an unknown field.
 
-    It takes a fifth of the time of `dataclasses.replace`: the new value is filled as a draft, which has the same
-    slots and is not frozen, and then made a task.
+    Five times as fast as `dataclasses.replace`: the copy is filled as a draft, which has the same slots and is not
+    frozen, and then becomes a task.
     """
     draft = _Draft(*_values(task))
     for name, value in changes.items():
@@ -124,6 +120,122 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
     draft.__class__ = Task
     made: Task = draft
     return made
+
+
+class TaskSpec(TypedDict, total=False):
+    """A task to add: the fields of `Task` that the caller chooses."""
+
+    goal: Required[str]
+    id: str | None
+    assignee: str | None
+    priority: int
+    labels: Iterable[str]
+    metadata: Mapping[str, Any] | None
+    deps: Iterable[str]
+    max_attempts: int
+
+
+_KEYS = frozenset(TaskSpec.__annotations__)
+
+
+def new_tasks(
+    where: str, collection_id: str, existing: Mapping[str, Task], specs: Sequence[TaskSpec], *, at: float
+) -> list[Task]:
+    """The tasks that `specs` describe, created at the time `at`; ConfigurationError if one of them is invalid.
+
+    A task without an id gets `{collection_id}-{seq}`, or where that is taken `{collection_id}-{seq}-2`, `-3` ….
+    """
+    for spec in specs:
+        if not isinstance(spec, (dict, Mapping)) or "goal" not in spec or not spec.keys() <= _KEYS:
+            raise ConfigurationError(where, "tasks", spec, f"mappings with a goal and keys of {sorted(_KEYS)}")
+    chosen = {task_id for spec in specs if isinstance(task_id := spec.get("id"), str)}
+    tasks: list[Task] = []
+    for seq, spec in enumerate(specs, len(existing) + 1):
+        task_id, number = spec.get("id"), 1
+        if task_id is None:
+            task_id = f"{collection_id}-{seq}"
+            while task_id in existing or task_id in chosen:
+                number += 1
+                task_id = f"{collection_id}-{seq}-{number}"
+        place = where if len(specs) == 1 else f"{where}, task {len(tasks) + 1} of {len(specs)}"
+        values: dict[str, Any] = {**spec, "id": task_id}
+        tasks.append(_new_task(place, seq, at, **values))
+    _check_links(where, existing, tasks)
+    return tasks
+
+
+def check_names(where: str, field: str, value: Iterable[str]) -> tuple[str, ...]:
+    """`value` as a tuple; ConfigurationError unless it is an iterable of non-empty strings, and not itself a string."""
+    if value == ():
+        return ()
+    found = tuple(value) if isinstance(value, (tuple, Iterable)) and not isinstance(value, str) else None
+    if found is None or not all(map(_is_name, found)):
+        raise ConfigurationError(where, field, value if found is None else found, "an iterable of non-empty strings")
+    return found
+
+
+def _new_task(  # noqa: PLR0913 - the fields of a task
+    where: str,
+    seq: int,
+    at: float,
+    *,
+    goal: str,
+    id: str,  # noqa: A002 - the field's name
+    assignee: str | None = None,
+    priority: int = 0,
+    labels: Iterable[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    deps: Iterable[str] = (),
+    max_attempts: int = 1,
+) -> Task:
+    if not isinstance(goal, str) or not goal.strip():
+        raise ConfigurationError(where, "goal", goal, "a string that is not blank")
+    if not _is_name(id):
+        raise ConfigurationError(where, "id", id, "a non-empty string, or None for a derived one")
+    if assignee is not None and not _is_name(assignee):
+        raise ConfigurationError(where, "assignee", assignee, "a non-empty string, or None for anybody")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise ConfigurationError(where, "priority", priority, "an int")
+    if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or max_attempts < 1:
+        raise ConfigurationError(where, "max_attempts", max_attempts, "an int >= 1")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigurationError(where, "metadata", metadata, "a mapping, or None")
+    return Task(
+        id=id,
+        goal=goal,
+        assignee=assignee,
+        priority=priority,
+        labels=frozenset(check_names(where, "labels", labels)),
+        metadata=dict(metadata) if metadata else {},
+        deps=tuple(dict.fromkeys(check_names(where, "deps", deps))),
+        max_attempts=max_attempts,
+        created_at=at,
+        updated_at=at,
+        seq=seq,
+    )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _check_links(where: str, existing: Container[str], tasks: Sequence[Task]) -> None:
+    """ConfigurationError if ids of new tasks are taken, or their deps are unknown or form a cycle."""
+    deps: dict[str, tuple[str, ...]] = {}
+    for task in tasks:
+        if task.id in existing or task.id in deps:
+            raise ConfigurationError(where, "id", task.id, "an id that no other task has")
+        deps[task.id] = task.deps
+    wanted = {dep for task in tasks for dep in task.deps}
+    for dep in sorted(wanted):
+        if dep not in deps and dep not in existing:
+            raise ConfigurationError(where, "deps", dep, "ids of tasks of the collection, or of the same batch")
+    if wanted.isdisjoint(deps):
+        return
+    try:
+        TopologicalSorter(deps).prepare()
+    except CycleError as error:
+        raise ConfigurationError(where, "deps", " → ".join(error.args[1]), "free of cycles") from None
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data comes out
