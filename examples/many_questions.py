@@ -14,7 +14,7 @@ from flowdebate import Debater, debate
 if TYPE_CHECKING:
     from flowdebate.models import Model
     from flowdebate.runs.batch.result import BatchSummary
-    from flowdebate.store.open import StoreChoice
+    from flowdebate.store import StoreChoice
 
 QUESTIONS = [
     {"id": "A1", "topic": "transport", "question": "Should our town close its centre to cars?"},

@@ -229,9 +229,9 @@ def test_an_archive_needs_a_store(store: Any) -> None:
 async def test_what_is_no_number_spoils_no_ratings() -> None:
     """It is refused when it is told, and nothing is kept."""
     archive = stored_archive(MemoryStore())
-    with pytest.raises(StoreError, match="what debate '1' left in archive/default/ratings cannot be kept"):
+    with pytest.raises(StoreError, match="what debate '1' left in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
-    with pytest.raises(StoreError, match=r"cannot be kept: `ann` .*number"):
+    with pytest.raises(StoreError, match=r"cannot be stored: `ann` .*number"):
         await archive.ratings.apply("1", {"ann": "good"})  # type: ignore[dict-item]
     assert dict(await archive.ratings.of(["ann"])) == {}
     await archive.ratings.apply("1", {"ann": 1.0})

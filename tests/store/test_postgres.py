@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError
-from flowdebate.store.postgres.schema import _FOLDER, KNOWN
+from flowdebate.store.postgres.database import _FOLDER, KNOWN
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.testing.store.fixtures import header
 

@@ -1,4 +1,4 @@
-"""Where runs are kept, so that none of their paid calls is lost or paid twice.
+"""Stores of durable runs: no paid call is lost or paid for twice.
 
 >>> from flowdebate.store import MemoryStore, SqliteStore
 >>> SqliteStore("runs.sqlite3").name
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
-from flowdebate.store.open import StoreChoice, default_store_path, open_store
+from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import stored_archive
-    from flowdebate.store.export import export_run, import_runs, write_export
+    from flowdebate.store.export import Imported, export_run, export_schema, import_runs, read_export, write_export
     from flowdebate.store.postgres.store import PostgresStore
     from flowdebate.store.sqlite.store import SqliteStore
 
 __all__ = (
+    "Imported",
     "MemoryStore",
     "PostgresStore",
     "RunHeader",
@@ -31,23 +32,29 @@ __all__ = (
     "StoreChoice",
     "StoredRun",
     "StoredStatus",
+    "close_store",
     "default_store_path",
     "export_run",
+    "export_schema",
     "import_runs",
     "open_store",
+    "read_export",
     "stored_archive",
     "write_export",
 )
 
 _ELSEWHERE = {
+    "Imported": "export",
     "PostgresStore": "postgres.store",
     "SqliteStore": "sqlite.store",
     "export_run": "export",
+    "export_schema": "export",
     "import_runs": "export",
+    "read_export": "export",
     "stored_archive": "archive",
     "write_export": "export",
 }
-"""Imported when they are used: they bring databases and schemas with them."""
+"""Names that are imported at first use, since they bring databases and schemas with them."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,7 @@
-"""An archive that outlives its process: what debates leave for later ones, among the documents of a store.
+"""Persistent archive: records of past debates among the documents of a store.
 
-What a debate leaves is one document, under the debate's id, which nobody changes: so a second time changes nothing, and
-processes that write at once cannot undo each other. What is asked for is summed up from the documents, in the order in
-which they were put, as the archive in memory does it.
+Each debate adds one immutable document under its id, so writing twice changes nothing, and concurrent processes cannot
+overwrite each other. Reads sum up the documents in the order in which they were added, as the archive in memory does.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ PartT = TypeVar("PartT")
 _Tell: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
 
 _FORMAT = 1
-"""The number of the form in which documents are written; older ones stay readable."""
+"""Format number of documents; older formats stay readable."""
 _LONGEST_NAME = 100
 
 
 def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> Archive:
-    """An archive in `store`, for `consensus(archive=…)`; it may be used by several processes at once.
+    """Open an archive in `store`, for `consensus(archive=…)`; several processes may use it at once.
 
-    `store` is a Store, or what names one: a path, "postgresql://…". Archives of different names know nothing of each
-    other. `patience` is in seconds, as that of `Archive`.
+    `store` is a Store, a path, or an address such as "postgresql://…". Archives of different names are independent.
+    `patience` is in seconds, as that of `Archive`.
 
     >>> archive = stored_archive("memory:", name="city council")
     """
@@ -61,7 +60,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
 
 class _Log(Generic[PartT]):
-    """What one part of an archive was told, as documents by debate; and what they come to, as a part in memory."""
+    """One part of an archive: its documents by debate, summed up into a part in memory."""
 
     def __init__(self, store: Store, collection: str, kind: Any, part: Callable[[], PartT], tell: _Tell[PartT]) -> None:  # noqa: ANN401
         self._store = store
@@ -72,17 +71,17 @@ class _Log(Generic[PartT]):
         self._debates: list[str] = []
         self._total = part()
 
-    async def keep(self, debate: str, value: object) -> None:
-        """Put what `debate` leaves; nothing where something of it is there already."""
+    async def record(self, debate: str, value: object) -> None:
+        """Add the document of `debate`, unless it has one already."""
         try:
             plain = self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
             body = json.dumps({"format": _FORMAT, "value": plain}, allow_nan=False)
         except ValueError as error:
-            raise self._problem(debate, "cannot be kept", error) from error
+            raise self._problem(debate, "cannot be stored", error) from error
         await self._store.put(self._collection, debate, body)
 
     async def total(self) -> PartT:
-        """What all documents come to; those that were summed up before are not read again."""
+        """Return the sum of all documents; those summed up before are not read again."""
         documents = await self._store.documents(self._collection)
         debates = list(documents)
         if debates[: len(self._debates)] != self._debates:  # another process's was put in between
@@ -122,7 +121,7 @@ class _StoredDebates:
         return await (await self._log.total()).recent(task, limit=limit)
 
     async def add(self, debate: PastDebate, /) -> None:
-        await self._log.keep(debate.id, debate)
+        await self._log.record(debate.id, debate)
 
 
 class _StoredPatterns:
@@ -137,7 +136,7 @@ class _StoredPatterns:
         return await (await self._log.total()).successful(limit=limit)
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
-        await self._log.keep(debate, list(patterns))
+        await self._log.record(debate, list(patterns))
 
 
 class _StoredRatings:
@@ -151,7 +150,7 @@ class _StoredRatings:
         return await (await self._log.total()).of(names)
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
-        await self._log.keep(debate, dict(changes))
+        await self._log.record(debate, dict(changes))
 
 
 class _StoredPositions:
@@ -165,7 +164,7 @@ class _StoredPositions:
         return await (await self._log.total()).of(agent)
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
-        await self._log.keep(debate, list(positions))
+        await self._log.record(debate, list(positions))
 
 
 class _StoredPersonas:
@@ -179,4 +178,4 @@ class _StoredPersonas:
         return await (await self._log.total()).of(agent)
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
-        await self._log.keep(debate, dict(records))
+        await self._log.record(debate, dict(records))

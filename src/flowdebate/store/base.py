@@ -1,8 +1,9 @@
-"""What keeps runs: the `Store` protocol, and the rows that go in and out of it."""
+"""`Store` protocol, and the rows that go in and out of it."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -19,12 +20,14 @@ __all__ = (
     "Store",
     "StoredRun",
     "StoredStatus",
+    "decode_text",
+    "encode_text",
     "header_of",
     "header_text",
 )
 
 ROW_FORMAT = 1
-"""The number of the form in which headers and bodies are written; older ones stay readable."""
+"""Format number of headers and bodies; older formats stay readable."""
 
 StoredStatus = Literal[
     "queued",
@@ -38,18 +41,16 @@ StoredStatus = Literal[
     "awaiting",
     "dead_letter",
 ]
-"""Where a stored run stands: as `RunStatus`, and three more. It waits for a worker, to be begun or carried on; it waits
-for a human's answer; or it has taken its process down with it so often, without getting any further, that it is not
-carried on any more."""
+"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "awaiting" (suspended until a human
+answers) and "dead_letter" (crashed its process so often without progress that it is not resumed any more)."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
-"""What a step is: a call of a model, something impure that a block did, an answer that a pattern has given up, what a
-human answered."""
+"""Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """What a run was begun with; nothing of it changes."""
+    """Inputs and options that a run was started with; they never change."""
 
     run_id: str
     block: str
@@ -58,72 +59,72 @@ class RunHeader:
     created_at: float
     """Seconds since the epoch."""
     question: str
-    """What it is about, on one line: what searches look at."""
+    """The question on one line, for searches."""
     input: Any
-    """What the block was given, as JSON data."""
+    """The block's input, as JSON data."""
     fingerprint: Mapping[str, str]
-    """What a run must be carried on with, by name: the outline of the block, the models, the limits."""
+    """Digests of the block's outline, the models and the limits, by name: a resumed run must match them."""
     model: Any = None
-    """The names of the models that stand for the intents, as the run was given them; None for model objects."""
+    """The model names that the run was started with, by intent; None for model objects."""
     limits: Mapping[str, float] | None = None
     """The run's limits that are numbers; None for a run without."""
     session: Mapping[str, Any] | None = None
     """The session's state and history when it began, as JSON data; None where they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The application's own words about it."""
+    """Labels of the application."""
     plan: Mapping[str, Any] | None = None
-    """How the command line builds its block again; None for runs of other programs."""
+    """The plan from which the command line rebuilds the block; None for runs of other programs."""
     format: int = ROW_FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """One step of a run: an intention, and what came of it."""
+    """One step of a run: an attempt, and its recorded result."""
 
     key: str
-    """Its place in the run: never a number in a sequence, which branches that go on at once would mix up."""
+    """Its place in the run; never a running number, which concurrent branches would mix up."""
     kind: StepKind
     request: str | None = None
-    """The hash of what was asked, of a human's step all of it as JSON; None where nothing was asked."""
+    """The hash of the request; for a human's step the whole request as JSON; None where nothing was asked."""
     attempts: int = 1
-    """How often it was begun: what is above 1 may have been paid as often."""
+    """Number of attempts; each of them may have been paid for."""
     failures: tuple[str, ...] = ()
-    """How earlier attempts failed, in order."""
+    """Failures of earlier attempts, in order."""
     seq: int | None = None
     """Its place among the run's finished steps, from 1; None while it is open."""
     at: float | None = None
     """When it was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
-    """What came of it, as JSON text; None while it is open."""
+    """The recorded result as JSON text; None while the step is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as the store knows it."""
+    """Stored run: its header and its current state."""
 
     header: RunHeader
     status: StoredStatus
     updated_at: float
-    """When anything of it was last written, in seconds since the epoch."""
+    """Time of the last write, in seconds since the epoch."""
     steps: int
-    """How many steps are finished."""
+    """Number of finished steps."""
     recoveries: int = 0
-    """How often it was carried on after its process had died, since it last got any further."""
+    """Number of resumptions after a crash since the last progress."""
     owned: bool = False
     """Whether somebody carries it out, or has died doing so."""
     outcome: Mapping[str, Any] | None = None
-    """How it ended, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`. None before."""
+    """Its end, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None before."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps runs and their steps; `flowdebate.testing.StoreConformance` is what any implementation must pass.
+    """Persists runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
 
-    What `commit`, `put` and `add` have written is durable when they return, with the run that it is of; what others
-    have written outlives the process. All write also if their caller is cancelled in the meantime. One owner
-    at a time carries out a run: the store object that has created or taken it, until it finishes or releases it, or
-    its process dies. Another's writes are refused with RunConflict.
-    StoreError, with the name of the place, for a store that cannot be read or written; it is left as it is.
+    When `commit`, `put` or `add` returns, its write and the run's earlier ones are durable; writes of the other methods
+    survive the process. A write completes even if its caller is cancelled. A run has one owner at a time: the store
+    object that created or took it, until it finishes or releases the run, or its process dies. Writes of anybody else
+    are refused with RunConflict.
+    StoreError, with the store's name, where the store cannot be read or written; it is left as it is.
     """
 
     @property
@@ -131,35 +132,35 @@ class Store(Protocol):
         """The place, for messages: a path, or an address without its password."""
 
     async def create(self, header: RunHeader) -> None:
-        """Keep a new run, and own it. Raises RunExists where the id is taken."""
+        """Add a new run and own it. Raises RunExists where the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Own a run that was left, and give it as it was before.
+        """Take ownership of a run and return it as it was before.
 
-        A run that is taken while its status is "running" was left by a process that died: this counts as a recovery.
-        Raises RunNotFound, and RunConflict while somebody carries it out.
+        A run whose status is still "running" was left by a process that died: taking it counts as a recovery.
+        Raises RunNotFound, and RunConflict while another owner is alive.
         """
 
     async def release(self, run_id: str) -> None:
-        """Own it no more; nothing else of it changes. For a run that is not owned, nothing."""
+        """Give up ownership of a run, without any other change; do nothing for a run that is not owned."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Write down that the step `key` is about to be carried out; gives the attempt's number, from 1."""
+        """Record that an attempt at the step `key` begins; return the attempt's number, from 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Keep what came of the step `key`, of this kind, intended or not; what was kept first stands."""
+        """Record the result of the step `key`, intended or not; a result recorded earlier stays."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        """Write down how the last attempt at the step `key` failed; the step stays open."""
+        """Record how the last attempt at the step `key` failed; the step stays open."""
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Write down how the run ended, and own it no more."""
+        """Record how the run ended, and give up its ownership."""
 
     async def run(self, run_id: str) -> StoredRun:
-        """The run; raises RunNotFound."""
+        """Read a run; raises RunNotFound."""
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
-        """Its steps: the finished ones in their order, then the open ones by key. Raises RunNotFound."""
+        """Read the run's steps: finished ones in order, then open ones by key. Raises RunNotFound."""
 
     async def runs(
         self,
@@ -170,37 +171,37 @@ class Store(Protocol):
         labels: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> Sequence[StoredRun]:
-        """Those runs that are all that is asked for, the newest first; `text` stands in the question, in any case."""
+        """List the runs that match all arguments, newest first; `text` is searched in the question, in any case."""
 
     async def delete(self, run_id: str) -> None:
-        """Forget the run. Raises RunNotFound, and RunConflict while somebody carries it out."""
+        """Delete the run. Raises RunNotFound, and RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Keep a whole run that another store gave, as it is, owned by nobody. Raises RunExists."""
+        """Add a whole run of another store, as it is and without an owner. Raises RunExists."""
 
     async def documents(self, collection: str) -> Mapping[str, str]:
-        """What lasts beyond runs, as JSON texts by key, in the order in which the keys were first put."""
+        """Read documents, which outlast runs: JSON texts by key, in the order in which the keys were first put."""
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        """Keep a document in place of `expected`, None for a new one; False, and nothing done, if another stands there.
+        """Replace the document `expected`, None for a new one; False, and nothing done, if another one is there.
 
-        So several processes can change one document: read it, put the change, and begin again where it gives False.
+        That is compare-and-set: to change a shared document, read it, put the change, and start over on False.
         """
 
     async def close(self) -> None:
-        """Let go of files and connections, once everything is written. Using it afterwards is a StoreError."""
+        """Write everything, then close files and connections. Using the store afterwards raises StoreError."""
 
 
 _FIELDS = tuple(field.name for field in fields(RunHeader))
 
 
 def header_text(header: RunHeader) -> str:
-    """`header` as JSON."""
+    """Serialize `header` as JSON."""
     return json.dumps({name: getattr(header, name) for name in _FIELDS})
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """The header that `header_text` made into `text`; StoreError for one of a newer format."""
+    """Read a header from JSON; StoreError for a newer format."""
     try:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format", 0)
@@ -209,3 +210,34 @@ def header_of(text: str, store: str) -> RunHeader:
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"holds a run whose header cannot be read: {error}") from error
     raise StoreError(store, f"holds a run of a newer format ({written}, known: {ROW_FORMAT})")
+
+
+_MARK = "\x1a"
+"""The control character "substitute"; what follows it is a character's number, in four digits."""
+_UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
+_MARKED = re.compile("\x1a([0-9a-f]{4})")
+
+
+def encode_text(text: str) -> str:
+    r"""Escape what databases refuse in `text`: NUL and half surrogate pairs. Most texts stay as they are.
+
+    >>> encode_text("no\x00 end")
+    'no\x1a0000 end'
+    """
+    if "\x00" not in text and _MARK not in text:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
+    return _UNFIT.sub(lambda found: f"{_MARK}{ord(found[0]):04x}", text)
+
+
+def decode_text(text: str) -> str:
+    r"""Undo `encode_text`.
+
+    >>> decode_text(encode_text("a\x00\x1a\ud800"))
+    'a\x00\x1a\ud800'
+    """
+    return _MARKED.sub(lambda found: chr(int(found[1], 16)), text) if _MARK in text else text

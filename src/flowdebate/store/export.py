@@ -1,4 +1,4 @@
-"""Runs out of a store and into another: files of JSON Lines, whose schema is published with the package."""
+"""Export and import of runs as JSON Lines, whose schema is published with the package."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import has done."""
+    """Result of an import."""
 
     added: tuple[str, ...] = ()
-    """The ids of the runs that are in the store now, in the order of the file."""
+    """The ids of the imported runs, in the order of the file."""
     skipped: tuple[str, ...] = ()
-    """The ids of those that were there before, and were left as they are."""
+    """The ids of runs that were already there and were left as they are."""
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """The run as lines without line ends: one for it, then one for each of its steps.
+    """Yield the run as lines without line ends: one for it, then one for each of its steps.
 
-    A run that is being carried out is given as it is at this moment. RunNotFound; StoreError for one that holds what is
-    no JSON data.
+    A run that is being executed is exported as it is at this moment. RunNotFound; StoreError for a run with values that
+    are no JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -65,9 +65,9 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
-    """Write the runs into the file `path`, which is there whole or not at all; gives how many they are.
+    """Write the runs to the file `path`, which appears whole or not at all; return their number.
 
-    BadFile for a path that is there already (unless with `overwrite`) or cannot be written.
+    BadFile for a path that exists (unless with `overwrite`) or cannot be written.
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
@@ -91,7 +91,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
 
 
 def read_export(path: str | Path) -> Iterator[bytes]:
-    """The lines of a file, one at a time; BadFile for one that cannot be read, or a line that is too long."""
+    """Yield the lines of a file; BadFile for one that cannot be read, or for a line that is too long."""
     try:
         with Path(path).open("rb") as file:
             number = 0
@@ -112,11 +112,11 @@ async def import_runs(
     source: str = "import",
     exists: Literal["raise", "skip"] = "raise",
 ) -> Imported:
-    """Keep the runs that `lines` hold, owned by nobody; each of them whole, or not at all.
+    """Add the runs in `lines` to `store`, without an owner; each of them whole or not at all.
 
     BadFile, which names `source`, the line and the field, for what was not written by an export; RunExists for a run
-    whose id is taken, unless those are to be skipped. Runs that stood before it in the file are kept then, and a note
-    of the error names them.
+    whose id is taken, unless those are to be skipped. Runs before it in the file stay imported, and a note of the
+    error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
@@ -143,7 +143,7 @@ async def import_runs(
 
 
 def _runs(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[StoredRun, list[StepRow]]]:
-    """Each run with its steps, once it is complete; BadFile with the number of the line."""
+    """Yield each run with its steps once they are complete; BadFile with the number of the line."""
     pages = _Lines(lines)
     try:
         while (value := pages.next()) is not None:
@@ -158,7 +158,7 @@ def _runs(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[StoredRun
 
 
 class _Lines:
-    """Lines that are read one after the other, and counted."""
+    """Line reader that counts, with one line of look-ahead."""
 
     def __init__(self, lines: Iterable[str | bytes]) -> None:
         self.number = 0
@@ -167,13 +167,13 @@ class _Lines:
         self._reader = LineReader()
 
     def ended(self) -> bool:
-        """Whether there are no more."""
+        """Return whether there are no more lines."""
         if self._ahead is None:
             self._ahead = next(self._lines, None)
         return self._ahead is None
 
     def no_step(self, run: StoredRun) -> None:
-        """ValueError if another step follows: there are more than the run's line says, and it is not to be kept."""
+        """Raise ValueError if another step follows: the run has more than its line says."""
         if self.ended() or self._ahead is None:
             return
         number, line = self._ahead
@@ -186,7 +186,7 @@ class _Lines:
             raise ValueError(f"a line of kind 'run' must stand here: run {shown(run.header.run_id)} has all its steps")
 
     def next(self, kind: str = "run") -> dict[str, Any] | None:
-        """The next line's object, which must be of that kind; None at the end."""
+        """Read the next line, which must be of that kind; None at the end."""
         if self.ended() or self._ahead is None:
             return None
         (self.number, line), self._ahead = self._ahead, None
@@ -196,7 +196,7 @@ class _Lines:
         return value
 
     def step(self, run: StoredRun, index: int, steps: int) -> dict[str, Any]:
-        """The next line's object, which must be a step of `run`."""
+        """Read the next line, which must be a step of `run`."""
         value = self.next("step")
         run_id = run.header.run_id
         if value is None:

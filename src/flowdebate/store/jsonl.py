@@ -1,4 +1,4 @@
-"""Runs and steps as lines of JSON, and back: what files of exported runs are made of.
+"""Codec of export files: runs and steps as lines of JSON, and back.
 
 A line that cannot be used is a ValueError, whose message says what is wrong with it.
 """
@@ -31,11 +31,11 @@ __all__ = (
 )
 
 EXPORT_FORMAT = 1
-"""The number of the format that is written; files of older ones stay readable."""
+"""Format number of exports; older formats stay readable."""
 LONGEST_LINE = 64_000_000
 """Characters of a line, or bytes of one that is not decoded yet."""
 _DEEPEST = 200
-"""Levels of lists and objects in each other: stores and readers recurse."""
+"""Levels of nested lists and objects: stores and readers recurse."""
 _ALLOWED = {
     "type": "of type {}",
     "enum": "{}",
@@ -44,14 +44,14 @@ _ALLOWED = {
     "maximum": "<= {}",
     "minLength": "not empty",
 }
-"""What a keyword of the schema allows."""
+"""Descriptions of what a keyword of the schema allows."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-"""What some readers take for the end of a line; in JSON it stands in strings only."""
+"""Characters that some readers take for line ends; JSON has them in strings only."""
 
 
 def export_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of one line of a file of exported runs.
+    """Return the JSON Schema (draft 2020-12) of one line of an export.
 
     >>> export_schema()["title"]
     'flowdebate run export, format 1'
@@ -64,14 +64,14 @@ def export_schema() -> dict[str, Any]:
 
 
 def run_line(run: StoredRun, rows: int) -> str:
-    """The line of `run`, after which `rows` lines of steps follow; ValueError for what is no JSON data."""
+    """Format the line of `run`, which `rows` lines of steps follow; ValueError for what is no JSON data."""
     values = {field.name: getattr(run, field.name) for field in fields(StoredRun) if field.name != "owned"}
     header = {field.name: getattr(run.header, field.name) for field in fields(RunHeader)}
     return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": {**values, "header": header}})
 
 
 def step_line(run_id: str, row: StepRow) -> str:
-    """The line of a step; ValueError for what is no JSON data."""
+    """Format the line of a step; ValueError for what is no JSON data."""
     values = {field.name: getattr(row, field.name) for field in fields(StepRow)}
     return _text({"kind": "step", "run_id": run_id, "row": values})
 
@@ -87,7 +87,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - json.dumps asks for any type that it does not know
-    """A mapping that is no dict, as one."""
+    """Convert a mapping that is no dict."""
     from collections.abc import Mapping
 
     if isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - json.dumps asks for any type th
 
 
 class LineReader:
-    """Reads lines, and lets nothing through that does not fit the schema."""
+    """Reader of lines that checks each against the schema."""
 
     def __init__(self) -> None:
         import jsonschema
@@ -108,7 +108,7 @@ class LineReader:
         }
 
     def read(self, line: str | bytes) -> dict[str, Any]:
-        """The line's object, checked; ValueError for any other."""
+        """Parse and check a line; ValueError for one that does not fit."""
         value = strict_json(_decoded(line))
         if not isinstance(value, dict) or value.get("kind") not in ("run", "step"):
             kind = value.get("kind") if isinstance(value, dict) else value
@@ -127,7 +127,7 @@ class LineReader:
 
 
 def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON is of any type
-    """What `text` stands for; ValueError for what JSON has not, or what only some readers take for the same."""
+    """Parse JSON; ValueError for what JSON does not have, or what readers understand differently."""
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_refused_constant, parse_float=_finite, parse_int=_integer
@@ -140,7 +140,7 @@ def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON is of any type
 
 
 def run_of(value: Mapping[str, Any]) -> StoredRun:
-    """The run of a line that was read."""
+    """Build the run of a line that was read."""
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
@@ -149,7 +149,7 @@ def run_of(value: Mapping[str, Any]) -> StoredRun:
 
 
 def row_of(value: Mapping[str, Any]) -> StepRow:
-    """The step of a line that was read."""
+    """Build the step of a line that was read."""
     row = dict(value["row"])
     if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
         raise ValueError("`row.seq`, `row.at` and `row.body` must be null together, for a step that is open, or none")
@@ -160,7 +160,7 @@ def row_of(value: Mapping[str, Any]) -> StepRow:
 
 
 def check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
-    """ValueError where the rows are not those of `run`."""
+    """Raise ValueError where the rows are not those of `run`."""
     finished = sorted(row.seq for row in rows if row.seq is not None)
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):
@@ -200,7 +200,7 @@ def _is_newer(written: object, known: int) -> bool:
 
 
 def _told(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
-    """A jsonschema error as where, allowed, and got."""
+    """Describe a jsonschema error: where, allowed, got."""
     field = ".".join(str(part) for part in error.absolute_path)
     limit, got = error.validator_value, shown(error.instance)
     where = f"`{field}`" if field else "the line"
@@ -231,7 +231,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str) -> None:
-    """A body is kept as it is; one that could not be read would end the run that is carried on."""
+    """Check that a body is JSON: it is stored as it is, and an unreadable one would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for what has to be carried on within one process."""
+"""In-memory store, for tests and for runs that are resumed within one process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ("MemoryStore",)
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Record:
     run: StoredRun
     steps: dict[str, StepRow] = field(default_factory=dict)
 
 
 class MemoryStore(Store):
-    """Keeps runs as long as the object lives; they are lost with their process.
+    """Store runs in memory; they are lost when the process ends.
 
     >>> MemoryStore().name
     'memory'
@@ -33,7 +33,7 @@ class MemoryStore(Store):
     name = "memory"
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Kept] = {}
+        self._runs: dict[str, _Record] = {}
         self._documents: dict[str, dict[str, str]] = {}
         self._closed = False
 
@@ -41,52 +41,52 @@ class MemoryStore(Store):
         if header.run_id in self._open():
             raise RunExists(self.name, header.run_id)
         run = StoredRun(header=header, status="running", updated_at=time.time(), steps=0, owned=True)
-        self._runs[header.run_id] = _Kept(run)
+        self._runs[header.run_id] = _Record(run)
 
     async def take(self, run_id: str) -> StoredRun:
-        kept = self._kept(run_id)
-        before = kept.run
+        record = self._record(run_id)
+        before = record.run
         if before.owned:
             raise RunConflict(self.name, run_id)
         taken = replace(before, owned=True, recoveries=before.recoveries + (before.status == "running"))
-        self._change(kept, owned=True, recoveries=taken.recoveries, status="running")
+        self._change(record, owned=True, recoveries=taken.recoveries, status="running")
         return taken
 
     async def release(self, run_id: str) -> None:
-        kept = self._open().get(run_id)
-        if kept is not None:
-            kept.run = replace(kept.run, owned=False)
+        record = self._open().get(run_id)
+        if record is not None:
+            record.run = replace(record.run, owned=False)
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        kept = self._owned(run_id)
-        known = kept.steps.get(key)
+        record = self._owned(run_id)
+        known = record.steps.get(key)
         row = StepRow(key=key, kind=kind, request=request)
         if known is not None:
             row = replace(known, kind=kind, request=request, attempts=known.attempts + 1)
-        kept.steps[key] = row
+        record.steps[key] = row
         return row.attempts
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        kept = self._owned(run_id)
-        row = kept.steps.get(key) or StepRow(key=key, kind=kind)
+        record = self._owned(run_id)
+        row = record.steps.get(key) or StepRow(key=key, kind=kind)
         if row.body is None:
-            kept.steps[key] = replace(row, kind=kind, body=body, at=at, seq=kept.run.steps + 1)
-            self._change(kept, steps=kept.run.steps + 1, recoveries=0)
+            record.steps[key] = replace(row, kind=kind, body=body, at=at, seq=record.run.steps + 1)
+            self._change(record, steps=record.run.steps + 1, recoveries=0)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        kept = self._owned(run_id)
-        row = kept.steps.get(key)
+        record = self._owned(run_id)
+        row = record.steps.get(key)
         if row is not None:
-            kept.steps[key] = replace(row, failures=(*row.failures, failure))
+            record.steps[key] = replace(row, failures=(*row.failures, failure))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         self._change(self._owned(run_id), status=status, outcome=outcome, owned=False)
 
     async def run(self, run_id: str) -> StoredRun:
-        return self._kept(run_id).run
+        return self._record(run_id).run
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
-        rows = self._kept(run_id).steps.values()
+        rows = self._record(run_id).steps.values()
         done = sorted((row for row in rows if row.seq is not None), key=lambda row: row.seq or 0)
         return [*done, *sorted((row for row in rows if row.seq is None), key=lambda row: row.key)]
 
@@ -100,25 +100,25 @@ class MemoryStore(Store):
         limit: int | None = None,
     ) -> Sequence[StoredRun]:
         found = [
-            kept.run
-            for kept in self._open().values()
-            if status in (None, kept.run.status)
-            and block in (None, kept.run.header.block)
-            and (text or "").casefold() in kept.run.header.question.casefold()
-            and (labels or {}).items() <= kept.run.header.labels.items()
+            record.run
+            for record in self._open().values()
+            if status in (None, record.run.status)
+            and block in (None, record.run.header.block)
+            and (text or "").casefold() in record.run.header.question.casefold()
+            and (labels or {}).items() <= record.run.header.labels.items()
         ]
         found.sort(key=lambda run: (-run.header.created_at, run.header.run_id))
         return found[:limit]
 
     async def delete(self, run_id: str) -> None:
-        if self._kept(run_id).run.owned:
+        if self._record(run_id).run.owned:
             raise RunConflict(self.name, run_id)
         del self._runs[run_id]
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         if run.header.run_id in self._open():
             raise RunExists(self.name, run.header.run_id)
-        self._runs[run.header.run_id] = _Kept(replace(run, owned=False), {row.key: row for row in steps})
+        self._runs[run.header.run_id] = _Record(replace(run, owned=False), {row.key: row for row in steps})
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         self._open()
@@ -126,32 +126,32 @@ class MemoryStore(Store):
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
         self._open()
-        kept = self._documents.setdefault(collection, {})
-        if kept.get(key) != expected:
+        documents = self._documents.setdefault(collection, {})
+        if documents.get(key) != expected:
             return False
-        kept[key] = body
+        documents[key] = body
         return True
 
     async def close(self) -> None:
         self._closed = True
 
-    def _open(self) -> dict[str, _Kept]:
+    def _open(self) -> dict[str, _Record]:
         if self._closed:
             raise StoreError(self.name, "is closed")
         return self._runs
 
-    def _kept(self, run_id: str) -> _Kept:
-        kept = self._open().get(run_id)
-        if kept is None:
+    def _record(self, run_id: str) -> _Record:
+        record = self._open().get(run_id)
+        if record is None:
             raise RunNotFound(self.name, run_id)
-        return kept
+        return record
 
-    def _owned(self, run_id: str) -> _Kept:
-        kept = self._kept(run_id)
-        if not kept.run.owned:
-            raise RunConflict(self.name, run_id, "is not carried out here")
-        return kept
+    def _owned(self, run_id: str) -> _Record:
+        record = self._record(run_id)
+        if not record.run.owned:
+            raise RunConflict(self.name, run_id, "is not owned by this process")
+        return record
 
     @staticmethod
-    def _change(kept: _Kept, **changes: Any) -> None:  # noqa: ANN401 - fields of StoredRun
-        kept.run = replace(kept.run, updated_at=time.time(), **changes)
+    def _change(record: _Record, **changes: Any) -> None:  # noqa: ANN401 - fields of StoredRun
+        record.run = replace(record.run, updated_at=time.time(), **changes)

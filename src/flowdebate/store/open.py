@@ -1,4 +1,4 @@
-"""Which store a name means."""
+"""Store selection: opens a store by path, address or name."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ StoreChoice: TypeAlias = Store | str | Path | bool | None
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Those that were opened by name, by process: the same name is the same object, so that runs share its connection."""
+"""Stores opened by name, for each process: equal names share one object and its connection."""
 
 
 def default_store_path() -> Path:
-    """Where the command line keeps its runs if it is not told otherwise: a file in the user's data directory."""
+    """Return the command line's default store: a file in the user's data directory."""
     from platformdirs import user_data_path
 
     return user_data_path("flowdebate", appauthor=False) / "runs.sqlite3"
 
 
 def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | None:
-    """The store that `choice` means; None for no store. ConfigurationError for what no store can be meant by.
+    """Return the store that `choice` names; None for no store. ConfigurationError for anything else.
 
     >>> open_store("memory:").name
     'memory'
@@ -54,12 +54,12 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
 
 
 def _is_store(choice: object) -> TypeGuard[Store]:
-    """Whether it is one; of what says that it is, Python does not have to look at all that a store has."""
+    """Return whether it is a store; a declared subclass is known without the slow look at each method."""
     return Store in type(choice).__mro__ or isinstance(choice, Store)
 
 
 async def close_store(store: Store) -> None:
-    """Close `store`; the name by which it was opened means a new one from now on."""
+    """Close `store`; opening its name again opens a new one."""
     for key in [key for key, known in _KNOWN.items() if known is store]:
         del _KNOWN[key]
     await store.close()

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.store.sqlite.file import kept
+from flowdebate.store.base import encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,12 +49,12 @@ class Deliveries:
             {
                 "workflow_name": WORKFLOW,
                 "queue_name": self.name,
-                "workflow_id": f"{kept(run_id)}/{secrets.token_hex(6)}",
+                "workflow_id": f"{encode_text(run_id)}/{secrets.token_hex(6)}",
                 "app_version": self.version,
-                "deduplication_id": kept(run_id),
+                "deduplication_id": encode_text(run_id),
                 "duplication_policy": "return-existing",
                 "serialization_type": _portable(),
-                "attributes": {"run": kept(run_id)},
+                "attributes": {"run": encode_text(run_id)},
             },
             run_id,
         )
@@ -62,9 +62,12 @@ class Deliveries:
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
         """The run's deliveries, the newest first."""
         found = self._open().list_workflows(
-            workflow_id_prefix=f"{kept(run_id)}/", attributes={"run": kept(run_id)}, sort_desc=True, load_input=False
+            workflow_id_prefix=f"{encode_text(run_id)}/",
+            attributes={"run": encode_text(run_id)},
+            sort_desc=True,
+            load_input=False,
         )
-        return [each for each in found if each.workflow_id.rpartition("/")[0] == kept(run_id)]
+        return [each for each in found if each.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
         """The ids of those of the run's deliveries that are not over."""

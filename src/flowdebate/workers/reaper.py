@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.store.postgres.address import Address
-from flowdebate.store.postgres.owner_lock import ALIVE
+from flowdebate.store.postgres.database import Address
+from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     import psycopg

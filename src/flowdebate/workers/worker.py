@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from flowdebate.errors import ConfigurationError, RunConflict, StoreError, told
-from flowdebate.store.postgres.address import Address
-from flowdebate.store.postgres.owner_lock import PostgresOwner
+from flowdebate.store.postgres.database import Address
+from flowdebate.store.postgres.sessions import PostgresOwner
 from flowdebate.workers.draining import Draining
 from flowdebate.workers.queue import WORKFLOW, driver
 from flowdebate.workers.reaper import Reaper, worker_id

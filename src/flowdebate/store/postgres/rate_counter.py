@@ -1,4 +1,4 @@
-"""Counts in a PostgreSQL database that all processes share: who may go when, by the clock of the server."""
+"""Rate counter in a PostgreSQL database, shared by all processes, by the clock of the server."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 from flowdebate.errors import StoreError
-from flowdebate.store.postgres.address import Address
-from flowdebate.store.postgres.sessions import Lanes
-from flowdebate.store.sqlite.file import kept
+from flowdebate.store.base import encode_text
+from flowdebate.store.postgres.database import Address
+from flowdebate.store.postgres.sessions import SessionPool
 
 __all__ = ("PostgresCounter",)
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = 0x464C4443
-"""The number of the lock under which the table is made: "FLDC"."""
+"""The number of the lock under which the table is created: "FLDC"."""
 _THERE = "SELECT to_regclass(format('%%I.rates', %s::text)) IS NOT NULL"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS rates (
@@ -56,7 +56,7 @@ UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clo
 
 
 class PostgresCounter:
-    """Places in rows that come one after the other, in the database at `url`; one session, made when it is needed.
+    """Queues of time slots in the database at `url`; one session, opened when it is needed.
 
     Raises ConfigurationError where psycopg is missing or `url` is no address; StoreError, after `patience` seconds,
     where the database cannot be used.
@@ -64,12 +64,12 @@ class PostgresCounter:
 
     def __init__(self, url: str, *, schema: str, patience: float) -> None:
         self._address = Address(url, schema=schema, timeout=30.0, patience=patience)
-        self._lanes = Lanes(1, self._address, self._begin)
+        self._sessions = SessionPool(1, self._address, self._begin)
         _OPEN.add(self)
 
     async def take(self, key: str, *, each: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """The seconds until one's place comes, and whether it was taken: not where it is more than `longest` away."""
-        values = {"key": kept(key), "each": each, "burst": burst, "brim": brim, "longest": longest}
+        """Return the seconds until the next slot, and whether it was taken: not if more than `longest` away."""
+        values = {"key": encode_text(key), "each": each, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: _Session) -> tuple[float, bool]:
             row = session.execute(_TAKE.encode(), values).fetchone()
@@ -84,16 +84,16 @@ class PostgresCounter:
         return taken
 
     async def charge(self, key: str, seconds: float) -> None:
-        """Let so much more time be spent."""
-        await self._do(lambda session: session.execute(_CHARGE.encode(), {"key": kept(key), "seconds": seconds}))
+        """Charge `seconds` of the budget of `key`."""
+        await self._do(lambda session: session.execute(_CHARGE.encode(), {"key": encode_text(key), "seconds": seconds}))
 
     def close(self) -> None:
         """Let go of the session; blocks until what was asked for is done."""
-        self._lanes.close()
+        self._sessions.close()
 
     async def _do(self, work: Callable[[_Session], Any]) -> Any:  # noqa: ANN401 - what `work` gives
         try:
-            return await self._lanes.do("", work)
+            return await self._sessions.do("", work)
         except Exception as error:
             if not self._address.is_error(error):
                 raise

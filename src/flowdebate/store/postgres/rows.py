@@ -1,13 +1,12 @@
-"""What a PostgreSQL store asks of its database, and how rows become runs and steps."""
+"""SQL statements of the PostgreSQL store, and conversion of its rows."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.store.base import StepRow, StoredRun, header_of, header_text
-from flowdebate.store.postgres.owner_lock import ALIVE
-from flowdebate.store.sqlite.file import given, kept
+from flowdebate.store.base import StepRow, StoredRun, decode_text, encode_text, header_of, header_text
+from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,13 +55,13 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Every change of the owner changes the claim: so nobody has been quicker where the old one still stands there."""
+"""Every change of owner changes the claim, so an unchanged claim means that nobody was quicker."""
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, owner = NULL, claim = %(claim)s, updated_at = %(now)s
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""The run's row, so that nobody takes it until the statement is done; no row for whoever does not own it."""
+"""The run's row, locked until the statement is done; no row unless this process owns it."""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -111,63 +110,63 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def folded(text: str) -> bytes:
-    """`text` without its case, as searches compare it: bytes, which can be any character's."""
+    """Fold the case of `text` for searches: bytes, since they can hold any character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
 
 def label_texts(labels: Mapping[str, str]) -> list[str]:
-    """Each label as one text, in ASCII."""
+    """Format each label as one ASCII text."""
     return [json.dumps(pair) for pair in labels.items()]
 
 
 def outcome_text(outcome: Mapping[str, Any] | None) -> str | None:
-    """`outcome` as it is written."""
-    return None if outcome is None else kept(json.dumps(outcome, ensure_ascii=False))
+    """Format `outcome` as it is stored."""
+    return None if outcome is None else encode_text(json.dumps(outcome, ensure_ascii=False))
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """The columns of INSERT that the header fills."""
+    """Return the columns of INSERT that the header fills."""
     return {
-        "run": kept(header.run_id),
-        "block": kept(header.block),
+        "run": encode_text(header.run_id),
+        "block": encode_text(header.block),
         "folded": folded(header.question),
         "labels": label_texts(header.labels),
         "created_at": header.created_at,
-        "header": kept(header_text(header)),
+        "header": encode_text(header_text(header)),
     }
 
 
 def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
-    """The run of a row of RUN."""
+    """Build the run of a row of RUN."""
     header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
     return StoredRun(
-        header=header_of(given(header), store),
+        header=header_of(decode_text(header), store),
         status=status,
         updated_at=updated_at,
         steps=steps,
         recoveries=recoveries,
         owned=owned,
-        outcome=None if outcome is None else json.loads(given(outcome)),
+        outcome=None if outcome is None else json.loads(decode_text(outcome)),
     )
 
 
 def step_of(row: tuple[Any, ...]) -> StepRow:
-    """The step of a row of STEPS."""
+    """Build the step of a row of STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
     return StepRow(
-        key=given(key),
+        key=decode_text(key),
         kind=kind,
-        request=None if request is None else given(request),
+        request=None if request is None else decode_text(request),
         attempts=attempts,
-        failures=tuple(map(given, failures)),
+        failures=tuple(map(decode_text, failures)),
         seq=seq,
         at=at,
-        body=None if body is None else given(body),
+        body=None if body is None else decode_text(body),
     )
 
 
 def was_committed(session: psycopg.Connection[tuple[Any, ...]], transaction: int) -> bool:
-    """What became of a transaction whose end was not heard of; an error that passes while it has none."""
+    """Return whether a transaction of unknown end was committed; raise a transient error while it is still running."""
     from psycopg.errors import SerializationFailure
 
     row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: for what several machines carry out."""
+"""PostgreSQL store: one database for runs on any number of machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import Store
-from flowdebate.store.postgres.address import Address
-from flowdebate.store.postgres.owner_lock import PostgresOwner
+from flowdebate.store.base import Store, decode_text, encode_text
+from flowdebate.store.postgres.database import Address, prepare
 from flowdebate.store.postgres.rows import (
     ADD_STEP,
     COMMIT,
@@ -38,9 +37,7 @@ from flowdebate.store.postgres.rows import (
     stored_of,
     was_committed,
 )
-from flowdebate.store.postgres.schema import prepare
-from flowdebate.store.postgres.sessions import Lanes
-from flowdebate.store.sqlite.file import given, kept
+from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
 
 __all__ = ("PostgresStore",)
 
@@ -59,12 +56,12 @@ T = TypeVar("T")
 
 
 class PostgresStore(Store):
-    """Keeps runs in the database at `url`; any number of processes on any number of machines may use it at once.
+    """Store runs in the database at `url`; any number of processes on any number of machines may use it at once.
 
-    Writes are durable as the server makes them; while it is away they are tried again for `patience` seconds. It has
-    up to `connections` sessions, and one more that shows that its process lives: a pooler in between must keep
-    sessions whole. The tables are in `schema`, made when it is used first. `timeout` is how many seconds a statement
-    may take; `grace` is for how many seconds an owner has to be gone before its runs can be taken.
+    Writes are as durable as the server makes them; while it is away they are retried for `patience` seconds. The store
+    opens up to `connections` sessions, and one more that shows that its process is alive: a pooler in between must keep
+    sessions whole. The tables are in `schema`, created at first use. `timeout`: seconds that a statement may take.
+    `grace`: seconds that an owner has to be gone before its runs can be taken.
     Raises ConfigurationError where psycopg is missing: it comes with `flowdebate[postgres]`.
     """
 
@@ -85,7 +82,7 @@ class PostgresStore(Store):
                 raise ConfigurationError("PostgresStore", field, value, f"seconds >= 0, < {_LONGEST}")
         self._address = Address(url, schema=schema, timeout=timeout, patience=patience)
         self._owner = PostgresOwner(self._address.connect)
-        self._lanes = Lanes(connections, self._address, self._begin)
+        self._sessions = SessionPool(connections, self._address, self._begin)
         self._grace = grace
         self._gone: dict[int, float] = {}
         self._prepared = False
@@ -123,7 +120,7 @@ class PostgresStore(Store):
                 raise RunConflict(self.name, run_id)
             taken.append(replace(before, recoveries=before.recoveries + (before.status == "running"), owned=True))
             values = {"owner": self._owner.id, "claim": claim, "recoveries": taken[-1].recoveries, "now": time.time()}
-            if not session.execute(TAKE, values | {"run": kept(run_id), "before": row[-1]}).rowcount:
+            if not session.execute(TAKE, values | {"run": encode_text(run_id), "before": row[-1]}).rowcount:
                 raise RunConflict(self.name, run_id)
             return taken[-1]
 
@@ -131,7 +128,7 @@ class PostgresStore(Store):
 
     async def release(self, run_id: str) -> None:
         statement = "UPDATE runs SET owner = NULL, claim = %s WHERE run_id = %s AND owner = %s"
-        values = (_claim(), kept(run_id), self._owner.id)
+        values = (_claim(), encode_text(run_id), self._owner.id)
 
         def work(session: _Session) -> None:
             session.execute(statement, values)
@@ -139,7 +136,7 @@ class PostgresStore(Store):
         await self._do(run_id, work)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        values = {"run": kept(run_id), "owner": self._owner.id, "claim": _claim(), "now": time.time()}
+        values = {"run": encode_text(run_id), "owner": self._owner.id, "claim": _claim(), "now": time.time()}
         values |= {"status": status, "outcome": outcome_text(outcome)}
 
         def work(session: _Session) -> None:
@@ -166,7 +163,7 @@ class PostgresStore(Store):
         if status is not None:
             asked.append(("status = %s", status))
         if block is not None:
-            asked.append(("block = %s", kept(block)))
+            asked.append(("block = %s", encode_text(block)))
         if text:
             asked.append(("position(%s::bytea in folded) > 0", folded(text)))
         if labels:
@@ -187,7 +184,7 @@ class PostgresStore(Store):
         def work(session: _Session) -> None:
             again = bool(asked)
             asked.append(True)
-            row = session.execute(DELETE, {"run": kept(run_id)}).fetchone()
+            row = session.execute(DELETE, {"run": encode_text(run_id)}).fetchone()
             if row is not None and row[0]:
                 return
             with suppress(RunNotFound) if again else nullcontext():
@@ -214,7 +211,7 @@ class PostgresStore(Store):
     # Steps
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        values = self._step(run_id, key) | {"kind": kind, "request": None if request is None else kept(request)}
+        values = self._step(run_id, key) | {"kind": kind, "request": None if request is None else encode_text(request)}
 
         def work(session: _Session) -> int:
             row = session.execute(INTEND, values).fetchone()
@@ -226,7 +223,7 @@ class PostgresStore(Store):
         return await self._do(run_id, work)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        values = self._step(run_id, key) | {"kind": kind, "body": kept(body), "at": at, "now": time.time()}
+        values = self._step(run_id, key) | {"kind": kind, "body": encode_text(body), "at": at, "now": time.time()}
 
         def work(session: _Session) -> None:
             if not session.execute(COMMIT, values).rowcount:
@@ -235,7 +232,7 @@ class PostgresStore(Store):
         await self._do(run_id, work)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        values = self._step(run_id, key) | {"failure": kept(failure)}
+        values = self._step(run_id, key) | {"failure": encode_text(failure)}
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
         def work(session: _Session) -> None:
@@ -249,7 +246,7 @@ class PostgresStore(Store):
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(session: _Session) -> list[StepRow]:
-            found = [step_of(row) for row in session.execute(STEPS, (kept(run_id),)).fetchall()]
+            found = [step_of(row) for row in session.execute(STEPS, (encode_text(run_id),)).fetchall()]
             if not found:
                 self._ownership(session, run_id)
             return sorted(found, key=lambda row: (row.seq is None, row.seq or 0, row.key))
@@ -262,15 +259,17 @@ class PostgresStore(Store):
         query = "SELECT key, body FROM documents WHERE collection = %s ORDER BY number"
 
         def work(session: _Session) -> dict[str, str]:
-            return {given(key): given(body) for key, body in session.execute(query, (kept(collection),))}
+            return {
+                decode_text(key): decode_text(body) for key, body in session.execute(query, (encode_text(collection),))
+            }
 
         return await self._do(collection, work)
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        values = {"collection": kept(collection), "key": kept(key), "body": kept(body)}
+        values = {"collection": encode_text(collection), "key": encode_text(key), "body": encode_text(body)}
         statement = PUT_NEW
         if expected is not None:
-            values["expected"] = kept(expected)
+            values["expected"] = encode_text(expected)
             statement = PUT
         committed: list[int] = []
 
@@ -292,8 +291,8 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, about: str, work: Callable[[_Session], T]) -> T:
-        """What `work` gives; those about the same thing are done in the order in which they are asked for."""
-        if self._lanes.closed:
+        """Execute `work` in a session; jobs about the same thing in order."""
+        if self._sessions.closed:
             raise StoreError(self.name, "is closed")
 
         def owning(session: _Session) -> T:
@@ -301,7 +300,7 @@ class PostgresStore(Store):
             return work(session)
 
         try:
-            return await self._lanes.do(about, owning)
+            return await self._sessions.do(about, owning)
         except Exception as error:
             if not self._address.is_error(error):
                 raise
@@ -310,7 +309,7 @@ class PostgresStore(Store):
             raise StoreError(self.name, shown) from cause
 
     def _begin(self) -> _Session:
-        """A session for a lane; called in its thread."""
+        """Open a session of the pool, after preparing the tables."""
         with self._preparing:
             if not self._prepared:
                 prepare(self._address)
@@ -318,12 +317,12 @@ class PostgresStore(Store):
         return self._address.connect()
 
     def _end(self) -> None:
-        """Do what was asked for, then own nothing any more."""
-        self._lanes.close()
+        """Finish all jobs, then release the owner's lock."""
+        self._sessions.close()
         self._owner.end()
 
     async def _wait_for_owner(self, run_id: str) -> None:
-        """Leave an owner that is gone some time to come back, as after a restart of the server."""
+        """Give an owner that is gone `grace` seconds to come back, as after a restart of the server."""
 
         def work(session: _Session) -> int | None:
             row = self._row(session, run_id)
@@ -340,17 +339,17 @@ class PostgresStore(Store):
     # Rows
 
     def _step(self, run_id: str, key: str) -> dict[str, Any]:
-        return {"run": kept(run_id), "key": kept(key), "owner": self._owner.id}
+        return {"run": encode_text(run_id), "key": encode_text(key), "owner": self._owner.id}
 
     def _row(self, session: _Session, run_id: str) -> tuple[Any, ...]:
-        row = session.execute(f"{RUN} WHERE run_id = %s".encode(), (kept(run_id),)).fetchone()
+        row = session.execute(f"{RUN} WHERE run_id = %s".encode(), (encode_text(run_id),)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row
 
     def _ownership(self, session: _Session, run_id: str) -> tuple[int | None, int]:
-        """Who owns the run, and the number of the last change of that."""
-        row = session.execute(OWNERSHIP, {"run": kept(run_id)}).fetchone()
+        """Read the run's owner, and the number of the last change of owner."""
+        row = session.execute(OWNERSHIP, {"run": encode_text(run_id)}).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row[0], row[1]
@@ -360,24 +359,24 @@ class PostgresStore(Store):
             self._refuse(run_id)
 
     def _refuse(self, run_id: str) -> NoReturn:
-        raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
+        raise RunConflict(self.name, run_id, "is not owned by this process, or was taken over")
 
 
 _LONGEST = 1_000_000
-"""Seconds: what the server takes as a time-out ends not far above it."""
+"""Seconds; the largest timeout that the server takes is not far above."""
 
 
 def _claim() -> int:
-    """The number of one change: what is asked for again after its answer was lost can be told from what is new."""
+    """Draw the number of one change, by which a repeated request is told from a new one."""
     return secrets.randbits(63)
 
 
 def _step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """The values of ADD_STEP."""
-    request = None if row.request is None else kept(row.request)
-    body = None if row.body is None else kept(row.body)
-    failures = [kept(failure) for failure in row.failures]
-    return (kept(run_id), kept(row.key), row.kind, request, row.attempts, failures, row.seq, row.at, body)
+    """Return the values of ADD_STEP."""
+    request = None if row.request is None else encode_text(row.request)
+    body = None if row.body is None else encode_text(row.body)
+    failures = [encode_text(failure) for failure in row.failures]
+    return (encode_text(run_id), encode_text(row.key), row.kind, request, row.attempts, failures, row.seq, row.at, body)
 
 
 _OPEN: WeakSet[PostgresStore] = WeakSet()
@@ -385,6 +384,6 @@ _OPEN: WeakSet[PostgresStore] = WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """What was handed over is written before the process ends."""
+    """Write all submitted jobs before the process ends."""
     for store in list(_OPEN):
         store._end()  # noqa: SLF001 - of this module

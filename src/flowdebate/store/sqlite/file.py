@@ -1,17 +1,17 @@
-"""The file of a SQLite store: how it is opened, its tables, and texts in it."""
+"""SQLite file: connections, schema, and the thread that syncs it to disk."""
 
 from __future__ import annotations
 
 import json
 import os
 import queue
-import re
 import sqlite3
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.errors import StoreError
+from flowdebate.store.base import decode_text, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,45 +21,12 @@ __all__ = (
     "Disk",
     "connect",
     "connect_quick",
-    "given",
-    "kept",
 )
 
-_MARK = "\x1a"
-"""The control character "substitute"; what follows it is a character's number, in four digits."""
-_UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
-_MARKED = re.compile("\x1a([0-9a-f]{4})")
-
-
-def kept(text: str) -> str:
-    r"""`text` as it is written; different texts stay different, and most are written as they are.
-
-    >>> kept("no\x00 end")
-    'no\x1a0000 end'
-    """
-    if "\x00" not in text and _MARK not in text:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            return text
-    return _UNFIT.sub(lambda found: f"{_MARK}{ord(found[0]):04x}", text)
-
-
-def given(text: str) -> str:
-    r"""The text that `kept` made into `text`.
-
-    >>> given(kept("a\x00\x1a\ud800"))
-    'a\x00\x1a\ud800'
-    """
-    return _MARKED.sub(lambda found: chr(int(found[1], 16)), text) if _MARK in text else text
-
-
 _APPLICATION = 0x464C4442
-"""What says in the file's head that it is a store: "FLDB"."""
+"""The `application_id` that marks the file as a store: "FLDB"."""
 _VERSION = 1
-"""The schema that this version of the library writes."""
+"""The number of the schema that this version of the library writes."""
 _SCHEMA = """
 CREATE TABLE runs (
     run_id TEXT PRIMARY KEY,
@@ -96,14 +63,14 @@ CREATE TABLE documents (
 ) STRICT;
 """
 _LOG_PAGES = 4000
-"""How long the write-ahead log gets before its pages are put into the file: 16 MB."""
+"""Pages in the write-ahead log before a checkpoint: 16 MB."""
 _PAUSE = 0.01
 """Seconds between two attempts."""
 _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float) -> sqlite3.Connection:
-    """A connection to the store at `path`, which is made where there is none; StoreError for a file that is none."""
+    """Open the store at `path`, creating it if missing; StoreError for a file that is no store."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = _opened(path, patience)
     try:
@@ -117,7 +84,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
-    """A connection that waits for nothing: not for locks, the disk, or a checkpoint."""
+    """Open a connection that waits for nothing: no lock, no sync, no checkpoint."""
     connection = _opened(path, 0.0)
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -132,12 +99,12 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
     )
-    connection.text_factory = _given
+    connection.text_factory = _decoded_text
     return connection
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Let the file have a write-ahead log; SQLite itself does not wait while another process does the same."""
+    """Switch the file to WAL, retrying while another process does the same: SQLite itself does not wait there."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -153,7 +120,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Make the tables where there are none; StoreError, and nothing written, for a file that is none of ours."""
+    """Create missing tables; StoreError, and nothing written, for another program's file."""
     connection.execute("BEGIN")  # another process may be making it: before or after that, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -184,41 +151,44 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """One that writes texts as a database can hold them; its `text_factory` gives them back as they were."""
+    """Connection that encodes texts; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
-        return super().execute(statement, _kept(values))
+        return super().execute(statement, _encoded(values))
 
     def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:  # noqa: ANN401 - as above
-        return super().executemany(statement, [_kept(row) for row in rows])
+        return super().executemany(statement, [_encoded(row) for row in rows])
 
 
-def _kept(values: Any) -> Any:  # noqa: ANN401 - as above
+def _encoded(values: Any) -> Any:  # noqa: ANN401 - as above
     if isinstance(values, dict):
-        return {name: kept(value) if isinstance(value, str) else value for name, value in values.items()}
-    return tuple(kept(value) if isinstance(value, str) else value for value in values)
+        return {name: encode_text(value) if isinstance(value, str) else value for name, value in values.items()}
+    return tuple(encode_text(value) if isinstance(value, str) else value for value in values)
 
 
-def _given(data: bytes) -> str:
+def _decoded_text(data: bytes) -> str:
     try:
-        return given(data.decode())
+        return decode_text(data.decode())
     except UnicodeDecodeError as error:
         raise sqlite3.DatabaseError(f"it holds text that is none: {error}") from error
 
 
 def _found(question: str, text: str) -> bool:
-    return given(text).casefold() in given(question).casefold()
+    return decode_text(text).casefold() in decode_text(question).casefold()
 
 
 def _labelled(header: str, labels: str | None) -> bool:
-    return labels is None or json.loads(given(labels)).items() <= json.loads(given(header)).get("labels", {}).items()
+    return (
+        labels is None
+        or json.loads(decode_text(labels)).items() <= json.loads(decode_text(header)).get("labels", {}).items()
+    )
 
 
 _Told: TypeAlias = "Callable[[OSError | None], None]"
 
 
 class Disk:
-    """Puts on the disk what SQLite has written to the log of the database at `path`."""
+    """Thread that syncs the write-ahead log of the database at `path` to disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -227,10 +197,10 @@ class Disk:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self.lost: OSError | None = None
-        """Why the disk did not take what was written. What it has of it nobody knows: nothing more may follow."""
+        """Why a sync failed. What is on the disk is unknown then, so nothing more may be written."""
 
     def sync(self, told: _Told) -> None:
-        """Call `told` from the thread, once all that has been written is on the disk, or with why it may not be."""
+        """Call `told` from the thread once everything written so far is on disk, or with why it may not be."""
         if self._thread is None:
             with self._lock:  # two loops may come to it at once
                 if self._thread is None:
@@ -239,7 +209,7 @@ class Disk:
         self._waiting.put(told)
 
     def close(self) -> None:
-        """End the thread when all were told, and wait for it."""
+        """Wait until every caller was told, and end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)

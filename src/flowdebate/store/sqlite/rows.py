@@ -1,4 +1,4 @@
-"""Rows of a SQLite store: the statements, and what they take and give."""
+"""SQL statements of the SQLite store, and conversion of its rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.store.base import StepRow, header_text
-from flowdebate.store.sqlite.file import given, kept
-from flowdebate.store.sqlite.open_steps import Attempt
+from flowdebate.store.base import StepRow, decode_text, encode_text, header_text
+from flowdebate.store.sqlite.owner import Attempt
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,10 +28,10 @@ __all__ = (
     "RELEASE",
     "RUN",
     "TAKE",
-    "keep_begun",
     "known_steps",
     "owner_of",
     "run_values",
+    "save_open_steps",
     "step_values",
     "steps_of",
 )
@@ -68,7 +67,7 @@ TAKE = "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_a
 _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
 _STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?"
 _KNOWN = "SELECT key, kind, request, attempts, body IS NOT NULL FROM steps WHERE run_id = ?"
-_BEGUN = (
+_SAVE_ATTEMPT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts) VALUES (:run, :key, :kind, :request, :attempts)"
     " ON CONFLICT DO UPDATE SET kind = excluded.kind, request = excluded.request, attempts = excluded.attempts"
     " WHERE body IS NULL AND attempts < excluded.attempts"
@@ -98,42 +97,42 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
-    """Who carries out, or has died carrying out, the run of a row of RUN."""
+    """Return the owner in a row of RUN, alive or dead; None for a run without one."""
     owner: str | None = row[-2]
     return owner
 
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
-    """The values of ADD_RUN."""
+    """Return the values of ADD_RUN."""
     header, outcome = run.header, None if run.outcome is None else json.dumps(run.outcome, ensure_ascii=False)
     named = (header.run_id, header.block, header.question, run.status, header.created_at)
     return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), outcome)
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """The values of ADD_STEP."""
-    failures = json.dumps([kept(failure) for failure in row.failures], ensure_ascii=False)
+    """Return the values of ADD_STEP."""
+    failures = json.dumps([encode_text(failure) for failure in row.failures], ensure_ascii=False)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
-def keep_begun(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
-    """Put what somebody has begun of a run into the database, as far as it does not know."""
+def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
+    """Copy a log's attempts at a run's steps into the database, as far as they are missing there."""
     for key, (kind, request, number) in attempts.items():
         values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
-        connection.execute(_BEGUN, values)
+        connection.execute(_SAVE_ATTEMPT, values)
 
 
 def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
-    """The last attempts at a run's open steps, and the keys of the finished ones."""
+    """Read the last attempts at a run's open steps, and the keys of its finished ones."""
     rows = connection.execute(_KNOWN, (run_id,)).fetchall()
     attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in rows if not done}
     return attempts, [key for key, *_, done in rows if done]
 
 
-def steps_of(connection: sqlite3.Connection, run_id: str, begun: Mapping[str, Attempt]) -> list[StepRow]:
-    """A run's steps in their order, where the database does not know yet what is `begun`."""
+def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt]) -> list[StepRow]:
+    """Read a run's steps in order, with the `logged` attempts that the database does not have yet."""
     rows = {row.key: row for row in map(_step, connection.execute(_STEPS, (run_id,)))}
-    for key, (kind, request, number) in begun.items():
+    for key, (kind, request, number) in logged.items():
         row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
@@ -143,5 +142,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, begun: Mapping[str, At
 
 def _step(row: tuple[Any, ...]) -> StepRow:
     key, kind, request, attempts, failures, seq, at, body = row
-    failed = tuple(map(given, json.loads(failures)))
+    failed = tuple(map(decode_text, json.loads(failures)))
     return StepRow(key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body)

@@ -1,4 +1,4 @@
-"""A store in one SQLite file."""
+"""SQLite store: one file, group commit, any number of processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import Store, StoredRun, header_of, header_text
 from flowdebate.store.sqlite.file import connect, connect_quick
-from flowdebate.store.sqlite.open_steps import Begun, begun_in
-from flowdebate.store.sqlite.owner_lock import Owner
+from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.rows import (
     ADD_RUN,
     ADD_STEP,
@@ -28,10 +27,10 @@ from flowdebate.store.sqlite.rows import (
     RELEASE,
     RUN,
     TAKE,
-    keep_begun,
     known_steps,
     owner_of,
     run_values,
+    save_open_steps,
     step_values,
     steps_of,
 )
@@ -48,25 +47,24 @@ T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """Keeps runs in the file `path`, which is made where there is none; several processes may use it at once.
+    """Store runs in the file `path`, created if missing; several processes may use it at once.
 
-    Answers are on the disk when they are written (WAL, synchronous=FULL); what only says where a run stands outlives
-    the process, but maybe not a power cut. Beside the file there is a folder, with a lock for each process that carries
-    out runs, and what it has begun and not finished. A file system without locks that work, as many network drives are,
-    will not do.
-    `patience` is how many seconds another program may keep the file locked; StoreError then.
+    A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but maybe
+    not a power cut. A folder beside the file holds, for each process that executes runs, a lock and a log of open
+    steps. File systems whose locks do not work, as on many network drives, cannot be used.
+    `patience`: seconds that another program may keep the file locked before StoreError is raised.
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
         self._path = Path(path).expanduser()
         self._patience = patience
         self._owner: Owner | None = None
-        self._begun: Begun
-        """What `_owner` has begun; there once that is."""
+        self._open_steps: OpenSteps
+        """The open steps of `_owner`; set together with it."""
         self._latest = 0
-        """The number of the step that was finished last: nanoseconds since the epoch; more where a clock went back."""
+        """The number of the last finished step: nanoseconds since the epoch, or more where a clock went back."""
         self._recovered: set[str] = set()
-        """Runs that were carried on after their process had died, and got no further yet."""
+        """Runs that were resumed after a crash and have not finished another step since."""
         self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path), self._path)
 
     @property
@@ -85,7 +83,7 @@ class SqliteStore(Store):
                 connection.execute(CREATE, values)
             except sqlite3.IntegrityError:
                 raise RunExists(self.name, run_id) from None
-            self._begun.carry_out(run_id, {}, ())
+            self._open_steps.add_run(run_id, {}, ())
 
         await self._write(work, durably=False)
 
@@ -100,7 +98,7 @@ class SqliteStore(Store):
             recoveries = before.recoveries + (before.status == "running")
             connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
             owner = owner_of(row)
-            self._carry_out(connection, run_id, owner)
+            self._track(connection, run_id, owner)
             if owner is not None:
                 left.append(owner)
             latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
@@ -111,11 +109,11 @@ class SqliteStore(Store):
 
         taken = await self._write(work, durably=False)
         for owner in left:
-            await self._clear_away(owner)
+            await self._remove_log(owner)
         return taken
 
     async def release(self, run_id: str) -> None:
-        await self._leave(run_id, lambda connection: connection.execute(RELEASE, (run_id, self._own().id)))
+        await self._end(run_id, lambda connection: connection.execute(RELEASE, (run_id, self._own().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
@@ -125,7 +123,7 @@ class SqliteStore(Store):
             self._check_owned(connection, done, run_id)
             return done
 
-        await self._leave(run_id, end)
+        await self._end(run_id, end)
 
     async def run(self, run_id: str) -> StoredRun:
         return await self._do(lambda connection: self._stored(self._row(connection, run_id)))
@@ -174,18 +172,18 @@ class SqliteStore(Store):
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         self._check_usable()
         try:
-            number = None if self._owner is None else self._begun.attempt(run_id, key, kind, request)
+            number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise StoreError(self.name, self._told(error)) from error
         if number is not None:
             return number
 
         def work(connection: sqlite3.Connection) -> int:
-            """For a step that is finished, or a run of which it was not known that it is carried out here."""
+            """Handle finished steps, and runs of this owner that are not tracked yet."""
             self._check_own(connection, run_id)
-            if not self._begun.carries_out(run_id):
-                self._carry_out(connection, run_id, self._own().id)
-            number = self._begun.attempt(run_id, key, kind, request)
+            if not self._open_steps.has_run(run_id):
+                self._track(connection, run_id, self._own().id)
+            number = self._open_steps.begin(run_id, key, kind, request)
             if number is None:
                 values = {"run": run_id, "key": key, "kind": kind, "request": request}
                 number = connection.execute(AGAIN, values).fetchall()[0][0]
@@ -194,7 +192,7 @@ class SqliteStore(Store):
         return await self._write(work, durably=False)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        attempt = None if self._owner is None else self._begun.last(run_id, key)
+        attempt = None if self._owner is None else self._open_steps.last(run_id, key)
         values = {"run": run_id, "key": key, "kind": kind, "at": at, "body": body}
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
@@ -207,15 +205,15 @@ class SqliteStore(Store):
 
         await self._write(work, single=run_id not in self._recovered)
         self._recovered.discard(run_id)
-        self._begun.finish(run_id, key)
+        self._open_steps.finish(run_id, key)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        attempts = {} if self._owner is None else self._begun.attempts(run_id)
+        attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
             if key in attempts:
                 self._check_own(connection, run_id)
-                keep_begun(connection, run_id, {key: attempts[key]})
+                save_open_steps(connection, run_id, {key: attempts[key]})
             values = {"run": run_id, "key": key, "failure": failure, "owner": self._own().id}
             self._check_owned(connection, connection.execute(FAIL, values), run_id)
 
@@ -224,7 +222,9 @@ class SqliteStore(Store):
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
             owner = owner_of(self._row(connection, run_id))
-            return steps_of(connection, run_id, {} if owner is None else begun_in(self._own().begun(owner), run_id))
+            return steps_of(
+                connection, run_id, {} if owner is None else read_open_steps(self._own().log_of(owner), run_id)
+            )
 
         return await self._do(work)
 
@@ -249,15 +249,15 @@ class SqliteStore(Store):
     async def close(self) -> None:
         import asyncio
 
-        if self._owner is not None and not (self._writer.closed or self._writer.strayed):
-            kept = False
+        if self._owner is not None and not (self._writer.closed or self._writer.forked):
+            saved = False
             with suppress(StoreError):
-                await self._do(self._leave_all)
-                kept = True
-            self._begun.close(remove=kept)
+                await self._do(self._save_all)
+                saved = True
+            self._open_steps.close(remove=saved)
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
-        if owner is not None and not self._writer.strayed:
+        if owner is not None and not self._writer.forked:
             owner.end()
 
     # The file
@@ -279,7 +279,7 @@ class SqliteStore(Store):
     def _check_usable(self) -> None:
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
-        if self._writer.strayed:
+        if self._writer.forked:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         if self._writer.lost is not None:
             raise StoreError(self.name, self._told(self._writer.lost))
@@ -292,39 +292,39 @@ class SqliteStore(Store):
         return f"cannot be used: {error}"
 
     def _own(self) -> Owner:
-        """This process among the owners."""
+        """Return this process's owner, creating it at first use."""
         if self._owner is None:
             owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
-            self._begun = Begun(owner.begun(owner.id))
+            self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner
         return self._owner
 
-    async def _leave(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
+    async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
         """Carry it out no more, if `end` has changed anything; what is open is in the database then."""
-        attempts = {} if self._owner is None else self._begun.attempts(run_id)
+        attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
             if end(connection).rowcount:
-                keep_begun(connection, run_id, attempts)
-                self._begun.leave(run_id)
+                save_open_steps(connection, run_id, attempts)
+                self._open_steps.remove_run(run_id)
 
         await self._write(work, single=not attempts, durably=False)
 
-    def _leave_all(self, connection: sqlite3.Connection) -> None:
-        for run_id in self._begun.runs:
+    def _save_all(self, connection: sqlite3.Connection) -> None:
+        for run_id in self._open_steps.runs:
             with suppress(RunConflict, RunNotFound):
                 self._check_own(connection, run_id)
-                keep_begun(connection, run_id, self._begun.attempts(run_id))
+                save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
-    def _carry_out(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Know what is open and what is finished of a run, of which `owner` has begun what the database has not yet."""
+    def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
+        """Track a run's open and finished steps, with the attempts that `owner` has logged and the database lacks."""
         if owner is not None:
-            keep_begun(connection, run_id, begun_in(self._own().begun(owner), run_id))
-        self._begun.carry_out(run_id, *known_steps(connection, run_id))
+            save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
+        self._open_steps.add_run(run_id, *known_steps(connection, run_id))
 
-    async def _clear_away(self, owner: str) -> None:
-        """Remove what a dead owner has begun, once nothing is left of which that says anything."""
-        path = self._own().begun(owner)
+    async def _remove_log(self, owner: str) -> None:
+        """Remove a dead owner's log once it owns no run any more."""
+        path = self._own().log_of(owner)
         query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
         if path.exists() and await self._do(lambda connection: connection.execute(query, (owner,)).fetchone()) is None:
             path.unlink(missing_ok=True)
@@ -345,7 +345,7 @@ class SqliteStore(Store):
             updated_at=updated_at,
             steps=steps,
             recoveries=recoveries,
-            owned=owner is not None and self._own().lives(owner),
+            owned=owner is not None and self._own().is_alive(owner),
             outcome=None if outcome is None else json.loads(outcome),
         )
 
@@ -354,9 +354,9 @@ class SqliteStore(Store):
             self._check_own(connection, run_id)
 
     def _check_own(self, connection: sqlite3.Connection, run_id: str) -> None:
-        """RunNotFound or RunConflict, if this process does not own the run."""
+        """Raise RunNotFound or RunConflict if this process does not own the run."""
         row = connection.execute("SELECT owner FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         if row[0] != self._own().id:
-            raise RunConflict(self.name, run_id, "is not carried out here, or was taken over")
+            raise RunConflict(self.name, run_id, "is not owned by this process, or was taken over")

@@ -1,4 +1,4 @@
-"""What is done with a SQLite file, and in which thread; what many tasks write at the same time is one transaction."""
+"""SQLite writer: group commit on the event loop, one writer thread for everything else."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 _MOST = 500
 """Jobs of one transaction."""
 _LOG_JOBS = 2000
-"""After how many jobs the write-ahead log is shortened: some 16 MB, unless they are large."""
+"""Jobs between two checkpoints: some 16 MB, unless they are large."""
 
 
 class _Job:
-    """Something to do with the connection, and who waits for it."""
+    """One piece of work with the connection, and the future that waits for it."""
 
     __slots__ = ("durably", "error", "future", "loop", "single", "value", "work")
 
@@ -47,12 +47,12 @@ class _Job:
 
 
 class Writer:
-    """Does jobs in the order in which they come, each whole or not at all, also if their caller is cancelled.
+    """Execute jobs in order, each whole or not at all, even if its caller is cancelled.
 
-    To write is to write to the page cache, and quick; to wait for locks, or for the disk, is not. So what many tasks
-    write in one turn of their loop is one transaction of the next turn, and a thread waits for the disk once for all of
-    it. Another thread does what may take long, what finds the file locked, and what one task writes alone. `connect`
-    opens its connection, and `connect_quick` one that waits for nothing.
+    Writing to the page cache is quick; waiting for locks or for the disk is not. So all writes of one turn of an event
+    loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another thread
+    takes jobs that may be slow, jobs that find the file locked, and the writes of a lone task. `connect` opens the
+    connection of that thread, `connect_quick` one that waits for nothing.
     """
 
     def __init__(
@@ -66,49 +66,49 @@ class Writer:
         self._quick: sqlite3.Connection | None = None
         self._quick_lock = threading.Lock()
         self._connected = False
-        """Whether the thread has found the file fit for use."""
-        self._together: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        """What each loop does in its next turn."""
-        self._crowd = 0
-        """How many jobs the last turn had that had any."""
-        self._given = 0
+        """Whether the thread could open the file."""
+        self._batches: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        """The jobs that each loop executes in its next turn."""
+        self._last_batch = 0
+        """Size of the last batch."""
+        self._submitted = 0
         self._done = 0
-        """How many jobs the thread was given, and how many of them it has done."""
+        """Jobs submitted to the thread, and jobs that it has done."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._process: int | None = None
-        self._unmoved = 0
-        """How many jobs were done together since the log was shortened."""
+        self._since_checkpoint = 0
+        """Jobs executed in batches since the last checkpoint."""
         self._disk = Disk(path)
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` gives, which may take long; what it writes is on the disk then."""
-        self._take_over_stranded()
-        self._do_together(asyncio.get_running_loop())  # that comes before it
-        return cast("T", await self._handed_over(_Job(work)))
+        """Execute `work`, which may be slow, in the thread; its writes are on disk when this returns."""
+        self._submit_stranded()
+        self._run_batch(asyncio.get_running_loop())  # that comes before it
+        return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """What `work` gives, once it is on the disk; without `durably`, once it outlives this process.
+        """Execute `work` and return once its writes are on disk; without `durably`, once they survive this process.
 
-        With `single` it is one statement that writes, and is read to its end: that needs no transaction around it.
+        `single`: the work is one writing statement whose result is read to its end, so it needs no transaction.
         """
         job = _Job(work, single=single, durably=durably)
-        together = self._together.get(job.loop)
+        together = self._batches.get(job.loop)
         if together is not None:
             together.append(job)
-        elif durably and self._crowd <= 1 and self._given == self._done:
-            self._handed_over(job)  # somebody has to wait for the disk, and nobody else writes
+        elif durably and self._last_batch <= 1 and self._submitted == self._done:
+            self._submit(job)  # somebody has to wait for the disk, and nobody else writes
         else:
-            self._together[job.loop] = [job]
-            job.loop.call_soon(self._do_together, job.loop)
+            self._batches[job.loop] = [job]
+            job.loop.call_soon(self._run_batch, job.loop)
         return cast("T", await job.future)
 
     def close(self) -> None:
-        """End the thread when all jobs are done, and wait for it."""
-        self._take_over_stranded(closing=True)
+        """Wait until all jobs are done, and end the threads."""
+        self._submit_stranded(closing=True)
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -123,79 +123,79 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no jobs any more."""
+        """Whether the writer takes no more jobs."""
         return self._closed
 
     @property
     def lost(self) -> OSError | None:
-        """Why the disk did not take what was written; nothing is done any more then."""
+        """Why a sync failed; no more jobs are executed then."""
         return self._disk.lost
 
     @property
-    def strayed(self) -> bool:
-        """Whether its thread is in the process that this one was forked from: nobody does its jobs here."""
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that has the thread, so that nothing would execute jobs here."""
         return self._process is not None and self._process != os.getpid()
 
-    def _do_together(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Do what this turn of the loop is to do: here, or in the thread, if that has not done yet what came before."""
-        jobs = self._together.pop(loop, [])
+    def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Execute the batch of this turn of the loop: here, or in the thread while that is busy with earlier jobs."""
+        jobs = self._batches.pop(loop, [])
         if not jobs:
             return
-        self._crowd = len(jobs)
-        if not self._carried_out(jobs):
-            self._leave_to_thread(jobs)
+        self._last_batch = len(jobs)
+        if not self._run_here(jobs):
+            self._submit_all(jobs)
             return
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
-        self._leave_to_thread(locked)
+        self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
-        self._unmoved += len(jobs)
+        self._since_checkpoint += len(jobs)
         waiting = [job for job in jobs if job.durably]
         if waiting:
             told = partial(_answer, waiting)
-            self._disk.sync(told if self._unmoved < _LOG_JOBS else partial(self._shorten_log, told))
+            self._disk.sync(told if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, told))
         _settle([job for job in jobs if not job.durably])
 
-    def _take_over_stranded(self, *, closing: bool = False) -> None:
-        """Let the thread do what a loop was to do that has ended before its next turn."""
-        for loop in list(self._together):
+    def _submit_stranded(self, *, closing: bool = False) -> None:
+        """Submit the batches of loops that were closed before their next turn."""
+        for loop in list(self._batches):
             if closing or loop.is_closed():
-                self._leave_to_thread(self._together.pop(loop, []))
+                self._submit_all(self._batches.pop(loop, []))
 
-    def _leave_to_thread(self, jobs: Iterable[_Job]) -> None:
+    def _submit_all(self, jobs: Iterable[_Job]) -> None:
         for job in jobs:
             job.error = None
-            self._handed_over(job)
+            self._submit(job)
 
-    def _carried_out(self, jobs: list[_Job]) -> bool:
-        """Do `jobs` here and now; False, and nothing done, where that is not possible."""
-        idle = self._connected and self._given == self._done
+    def _run_here(self, jobs: list[_Job]) -> bool:
+        """Execute `jobs` here and now; False, and nothing done, where that is not possible."""
+        idle = self._connected and self._submitted == self._done
         if not idle or not self._quick_lock.acquire(blocking=False):
             return False
         try:
             if self._quick is None:
                 self._quick = self._connect_quick()
-            _carry_out(jobs, self._quick)
+            _run_jobs(jobs, self._quick)
         except (sqlite3.Error, OSError):  # it cannot be opened a second time
             return False
         finally:
             self._quick_lock.release()
         return True
 
-    def _shorten_log(self, told: Callable[[OSError | None], None], lost: OSError | None) -> None:
-        """Put the log's pages into the database before those who wait are `told`: what they write next begins it anew.
+    def _checkpoint(self, told: Callable[[OSError | None], None], lost: OSError | None) -> None:
+        """Checkpoint the write-ahead log before callers are `told`: their next write restarts it from its beginning.
 
-        Where others are writing or reading just then, it goes on, and this is tried again after what is written next.
+        Where others read or write at that moment, the log grows on, and the next batch tries again.
         """
         with self._quick_lock, suppress(sqlite3.Error):
             if self._quick is not None and lost is None:
                 busy = self._quick.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
-                self._unmoved = _LOG_JOBS if busy else 0
+                self._since_checkpoint = _LOG_JOBS if busy else 0
         told(lost)
 
-    def _handed_over(self, job: _Job) -> asyncio.Future[Any]:
-        """What comes of `job`, which the thread does."""
+    def _submit(self, job: _Job) -> asyncio.Future[Any]:
+        """Hand `job` to the thread; return the future of its result."""
         self._start()
-        self._given += 1
+        self._submitted += 1
         self._jobs.put(job)
         return job.future
 
@@ -222,14 +222,14 @@ class Writer:
                 for job in jobs:
                     job.error = error
             else:
-                _carry_out(jobs, connection)
+                _run_jobs(jobs, connection)
             self._done += len(jobs)
             _answer(jobs, self.lost)
         if connection is not None:
             connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """The jobs that wait, at least one; and whether there will be none after them."""
+        """Wait for jobs and return those in the queue, and whether they are the last."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -240,8 +240,8 @@ class Writer:
         return jobs, True
 
 
-def _carry_out(jobs: list[_Job], connection: sqlite3.Connection) -> None:
-    """All `jobs` in one transaction; where it fails, each in one of its own."""
+def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
+    """Execute `jobs` in one transaction; where that fails, each in a transaction of its own."""
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -281,7 +281,7 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
 
 
 def _answer(jobs: list[_Job], lost: OSError | None = None) -> None:
-    """Tell those who wait, each loop once; with what was `lost`, that theirs is."""
+    """Settle the futures of `jobs`, with one callback for each loop; `lost` fails them all."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
@@ -310,6 +310,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """What was handed over is written before the process ends."""
+    """Write all submitted jobs before the process ends."""
     for writer in list(_OPEN):
         writer.close()

@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations in versions/, in the connection and the schema that it is given."""  # noqa: INP001
+"""Alembic environment: applies versions/ on the given connection and schema."""  # noqa: INP001
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first tables: runs, their steps, documents."""  # noqa: INP001
+"""Tables of schema 0001: runs, their steps, documents."""  # noqa: INP001
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    """Make them, in the schema that the search path names."""
+    """Create the tables in the schema that the search path names."""
     for statement in _TABLES:
         op.execute(statement)

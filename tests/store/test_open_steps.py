@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import StoreError
 from flowdebate.store.base import StepRow
-from flowdebate.store.sqlite import open_steps as module
-from flowdebate.store.sqlite.open_steps import Attempt, Begun, begun_in
+from flowdebate.store.sqlite import owner as module
+from flowdebate.store.sqlite.owner import Attempt, OpenSteps, read_open_steps
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing.store.fixtures import NASTY, header
 
@@ -43,31 +43,31 @@ def test_what_is_open_stands_in_the_file(
     open_now: dict[str, dict[str, Attempt]] = {}
     finished: dict[str, set[str]] = {}
     with patch.object(module, "_LONG", long):
-        begun = Begun(path)
+        open_steps = OpenSteps(path)
         for action, run_id, key, request in actions:
-            if not begun.carries_out(run_id):
-                begun.carry_out(run_id, {"old": Attempt("effect", None, 4)}, ("older",))
+            if not open_steps.has_run(run_id):
+                open_steps.add_run(run_id, {"old": Attempt("effect", None, 4)}, ("older",))
                 open_now[run_id], finished[run_id] = {"old": Attempt("effect", None, 4)}, {"older"}
             if action == "attempt":
-                number = begun.attempt(run_id, key, "call", request)
+                number = open_steps.begin(run_id, key, "call", request)
                 before = open_now[run_id].get(key)
                 expected = None if key in finished[run_id] else 1 + (before.number if before else 0)
                 assert number == expected
                 if number is not None:
                     open_now[run_id][key] = Attempt("call", request, number)
             elif action == "finish":
-                begun.finish(run_id, key)
+                open_steps.finish(run_id, key)
                 open_now[run_id].pop(key, None)
                 finished[run_id].add(key)
             else:
-                begun.leave(run_id)
+                open_steps.remove_run(run_id)
                 del open_now[run_id]
             for other, attempts in open_now.items():
-                assert begun.attempts(other) == attempts
+                assert open_steps.attempts(other) == attempts
                 written = {name: each for name, each in attempts.items() if each.kind == "call"}
-                found = {name: each for name, each in begun_in(path, other).items() if each.kind == "call"}
+                found = {name: each for name, each in read_open_steps(path, other).items() if each.kind == "call"}
                 assert {name: each for name, each in found.items() if name not in finished[other]} == written
-        begun.close(remove=True)
+        open_steps.close(remove=True)
     assert not path.exists()
 
 
@@ -75,33 +75,33 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     """What is finished is left out of it from time to time; what is open never is."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):
-        begun = Begun(path)
-        begun.carry_out("r", {}, ())
-        begun.attempt("r", "open", "call", "hash")
+        open_steps = OpenSteps(path)
+        open_steps.add_run("r", {}, ())
+        open_steps.begin("r", "open", "call", "hash")
         for number in range(1_000):
-            begun.attempt("r", f"k{number}", "call", "hash")
-            begun.finish("r", f"k{number}")
+            open_steps.begin("r", f"k{number}", "call", "hash")
+            open_steps.finish("r", f"k{number}")
     assert path.stat().st_size < 12_000
-    assert begun_in(path, "r")["open"] == Attempt("call", "hash", 1)
-    begun.close(remove=True)
+    assert read_open_steps(path, "r")["open"] == Attempt("call", "hash", 1)
+    open_steps.close(remove=True)
 
 
 def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     """As on a disk that was full for a while; whose line it was is told."""
     path = tmp_path / "owner.begun"
-    begun = Begun(path)
-    begun.carry_out("r", {}, ())
-    assert begun.attempt("r", "a", "call", None) == 1
+    open_steps = OpenSteps(path)
+    open_steps.add_run("r", {}, ())
+    assert open_steps.begin("r", "a", "call", None) == 1
     write = os.write
     with (
         patch.object(os, "write", lambda handle, line: write(handle, line[:9])),
         pytest.raises(OSError, match="No space left"),
     ):
-        begun.attempt("r", "b", "call", None)
-    assert begun.attempt("r", "c", "call", None) == 1
-    assert begun.attempt("r", "b", "call", None) == 1
-    assert list(begun_in(path, "r")) == ["a", "c", "b"]
-    begun.close(remove=True)
+        open_steps.begin("r", "b", "call", None)
+    assert open_steps.begin("r", "c", "call", None) == 1
+    assert open_steps.begin("r", "b", "call", None) == 1
+    assert list(read_open_steps(path, "r")) == ["a", "c", "b"]
+    open_steps.close(remove=True)
 
 
 async def test_a_store_tells_when_it_cannot_write_down_what_is_begun(tmp_path: Path) -> None:

@@ -1,23 +1,31 @@
-"""Where a PostgreSQL database is, how sessions there are begun, and what its errors mean."""
+"""PostgreSQL database: its address, its sessions' settings, its errors, and its schema.
+
+Numbered migrations make and change the tables; alembic applies them.
+"""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import psycopg
 
-__all__ = ("Address",)
+__all__ = (
+    "KNOWN",
+    "Address",
+    "prepare",
+)
 
 _ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
-"""What a server says that is stopped, started, or has too many sessions."""
+"""Error codes of a server that is stopping, starting, or out of sessions."""
 _TIMED_OUT = {"57014", "55P03"}
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
@@ -29,9 +37,9 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 
 
 class Address:
-    """A database of a server; `name` says where it is, without user and password.
+    """Address of a database; `name` shows it without user and password.
 
-    `timeout` is how many seconds a statement may take; `schema` is where the tables are.
+    `timeout`: seconds that a statement may take; `schema`: where the tables are.
     Raises ConfigurationError for what is no address, and where psycopg is not installed.
     """
 
@@ -48,12 +56,12 @@ class Address:
         self.patience = patience
         self.name = _name(parts)
         self.reached = False
-        """Whether there was ever a session: what fails before is more likely to be misspelt than to pass."""
+        """Whether a session was ever opened: an address that fails before is more likely misspelt than briefly down."""
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
         self._conninfo = self._driver.conninfo.make_conninfo(url, **_defaults(parts, patience))
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """Begin a session, in which each statement is a transaction."""
+        """Open a session in which each statement is a transaction."""
         connection: psycopg.Connection[tuple[Any, ...]] = self._driver.connect(self._conninfo, autocommit=True)
         try:
             connection.execute(_BEGIN, {"schema": self.schema, "timeout": str(max(1, round(self.timeout * 1000)))})
@@ -64,11 +72,11 @@ class Address:
         return connection
 
     def is_error(self, error: BaseException) -> bool:
-        """Whether `error` is one of the driver's."""
+        """Return whether `error` is one of the driver's."""
         return isinstance(error, self._driver.Error)
 
     def may_pass(self, error: BaseException) -> bool:
-        """Whether the same again may succeed: the session or the server was lost, or transactions were in the way."""
+        """Return whether a retry may succeed: the session or server was lost, or transactions collided."""
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
@@ -79,19 +87,19 @@ class Address:
         return self.reached or self._rejects()
 
     def told(self, error: BaseException) -> str:
-        """What `error` says, in the words of StoreError's sentence, with no secret in it."""
+        """Describe `error` for StoreError's sentence, without secrets."""
         if getattr(error, "sqlstate", None) in _TIMED_OUT:
             return f"did not answer within {self.timeout:g} s"
         return f"cannot be used: {self.without_secrets(' '.join(str(error).split()))}"
 
     def without_secrets(self, text: str) -> str:
-        """`text` with dots in place of passwords."""
+        """Replace passwords in `text`."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
 
     def _rejects(self) -> bool:
-        """Whether there is a server that lets nobody in at the moment, as one does that is starting."""
+        """Return whether a server is there that rejects everybody at the moment, such as one that is starting."""
         ping: int = self._driver.pq.PGconn.ping(self._conninfo.encode())
         return ping == int(self._driver.pq.Ping.REJECT)
 
@@ -107,7 +115,7 @@ def _driver() -> ModuleType:
 
 
 def _sensible(parts: dict[str, Any]) -> bool:
-    """Whether host and port can be such: an unquoted "@" or ":" in a password makes it part of them."""
+    """Return whether host and port are plausible: an unquoted "@" or ":" in a password ends up in them."""
     ports = str(parts.get("port") or "").replace(",", "")
     return "@" not in str(parts.get("host") or "")[1:] and (not ports or ports.isdecimal())
 
@@ -121,7 +129,7 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 def _defaults(parts: dict[str, Any], patience: float) -> dict[str, Any]:
-    """A peer that is gone without a word is noticed after 20 seconds, not after hours."""
+    """Return connection defaults by which a silently lost peer is noticed after 20 seconds, not after hours."""
     settings = {
         "application_name": "flowdebate",
         "connect_timeout": max(2, math.ceil(patience)),
@@ -131,3 +139,73 @@ def _defaults(parts: dict[str, Any], patience: float) -> dict[str, Any]:
         "tcp_user_timeout": 20_000,
     }
     return {"client_encoding": "utf8"} | {name: value for name, value in settings.items() if name not in parts}
+
+
+KNOWN = "0001"
+"""The number of the last migration: the schema that this version of the library writes."""
+
+_FOLDER = Path(__file__).with_name("migrations")
+_TABLE = "migrations"
+_ONE_AT_A_TIME = 0x464C4442
+"""The number of the lock under which migrations are applied: "FLDB"."""
+_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
+_STANDS = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
+
+
+def prepare(address: Address) -> None:
+    """Migrate the tables to this version's schema; StoreError, and nothing written, for a newer one."""
+    connection = address.connect()
+    try:
+        if _version(connection, address) != KNOWN:
+            connection.autocommit = False
+            _migrate(connection, address)
+    finally:
+        connection.close()
+
+
+def _version(connection: psycopg.Connection[tuple[Any, ...]], address: Address) -> str | None:
+    """Read the number of the schema in the database; None for none."""
+    row = connection.execute(_STANDS, (address.schema, _TABLE)).fetchone()
+    if row is None or not row[0]:
+        return None
+    found = connection.execute(f"SELECT version_num FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
+    version = None if found is None else str(found[0])
+    if version is not None and version > KNOWN:
+        raise StoreError(
+            address.name, f"was written by a newer version of flowdebate (its schema is {version}, known: {KNOWN})"
+        )
+    return version
+
+
+def _make_schema(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> None:
+    """Create `schema` if missing; check first, since creating needs a right that not everybody has."""
+    from psycopg import sql
+
+    row = connection.execute(_THERE, (schema,)).fetchone()
+    if row is None or not row[0]:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+
+
+def _migrate(connection: psycopg.Connection[tuple[Any, ...]], address: Address) -> None:
+    """Apply the missing migrations in one transaction; none stays if one fails."""
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.pool import StaticPool
+
+    engine = create_engine("postgresql+psycopg://", creator=lambda: connection, poolclass=StaticPool)
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    try:
+        with engine.connect() as session:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
+            if _version(connection, address) == KNOWN:  # another process was quicker
+                return
+            _make_schema(connection, address.schema)
+            config.attributes.update(connection=session, schema=address.schema, table=_TABLE)
+            command.upgrade(config, "head")
+            session.commit()
+            connection.commit()
+    except DBAPIError as error:
+        raise (error.orig or error) from None  # so that it is known as what it is

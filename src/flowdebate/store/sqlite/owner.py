@@ -1,4 +1,8 @@
-"""Steps that are begun and not finished, in a file beside the database: they are written often, and read rarely."""
+"""Owner of runs in a SQLite store: its lock file, and its log of open steps.
+
+Both stand in a folder beside the database. The lock shows that the owner's process is alive, and dies with it. The log
+is written at each attempt and read only when another process takes over a run.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,66 @@ import errno
 import json
 import os
 import threading
+from contextlib import suppress
 from json.encoder import encode_basestring_ascii as _text
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from flowdebate.store.base import StepKind
 
 __all__ = (
     "Attempt",
-    "Begun",
-    "begun_in",
+    "OpenSteps",
+    "Owner",
+    "read_open_steps",
 )
 
+
+class Owner:
+    """One owner of runs: alive until `end` is called or its process ends, however that happens."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.id = os.urandom(8).hex()
+        self._lock = FileLock(folder / self.id, thread_local=False)
+        self._lock.acquire(blocking=False)
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether the owner with this id is alive; remove the lock file of a dead one."""
+        if owner == self.id:
+            return True
+        path = self._folder / Path(owner).name
+        if not path.exists():
+            return False
+        lock = FileLock(path, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return True
+        with suppress(OSError):
+            path.unlink()
+        lock.release(force=True)
+        return False
+
+    def log_of(self, owner: str) -> Path:
+        """Return the path of that owner's log of open steps."""
+        return self._folder / f"{Path(owner).name}.begun"
+
+    def end(self) -> None:
+        """Release the lock and remove its file."""
+        self._lock.release(force=True)
+        with suppress(OSError):
+            (self._folder / self.id).unlink()
+
+
 _LONG = 1 << 20
-"""Bytes: how long a file gets before what is finished is left out of it."""
+"""Bytes that a log grows by before it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):
@@ -36,10 +83,10 @@ class Attempt(NamedTuple):
 _NONE = Attempt("call", None, 0)
 
 
-class Begun:
-    """What one owner has begun and not finished, of all runs that it carries out.
+class OpenSteps:
+    """Open steps of all runs that one owner executes.
 
-    Each attempt is a line in the file `path`, which outlives the process, for those who take its runs over.
+    Each attempt is a line in the log `path`, which outlives the process, for whoever takes over its runs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,33 +96,33 @@ class Begun:
         self._long = _LONG
         self._lock = threading.Lock()
         self._runs: dict[str, dict[str, Attempt | None]] = {}
-        """The steps of each run that it carries out: the last attempt, None for a step that is finished."""
+        """The last attempt at each step of each executed run; None for a step that is finished."""
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Those that it carries out."""
+        """The ids of the executed runs."""
         return tuple(self._runs)
 
-    def carries_out(self, run_id: str) -> bool:
-        """Whether it is one of them."""
+    def has_run(self, run_id: str) -> bool:
+        """Return whether this owner executes the run."""
         return run_id in self._runs
 
-    def carry_out(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
-        """Begin to carry out a run, of which these steps are open and finished; OSError where that cannot be written.
+    def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
+        """Start to track a run with these open and finished steps; OSError where the log cannot be written.
 
-        What the file says of the run so far is true no more: it may be of another one that was deleted.
+        Earlier lines of the run no longer count: they may be those of a deleted run of the same id.
         """
         self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
 
-    def leave(self, run_id: str) -> None:
-        """Carry it out no more."""
+    def remove_run(self, run_id: str) -> None:
+        """Stop tracking a run."""
         self._runs.pop(run_id, None)
 
-    def attempt(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
-        """Write down that a step is begun: the attempt's number; None, and nothing written, for one that is finished.
+    def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
+        """Log an attempt at a step and return its number; OSError where the log cannot be written.
 
-        Nor for a run that is not carried out here. OSError where it cannot be written.
+        None, and nothing written, for a step that is finished and for a run that this owner does not execute.
         """
         run = self._runs.get(run_id)
         if run is None:
@@ -89,21 +136,21 @@ class Begun:
         return attempt.number
 
     def last(self, run_id: str, key: str) -> Attempt | None:
-        """The last attempt at a step, if that is open."""
+        """Return the last attempt at a step, if the step is open."""
         return self._runs.get(run_id, {}).get(key)
 
     def attempts(self, run_id: str) -> dict[str, Attempt]:
-        """The last attempts at the run's open steps, by their keys."""
+        """Return the last attempts at the run's open steps, by key."""
         steps = list(self._runs.get(run_id, {}).items())  # at once, since another thread may begin one
         return {key: attempt for key, attempt in steps if attempt is not None}
 
     def finish(self, run_id: str, key: str) -> None:
-        """A step is open no more."""
+        """Mark a step as finished."""
         if run_id in self._runs:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Write no more; `remove` the file where all that is open is in the database."""
+        """Close the log; `remove` it where the database has all open steps."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -125,7 +172,7 @@ class Begun:
         return self._file
 
     def _shorten(self) -> None:
-        """Write the file anew, with no more than what is open."""
+        """Rewrite the log with the open steps only."""
         open_now = [(run_id, *each) for run_id in self.runs for each in self.attempts(run_id).items()]
         lines = b"".join(_line(*each) for each in open_now)
         part = self._path.with_suffix(".part")
@@ -138,8 +185,8 @@ class Begun:
         self._long = self._size + _LONG
 
 
-def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
-    """The last attempts at a run's steps since it is carried out, as the file at `path` has them; finished or not."""
+def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
+    """Read the last attempts at a run's steps, finished or not, since the log at `path` began to track it."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -150,9 +197,9 @@ def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
         if line.startswith(start):
             try:
                 _, key, *attempt = json.loads(line)
-            except ValueError:  # the disk was full in the midst of it
+            except ValueError:  # the disk was full halfway through the line
                 continue
-            if key is None:  # it is carried out anew
+            if key is None:  # the run is tracked anew
                 found = {}
             else:
                 found[key] = Attempt(*attempt)
@@ -160,6 +207,6 @@ def begun_in(path: Path, run_id: str) -> dict[str, Attempt]:
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
-    """An attempt as a line, which begins with its end: what stands before it may have been cut off."""
+    """Format an attempt as a line that starts with a line break: the line before it may have been cut off."""
     request = "null" if attempt.request is None else _text(attempt.request)
     return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()
