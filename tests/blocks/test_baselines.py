@@ -179,7 +179,7 @@ async def test_each_seat_drafts_with_its_own_model() -> None:
     """A debater's model makes its draft; None is the default, which makes all other answers too."""
     own, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = asked_for("single", "drafts", stances=STANCES, models=[own.model, None])
-    result = await town(block).run(QUESTION, model=default.model)
+    result = await town(block).run(QUESTION, model={"chat": default.model})
     assert [answer.winner for answer in result.output] == ["for", None]
     assert (len(own.asked), len(default.asked)) == (1, 2)
 

@@ -107,6 +107,7 @@ class Generator(Block[Any, OutT]):
 
     async def _converse(self, messages: list[Message], ctx: Context) -> tuple[ModelResponse, ToolCall | None]:
         """The model's answer, after all the tool calls that it wanted; and the call that is the answer, if one is."""
+        model = ctx.model(self.model)
         for turn in range(self._max_tool_rounds + 1):
             request = ModelRequest(
                 messages=messages,
@@ -116,7 +117,7 @@ class Generator(Block[Any, OutT]):
                 settings=self._settings,
                 on_text=self._teller(ctx),
             )
-            response = await ctx.run.ask(self.model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
+            response = await ctx.run.ask(model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
                 return response, None
             messages = [*messages, _calls_message(response)]

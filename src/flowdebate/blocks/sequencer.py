@@ -22,11 +22,13 @@ from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.resolve import check_model
 from flowdebate.runs.context import Scope, SequencerHandle, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.runs.context import Context
 
@@ -57,6 +59,7 @@ class Sequencer(Block[InT, OutT]):
         owned: tuple[Resource, ...] = (),
         isolated: tuple[StateResource[Any], ...] = (),
         accepts: Callable[[Any], Any] | None = None,
+        model: ModelChoice = None,
     ) -> None:
         blocks = [block for step in steps for block in step.blocks()]
         shared, hidden = merged_resources(f"sequencer {name!r}", blocks, declared=declared, owned=owned)
@@ -67,6 +70,7 @@ class Sequencer(Block[InT, OutT]):
         self._owned = owned
         self._isolated = isolated
         self._accepts = accepts
+        self._model = model
         self._loops = _loops(steps)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
         own = {key: resource for key, resource in hidden.items() if resource in owned}
@@ -256,13 +260,14 @@ class Sequencer(Block[InT, OutT]):
         """The context of the steps: with what this sequencer opens, and its state."""
         opened = ctx.scope.opened
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
-        if not fresh and self._state is None:
+        if not fresh and self._state is None and self._model is None:
             return ctx
         if fresh:
             opened = {**opened, **{resource: self._opened(resource, ctx) for resource in fresh}}
         visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
         state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state(), ctx.path)
-        return ctx.child(self.name, ctx.path, Scope(visible, opened, state))
+        models = ctx.scope.models if self._model is None else (self._model, *ctx.scope.models)
+        return ctx.child(self.name, ctx.path, Scope(visible, opened, state, models))
 
     def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has a handle of its own
         if resource not in self._anew:
@@ -291,6 +296,7 @@ class Sequencer(Block[InT, OutT]):
             owned=self._owned,
             isolated=self._isolated,
             accepts=self._accepts,
+            model=self._model,
         )
 
     def _key_of(self, step: Step) -> str:
@@ -374,6 +380,7 @@ def sequencer(
     owns: Sequence[Resource] = (),
     isolates: Sequence[StateResource[Any]] = (),
     accepts: Callable[[Any], Any] | None = None,
+    model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
     """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
@@ -381,7 +388,8 @@ def sequencer(
     sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that
     its blocks declare are collected; `resources` declares more. Those in `owns` are opened anew for each time that
     it acts, and kept from the blocks around it; those in `isolates` as well, but what becomes of them reaches the
-    blocks around it. `accepts` turns what is handed in into what the first step takes.
+    blocks around it. `accepts` turns what is handed in into what the first step takes. `model` is for all blocks
+    inside that name none: one model, or one by intent.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'
@@ -391,4 +399,13 @@ def sequencer(
     declared = checked_resources(resources, where=f"sequencer {name!r}")
     for own in (*owns, *isolates):
         checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
-    return Sequencer(name, state=state, declared=declared, owned=tuple(owns), isolated=tuple(isolates), accepts=accepts)
+    check_model(model, where=f"sequencer {name!r}")
+    return Sequencer(
+        name,
+        state=state,
+        declared=declared,
+        owned=tuple(owns),
+        isolated=tuple(isolates),
+        accepts=accepts,
+        model=model,
+    )

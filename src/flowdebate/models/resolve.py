@@ -1,4 +1,4 @@
-"""Which model a name means.
+"""Model names and which model each means in a run.
 
     "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
     "local"                the embedded model
@@ -6,16 +6,18 @@
     "intent/synthesize"    whatever the run uses for moderators, judges and synthesizers
     a Model object         itself
 
-An intent means, in this order: what the run was given as `model`, the environment variable FLOWDEBATE_MODEL,
-OpenAI where OPENAI_API_KEY or OPENAI_BASE_URL is set, the local model where it is installed. A block that names a model
-gets that one, whatever the run was given.
+A run's `model` wins: one model replaces all models of the run, whatever its blocks name (except a `StandIn`'s); a
+mapping says what the intents mean. Then comes what the block itself names, then the `model` of the pattern around it
+(the nearest first), then the environment: FLOWDEBATE_MODEL, OpenAI where OPENAI_API_KEY or OPENAI_BASE_URL is set, the
+local model where it is installed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model
@@ -23,7 +25,11 @@ from flowdebate.models.local.gguf import WAYS_OUT, local_model_installed
 from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.providers import PROVIDERS
 
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest, ModelResponse
+
 __all__ = (
+    "KeptModel",
     "ModelChoice",
     "ModelResolver",
     "ModelSpec",
@@ -36,7 +42,7 @@ ModelSpec: TypeAlias = Model | str
 """A model, or the name of one."""
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
-"""What a run may be given as `model`: for all intents, by intent (`{"chat": …, "synthesize": …}`), or nothing."""
+"""A `model` of a run or a pattern: one for all, one by intent (`{"chat": …, "synthesize": …}`), or none."""
 
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
@@ -44,55 +50,95 @@ _VARIABLE = "FLOWDEBATE_MODEL"
 _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptModel:
+    """A model that no run's `model` replaces: a stand-in is there for when that one fails."""
+
+    spec: ModelSpec
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.spec if isinstance(self.spec, str) else self.spec.name
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Ask the model; runs ask it directly."""
+        return await resolve_model(self.spec).request(request)
+
+
 class ModelResolver:
-    """Resolves the names of one run: the same name is the same object, so that its connections are shared."""
+    """The models of one run: the same name is the same object, so that its connections are shared.
 
-    __slots__ = ("_choice", "_known")
+    `choice` is what the run was given as `model`, `environment` what takes the environment's place in a resumed run.
+    """
 
-    def __init__(self, choice: ModelChoice = None) -> None:
-        self._choice = choice
+    __slots__ = ("_by_intent", "_environment", "_known", "override")
+
+    def __init__(self, choice: ModelChoice = None, *, environment: str | None = None) -> None:
+        self.override: ModelSpec | None = None if isinstance(choice, Mapping) else choice
+        """The model that replaces all others; None where there is none."""
+        self._by_intent: ModelChoice = choice if isinstance(choice, Mapping) else None
+        self._environment = environment
         self._known: dict[str, Model] = {}
 
-    def resolve(self, spec: ModelSpec | None = None) -> Model:
-        """The model that `spec` means; None is "intent/chat".
+    def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
+        """The model that a block asks which names `spec` (None: "intent/chat").
 
+        `defaults` are the models of the patterns around the block, the nearest first.
         Errors: ConfigurationError for what no model can be meant by, ModelUnavailable where nothing is set up.
         """
+        if isinstance(spec, KeptModel):
+            spec = spec.spec
+        elif self.override is not None:
+            return self._real(self.override)
         if spec is None:
             spec = "intent/chat"
-        elif not isinstance(spec, str):
+        if isinstance(spec, str) and spec.startswith(_PREFIX):
+            spec = self._meant(spec, defaults)
+        return self._real(spec)
+
+    def _meant(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
+        intent = name.removeprefix(_PREFIX)
+        if intent not in _INTENTS:
+            raise ConfigurationError("model", "model", name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+        chosen = _of_intent(self._by_intent, intent)
+        if chosen is not None:
+            return chosen
+        for depth, choice in enumerate(defaults, start=1):
+            chosen = _of_intent(choice, intent)
+            if isinstance(chosen, str) and chosen.startswith(_PREFIX):
+                return self._meant(chosen, defaults[depth:])
+            if chosen is not None:
+                return chosen
+        if self._environment is None:
+            self._environment = _default()
+        return self._environment
+
+    def _real(self, spec: ModelSpec) -> Model:
+        if not isinstance(spec, str):
             return _as_model(spec, "model")
+        if spec.startswith(_PREFIX):
+            raise ConfigurationError("run", "model", spec, "a real model: an intent cannot mean an intent")
         known = self._known.get(spec)
         if known is None:
-            known = self._known[spec] = self._resolve(spec)
+            known = self._known[spec] = _named(spec, "model")
         return known
 
-    def _resolve(self, spec: str) -> Model:
-        if not spec.startswith(_PREFIX):
-            return _named(spec, "model")
-        intent = spec.removeprefix(_PREFIX)
-        if intent not in _INTENTS:
-            raise ConfigurationError("model", "model", spec, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
-        chosen = self._choice
-        if isinstance(chosen, Mapping):
-            _check_mapping(chosen)
-            chosen = chosen.get(intent)
-        if chosen is None:
-            chosen = _default()
-        if not isinstance(chosen, str):
-            return _as_model(chosen, "model")
-        if chosen.startswith(_PREFIX):
-            raise ConfigurationError("run", "model", chosen, "a real model: an intent cannot mean an intent")
-        return self.resolve(chosen)
+
+def _of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
+    if not isinstance(choice, Mapping):
+        return choice
+    _check_mapping(choice)
+    return choice.get(intent)
 
 
 def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Model:
-    """The model that `spec` means where the run was given `default`.
+    """The model that `spec` means where `default` says what the intents mean.
 
     >>> resolve_model("ollama/gemma3").name
     'ollama/gemma3'
     """
-    return ModelResolver(default).resolve(spec)
+    return ModelResolver().resolve(spec, (default,))
 
 
 def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> None:

@@ -13,6 +13,8 @@ from flowdebate.resources.resource import Resources
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+    from flowdebate.models.base import Model
+    from flowdebate.models.resolve import ModelChoice, ModelSpec
     from flowdebate.models.usage import Usage
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.run import Run
@@ -70,16 +72,26 @@ class SequencerHandle:
 
 
 class Scope:
-    """The open resources and the state that blocks at one place of a pipeline share."""
+    """The open resources, the state and the default models that blocks at one place of a pipeline share."""
 
-    __slots__ = ("handles", "opened", "sequencer")
+    __slots__ = ("handles", "models", "opened", "sequencer")
 
     def __init__(
-        self, handles: Mapping[str, Any], opened: Mapping[Resource, Any], sequencer: SequencerHandle | None
+        self,
+        handles: Mapping[str, Any],
+        opened: Mapping[Resource, Any],
+        sequencer: SequencerHandle | None,
+        models: tuple[ModelChoice, ...] = (),
     ) -> None:
         self.handles = handles
         self.opened = opened
         self.sequencer = sequencer
+        self.models = models
+        """The models of the sequencers around, the nearest first: for blocks that name none."""
+
+    def with_handles(self, handles: Mapping[str, Any]) -> Scope:
+        """The same, with further open resources."""
+        return Scope({**self.handles, **handles}, self.opened, self.sequencer, self.models)
 
 
 class Context:
@@ -137,6 +149,10 @@ class Context:
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
+
+    def model(self, spec: ModelSpec | None = None) -> Model:
+        """The model that a block asks here which names `spec`; None is `"intent/chat"`."""
+        return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
         """The run's clock, in seconds since the epoch."""

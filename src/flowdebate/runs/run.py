@@ -242,13 +242,12 @@ class Run:
             return await call()
         return await self.journal.step(key, call, returns, failures=failures)
 
-    async def ask(self, spec: Model | str | None, request: ModelRequest, *, path: str) -> ModelResponse:
-        """One call of the model that `spec` means, as the step `path`; told and counted, answered or not.
+    async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
+        """One call of `model`, as the step `path`; told and counted, answered or not.
 
         In a run that is kept the answer is durable before it is given, and one that was recorded is given without a
         call.
         """
-        model = self.models.resolve(spec)
         journal = self.journal
         if journal is not None:
             digest = digest_of(request)

@@ -65,7 +65,8 @@ class RunHeader:
     fingerprint: Mapping[str, str]
     """Digests of the block's outline, the models and the limits, by name: a resumed run must match them."""
     model: Any = None
-    """The model names that the run was started with, by intent; None for model objects."""
+    """The names of the run's models: by intent, under "all" where one replaces all, or the one of the environment; None
+    for model objects."""
     limits: Mapping[str, float] | None = None
     """The run's limits that are numbers; None for a run without."""
     session: Mapping[str, Any] | None = None

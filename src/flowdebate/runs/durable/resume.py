@@ -36,6 +36,9 @@ __all__ = (
     "outcome_of",
 )
 
+_ALL = "all"
+"""Where a header names the model that replaces all others."""
+
 MAX_RECOVERIES = 25
 """How often in a row a run may end its process without getting any further."""
 
@@ -67,7 +70,6 @@ def keep(
     if found is None:
         return
     given = _plain(value, f"{block}.run()", "value")
-    model = model_of_environment() if model is None else model
     header = RunHeader(
         run_id=run.run_id,
         block=block,
@@ -75,8 +77,8 @@ def keep(
         created_at=run.now(),
         question=_question(given),
         input=given,
-        fingerprint=_fingerprint(block, outline, model),
-        model=_named(model),
+        fingerprint=_fingerprint(block, outline, model_of_environment() if model is None else model),
+        model=model_of_environment() if model is None else _named(model),
         limits=_numbers(limits),
         session=_session(run.session),
         labels=_labels(keeping.labels),
@@ -122,9 +124,11 @@ async def load_run(  # noqa: PLR0913 - what a run may be carried on with
         if cancelled is not None:
             raise cancelled  # noqa: TRY301 - it is let go of below
         header = stored.header
-        model = header.model if model is None else model
         if not allow_changes:
-            _check_same(found, header, _fingerprint(block, outline, model))
+            now = _fingerprint(block, outline, model)
+            if model is None and header.model is not None:
+                now["model"] = header.fingerprint.get("model", "")
+            _check_same(found, header, now)
         if not revive:
             _check_alive(found, stored)
         journal = Journal(found, header, rows=await found.steps(run_id), uncertain=uncertain)
@@ -133,7 +137,7 @@ async def load_run(  # noqa: PLR0913 - what a run may be carried on with
             run_id=run_id,
             session=_session_of(header, session, where),
             seed=header.seed,
-            models=ModelResolver(model),
+            models=_models_of(header) if model is None else ModelResolver(model),
             limits=_limits_of(header) if limits is None else limits,
             journal=journal,
         )
@@ -212,10 +216,19 @@ def _told(model: ModelChoice) -> str:
 
 
 def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
+    """The names of the run's models, as its header has them; None where one is an object."""
     if isinstance(model, Mapping):
-        named = {intent: _named(chosen) for intent, chosen in model.items()}
-        return None if None in named.values() else named
-    return model if isinstance(model, str) else None
+        named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
+        return named if len(named) == len(model) else None
+    return {_ALL: model} if isinstance(model, str) else None
+
+
+def _models_of(header: RunHeader) -> ModelResolver:
+    """The models that a run was begun with; a name by itself is the environment's, or a run's of the first edition."""
+    named = header.model
+    if isinstance(named, str):
+        return ModelResolver(environment=named)
+    return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
 
 
 def _numbers(limits: Limits | None) -> dict[str, float] | None:

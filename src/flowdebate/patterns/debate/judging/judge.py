@@ -274,7 +274,7 @@ class _Slots:
             view=shown.number,
             order=list(shown.view.order),
             labels=None if shown.view.labels is None else dict(shown.view.labels),
-            model=ctx.run.models.resolve(self._model).name if shown.model is None else shown.model,
+            model=ctx.model(self._model).name if shown.model is None else shown.model,
             scores=scores,
             winner=winner,
             **({"verdict": answer.verdict, "reasoning": answer.reasoning} if self._scored else {}),

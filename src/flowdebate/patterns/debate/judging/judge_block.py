@@ -20,7 +20,6 @@ from flowdebate.patterns.debate.judging.verdict import render_ballots, verdict_o
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.failures import give_up, is_provider_failure, lose, recorded_failure
 from flowdebate.patterns.state import entries_of
-from flowdebate.runs.context import Scope
 from flowdebate.runs.events import BlockAnswered
 
 if TYPE_CHECKING:
@@ -221,8 +220,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self, person: Block[Any, Any], judging: Judging, value: object, ctx: Context
     ) -> JudgedVerdict:
         """What a person finds who is shown the ballots."""
-        handles = {**ctx.scope.handles, BALLOTS: judging.ballots}
-        scope = Scope(handles, ctx.scope.opened, ctx.scope.sequencer)
+        scope = ctx.scope.with_handles({BALLOTS: judging.ballots})
         answer = await person(value, ctx.child(person.name, f"{ctx.path}/{person.place}", scope))
         return JudgedVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging)
 
@@ -237,7 +235,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 model=shown.model,
             )
         )
-        scope = Scope({**ctx.scope.handles, VIEW: shown}, ctx.scope.opened, ctx.scope.sequencer)
+        scope = ctx.scope.with_handles({VIEW: shown})
         return ctx.child(self.name, path, scope)
 
     def outline(self) -> Outline:
