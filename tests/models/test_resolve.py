@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.models.providers import PROVIDERS
-from flowdebate.models.resolve import ModelResolver, check_model
+from flowdebate.models.resolve import KeptModel, ModelResolver, check_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +91,8 @@ CASES = [
     Case("an intent left out", {"chat": MINE}, "intent/synthesize", {"FLOWDEBATE_MODEL": "ollama/b"}, "ollama/b"),
     Case("the run before a block's name", MINE, "ollama/c", {}, "mine"),
     Case("the run before a block's model", "ollama/a", MINE, {}, "ollama/a"),
+    Case("an intent's model behind a block's name", {"chat": MINE}, "ollama/c", {}, "ollama/c"),
+    Case("a stand-in keeps its model", MINE, KeptModel("ollama/c"), {}, "ollama/c"),
     Case("the run before the environment", MINE, None, {"FLOWDEBATE_MODEL": "ollama/b"}, "mine"),
     Case("the environment's name", None, None, {"FLOWDEBATE_MODEL": "ollama/b", "OPENAI_API_KEY": "k"}, "ollama/b"),
     Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5-mini"),
@@ -100,9 +102,36 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_means_the_first_that_is_set(case: Case) -> None:
-    """Run, environment, OpenAI, in this order; a block's own choice before all."""
+    """The run's one model, a block's own choice, the run's intents, environment, OpenAI, in this order."""
     with environment(**case.environment):
         assert ModelResolver(case.given).resolve(case.asked).name == case.name
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the patterns around a block name, the nearest first, what the block asks for, and what is meant."""
+
+    id: str
+    defaults: tuple[Any, ...]
+    asked: str
+    name: str
+
+
+AROUND = [
+    Around("one model", ("ollama/near", "ollama/far"), "intent/synthesize", "ollama/near"),
+    Around("an intent that is left out", ({"chat": "ollama/near"}, "ollama/far"), "intent/synthesize", "ollama/far"),
+    Around("an intent for another", ("intent/chat", {"chat": "ollama/far"}), "intent/synthesize", "ollama/far"),
+    Around("an intent for itself", ("intent/chat",), "intent/chat", "ollama/env"),
+    Around("the block's own", ("ollama/near",), "ollama/own", "ollama/own"),
+    Around("nothing", (None, {}), "intent/chat", "ollama/env"),
+]
+
+
+@pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
+def test_the_nearest_pattern_says_what_an_intent_means(case: Around) -> None:
+    """Before the environment; an intent that a pattern names is looked up further out."""
+    with environment(FLOWDEBATE_MODEL="ollama/env"):
+        assert ModelResolver().resolve(case.asked, case.defaults).name == case.name
 
 
 def test_with_nothing_set_up_the_local_model_is_meant_or_the_ways_out_are_told() -> None:

@@ -62,8 +62,8 @@ def test_they_debate() -> None:
         Debater("ann", "tea", model=stubborn("tea")),
         Debater("bob", "milk", model=conformist("milk")),
     ]
-    pattern = debate(name="drinks", debaters=sides, max_rounds=2, synthesizer=False)
-    result = pattern.run_sync("What to drink?", model=SimJudge())
+    pattern = debate(name="drinks", debaters=sides, max_rounds=2, synthesizer=False, model=SimJudge())
+    result = pattern.run_sync("What to drink?")
     assert [entry.text for entry in result.raw.transcript] == ["I hold: tea."] * 4
 
 

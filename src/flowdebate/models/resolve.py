@@ -35,6 +35,7 @@ __all__ = (
     "ModelSpec",
     "check_model",
     "model_of_environment",
+    "of_intent",
     "resolve_model",
 )
 
@@ -101,11 +102,11 @@ class ModelResolver:
         intent = name.removeprefix(_PREFIX)
         if intent not in _INTENTS:
             raise ConfigurationError("model", "model", name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
-        chosen = _of_intent(self._by_intent, intent)
+        chosen = of_intent(self._by_intent, intent)
         if chosen is not None:
             return chosen
         for depth, choice in enumerate(defaults, start=1):
-            chosen = _of_intent(choice, intent)
+            chosen = of_intent(choice, intent)
             if isinstance(chosen, str) and chosen.startswith(_PREFIX):
                 return self._meant(chosen, defaults[depth:])
             if chosen is not None:
@@ -125,7 +126,8 @@ class ModelResolver:
         return known
 
 
-def _of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
+def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
+    """What `choice` says of `intent`; None where it says nothing."""
     if not isinstance(choice, Mapping):
         return choice
     _check_mapping(choice)

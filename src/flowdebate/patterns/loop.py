@@ -9,6 +9,7 @@ from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.models.resolve import KeptModel, check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.failures import OnFailure, StandIn, WithFallback, is_provider_failure
 from flowdebate.patterns.recording import audit_resources, create_init_transcript
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.handler import Function, Handler
     from flowdebate.models.base import Model
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.roster import Debater, Persona
     from flowdebate.patterns.state import PatternInput, PatternState
     from flowdebate.resources.resource import StateResource
@@ -66,6 +68,8 @@ class Loop:
     transcript: StateResource[Any]
     owns_transcript: bool
     collection_id: str
+    model: ModelChoice
+    """For all blocks inside that name none."""
     on_failure: OnFailure
     quorum: int
     turn_timeout: float | None
@@ -97,6 +101,7 @@ class Loop:
                 owns=owned,
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=accept(self.where, self.terms.takes),
+                model=self.model,
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(begin(self.name, self.terms.raw))
@@ -119,7 +124,7 @@ class Loop:
             asks=self._asks,
             debater=default(self.name, member.model) if member.block is None else self._own(member),
             record=record,
-            stand_in=None if stand_in is None else default(f"{self.name}-stand-in", stand_in.model),
+            stand_in=None if stand_in is None else default(f"{self.name}-stand-in", KeptModel(stand_in.model)),
             skips=self.goes_on,
             timeout=self.turn_timeout,
         )
@@ -154,6 +159,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     terminate_when: Function | None,
     transcript: StateResource[Any] | None,
     create_transcript: Callable[[], StateResource[Any]],
+    model: ModelChoice,
     collection_id: str | None,
     on_failure: OnFailure,
     quorum: int,
@@ -168,6 +174,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     checks.check_rounds(max_rounds, where=where)
     checks.check_transcript(transcript, create_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
+    check_model(model, where=where)
     checks.check_failure_options(
         where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
     )
@@ -181,6 +188,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
         transcript=create_transcript() if transcript is None else transcript,
         owns_transcript=transcript is None,
         collection_id=name if collection_id is None else collection_id,
+        model=model,
         on_failure=on_failure,
         quorum=quorum,
         turn_timeout=turn_timeout,

@@ -117,7 +117,7 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
 
 
 def test_an_agent_may_have_a_model_of_its_own() -> None:
-    """For all of its calls; the others have the debate's, or the run's."""
+    """For all of its calls; the others have the debate's, or what the run's intents mean."""
     asked: list[tuple[str, str]] = []
 
     def named(name: str) -> FunctionModel:
@@ -128,11 +128,14 @@ def test_an_agent_may_have_a_model_of_its_own() -> None:
         return FunctionModel(answer, name=name)
 
     agents = [Persona("ann", model=named("first")), Persona("bob"), Persona("cy")]
-    result = plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK, model=named("third"))
+    result = plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK)
     assert set(asked) == {("first", "ann"), ("second", "bob"), ("second", "cy")}
     asked.clear()
-    plan(agents=agents, max_rounds=1).run_sync(TASK, model=named("third"))
+    plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK, model={"chat": named("third")})
     assert set(asked) == {("first", "ann"), ("third", "bob"), ("third", "cy")}
+    asked.clear()
+    plan(agents=agents, max_rounds=1, model=named("second")).run_sync(TASK, model=named("third"))
+    assert {name for name, _ in asked} == {"third"}
     assert {event.model for event in events(result, ModelCalled)} == {"first", "second"}
 
 

@@ -57,8 +57,9 @@ def _first(bias: float) -> FunctionModel:
 
 
 def _held(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed: int = 0, **options: Any) -> Any:
-    rent = debate(name="rent", debaters=debaters, max_rounds=2, synthesizer=False, judge=judge, **options)
-    return rent.run_sync(QUESTION, model=model, seed=seed)
+    """A debate whose blocks ask `model`, unless they name one."""
+    options |= {"debaters": debaters, "judge": judge, "model": model}
+    return debate(name="rent", max_rounds=2, synthesizer=False, **options).run_sync(QUESTION, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -223,7 +224,7 @@ def _down(_: ModelRequest) -> ModelResponse:
 
 def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
     """With quorum=1 a model whose provider fails is left out, and told; without a quorum it fails the debate."""
-    down = FunctionModel(_down)
+    down = FunctionModel(_down, name="down")
     result = _held(_first(0), judge=_panel(_steady("for"), down, quorum=1))
     assert result.status == "degraded"
     assert result.raw.verdict.winner == "for"

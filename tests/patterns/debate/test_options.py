@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Capability, Debater, Session, Visibility, debate, generator
+from flowdebate import (
+    Capability,
+    Debater,
+    DebateVerdict,
+    Session,
+    Visibility,
+    create_synthesizer,
+    debate,
+    generator,
+    sequencer,
+)
 from flowdebate.patterns.events import TurnFinished
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
@@ -151,11 +161,61 @@ def _named(name: str) -> FunctionModel:
     return FunctionModel(inner._function, name=name)
 
 
-def test_the_debates_model_is_asked_by_every_default_block() -> None:
-    """`model=` of the debate beats `model=` of the run."""
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, model=_named("debates"))
+def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
+    """By those that the application made as well: none falls through to the environment's model."""
+    decide = by_seat(decide=lambda _: decision("anna", done=True))
+    rent = debate(
+        name="rent",
+        debaters=[Debater("anna", "for", block=_own_debater()), SIDES[1]],
+        max_rounds=1,
+        judge=_own_judge(),
+        synthesizer=create_synthesizer(name="rent"),
+        model={"chat": _named("debates"), "synthesize": FunctionModel(decide._function, name="thinks")},
+        **moderated(),
+    )
+    result = rent.run_sync(QUESTION)
+    assert [event.model for event in events(result, ModelCalled)] == ["thinks", "debates", "thinks", "thinks"]
+
+
+def _own_debater() -> Any:
+    """A debater inside a sequencer of the application's own."""
+    return sequencer(name="anna").then(generator(name="anna-speaks", prompt="You are Anna."))
+
+
+def _own_judge() -> Any:
+    """A generator of the application's own that judges."""
+    return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
+
+
+def test_the_runs_model_replaces_all_others() -> None:
+    """A debater's own, the judge's and the debate's: what a test hands in is asked alone."""
+    sides = [Debater("anna", "for", model=_named("annas")), SIDES[1]]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, judge=_own_judge(), model=_named("debates"))
     result = rent.run_sync(QUESTION, model=_named("runs"))
-    assert {event.model for event in events(result, ModelCalled)} == {"debates"}
+    assert {event.model for event in events(result, ModelCalled)} == {"runs"}
+
+
+def test_what_the_runs_intents_mean_comes_before_the_debates_model() -> None:
+    """And behind a debater's own; an intent that the run leaves out is the debate's."""
+    sides = [Debater("anna", "for", model=_named("annas")), SIDES[1]]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model=_named("debates"))
+    result = rent.run_sync(QUESTION, model={"chat": _named("runs")})
+    assert [event.model for event in events(result, ModelCalled)] == ["annas", "runs", "debates"]
+
+
+def test_a_debate_inside_a_debate_has_the_nearest_model() -> None:
+    """The inner one's own, or that of the one around it."""
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
+    argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
+    outer = debate(
+        name="outer",
+        debaters=[Debater("anna", "for", block=argue), SIDES[1]],
+        max_rounds=1,
+        synthesizer=False,
+        model=_named("outer"),
+    )
+    result = outer.run_sync(QUESTION)
+    assert [event.model for event in events(result, ModelCalled)] == ["inner", "inner", "outer", "outer", "outer"]
 
 
 def test_a_debater_may_have_a_model_of_its_own() -> None:

@@ -99,7 +99,7 @@ def named(name: str) -> FunctionModel:
 
 
 def test_models_are_those_of_the_persona_the_pattern_and_the_run() -> None:
-    """The nearest wins; intents are the run's."""
+    """The run's replaces all; intents are the run's, then the pattern's."""
 
     def models(pattern: Any, **options: Any) -> list[str]:
         return [event.model for event in events(pattern.run_sync(TOPIC, **options), ModelCalled)]
@@ -109,9 +109,11 @@ def test_models_are_those_of_the_persona_the_pattern_and_the_run() -> None:
         "talker",
         "thinker",
     ]
-    assert models(deal(model=named("ours")), model=named("runs")) == ["ours"] * 3
+    assert models(deal(model=named("ours")), model=named("runs")) == ["runs"] * 3
+    assert models(deal(model={"synthesize": named("ours")}), model={"chat": named("runs")}) == ["runs", "runs", "ours"]
     own = [Persona("bull", model=named("bulls")), PERSONAS[1]]
     assert models(deal(debaters=own, model=named("ours"))) == ["bulls", "ours", "ours"]
+    assert models(deal(debaters=own, model=named("ours")), model=named("runs")) == ["runs"] * 3
 
 
 def answered(**visibility: Any) -> tuple[list[str], list[str]]:

@@ -51,8 +51,8 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
         assert set(made.tools) == {"search", *(["handoff"] if form == "tool" else [])}
 
 
-def test_settings_and_models_are_the_speakers_own_or_the_pattern_s_or_the_run_s() -> None:
-    """In this order."""
+def test_settings_and_models_are_the_run_s_or_the_speakers_own_or_the_pattern_s() -> None:
+    """In this order, for a model that replaces all; what an intent means comes behind the speaker's own."""
     seen: list[tuple[str, float | None]] = []
 
     def named(name: str) -> FunctionModel:
@@ -64,9 +64,11 @@ def test_settings_and_models_are_the_speakers_own_or_the_pattern_s_or_the_run_s(
 
     debaters = [Persona("Pro", model=named("hers")), Persona("Con")]
     options = {"debaters": debaters, "max_turns": 2, "settings": ModelSettings(temperature=0.3)}
+    morals(**options, model=named("pattern's")).run_sync(PROPOSITION)
+    morals(**options, model=named("pattern's")).run_sync(PROPOSITION, model={"chat": named("intent's")})
     morals(**options, model=named("pattern's")).run_sync(PROPOSITION, model=named("run's"))
-    morals(**options).run_sync(PROPOSITION, model=named("run's"))
-    assert seen == [("hers", 0.3), ("pattern's", 0.3), ("hers", 0.3), ("run's", 0.3)]
+    assert [name for name, _ in seen] == ["hers", "pattern's", "hers", "intent's", "run's", "run's"]
+    assert {temperature for _, temperature in seen} == {0.3}
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,13 @@ def test_options_do_not_reach_blocks_of_ones_own() -> None:
 
 
 def test_a_panelist_may_have_a_model_of_its_own() -> None:
-    """`Persona(model=…)` beats the panel's, which beats the run's."""
+    """`Persona(model=…)` beats the panel's; the run's beats both."""
     named = {name: FunctionModel(lambda _: "said", name=name) for name in ("hers", "panels", "runs")}
     panelists = [Persona("ada", model=named["hers"]), PANEL[1]]
-    result = bridge(panelists=panelists, max_rounds=1, model=named["panels"]).run_sync(QUESTION, model=named["runs"])
-    assert [event.model for event in events(result, ModelCalled)] == ["hers", "panels"]
+    panel = bridge(panelists=panelists, max_rounds=1, model=named["panels"])
+    assert [event.model for event in events(panel.run_sync(QUESTION), ModelCalled)] == ["hers", "panels"]
+    result = panel.run_sync(QUESTION, model=named["runs"])
+    assert [event.model for event in events(result, ModelCalled)] == ["runs", "runs"]
 
 
 def test_intents_are_resolved_by_the_run() -> None:

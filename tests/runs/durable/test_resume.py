@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flowdebate import handler
 from flowdebate.errors import FlowDebateError
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
 
 pytestmark = pytest.mark.anyio
@@ -99,3 +101,32 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
         return [type(error).__name__, str(error)]
     except asyncio.CancelledError:
         return None
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "own", "open_"),
+    [
+        ("ollama/run", None, "ollama/run", "ollama/run"),
+        ({"chat": "ollama/run"}, None, "ollama/own", "ollama/run"),
+        (None, "ollama/env", "ollama/own", "ollama/env"),
+    ],
+    ids=["one for all", "by intent", "the environment's"],
+)
+async def test_a_resumed_run_has_the_models_that_it_was_begun_with(
+    given: Any, variable: str | None, own: str, open_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model for all replaces those that blocks name, the environment's does not, whatever it is now."""
+    asked: list[list[str]] = []
+
+    @handler(name="asks")
+    def asks(_: object, ctx: Context) -> None:
+        asked.append([ctx.model("ollama/own").name, ctx.model().name])
+
+    monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
+    store = MemoryStore()
+    begun = await asks.run(None, model=given, store=store)
+    monkeypatch.setenv("FLOWDEBATE_MODEL", "ollama/other")
+    await asks.resume(begun.run_id, store=store)
+    assert asked == [[own, open_]] * 2

@@ -49,7 +49,13 @@ def assemble(options: Options) -> Sequencer[Any, Any]:
         circuits(options.breakers),
     ]
     return (
-        sequencer(name=options.name, state=ConsensusState, owns=owned, accepts=accept(options.where, ConsensusInput))
+        sequencer(
+            name=options.name,
+            state=ConsensusState,
+            owns=owned,
+            accepts=accept(options.where, ConsensusInput),
+            model=options.model,
+        )
         .tap(begin(options.name, lambda ctx, status: output_of(options, ctx, status)))
         .then(ConsensusLifecycle(options, _phases(options)))
     )

@@ -15,6 +15,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Topology, edges
 from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.consensus.assembly import assemble
 from flowdebate.patterns.consensus.options import Options
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.measures import Edge
-    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 __all__ = ("consensus",)
@@ -64,7 +66,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     research: Function | None = None,
     shuffle: bool = True,
     instructions: TextSlot | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -97,7 +99,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
       each), told of the outcome after the vote. `research(task, ctx)`, or `research(task)`, may add text. What was left
       out, and why, is in `output.context`.
     - `shuffle`: each voter sees the proposals in an order of its own, drawn from the run's seed.
-    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and `agent_visibility` reach the default blocks of
+    - `instructions`, `tools`, `uses`, `context`, `settings` and `agent_visibility` reach the default blocks of
       agents only.
 
     What a provider loses is in `output.failures`, and nowhere else; a lost revision leaves the proposal as it was.
@@ -141,6 +143,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     if terminate_when is not None and not callable(terminate_when):
         raise ConfigurationError(where, "terminate_when", terminate_when, "a function, or None")
     _check_similarity(where, similarity)
+    check_model(model, where=where)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     return assemble(
@@ -170,8 +173,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             history_limit=history_limit,
             research=None if research is None else invocation(research, where=where, field="research"),
             shuffle=shuffle,
+            model=model,
             defaults={
-                "model": model,
                 "tools": tools,
                 "uses": uses,
                 "context": context,

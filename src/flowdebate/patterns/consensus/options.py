@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import Function, Invocation
     from flowdebate.measures import Similarity, VotingRule
     from flowdebate.models.policies.circuit_breaker import Breakers
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.roster import Persona
     from flowdebate.resources.archive import Archive
 
@@ -48,6 +49,8 @@ class Options:
     history_limit: int
     research: Invocation | None
     shuffle: bool
+    model: ModelChoice
+    """For all blocks inside that name none."""
     defaults: Mapping[str, Any]
     """Options that reach the default blocks only."""
     collection_id: str

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.schemas import BaselineName
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Debater
@@ -45,6 +46,7 @@ __all__ = (
     "BaselineTemplate",
     "Baselines",
     "baselines_asked",
+    "compared",
     "create_baselines",
     "direct_answer",
     "render_baseline_system",
@@ -354,7 +356,21 @@ def with_baselines(
     [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
     """
     roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})")
-    compared = create_baselines(
+    model = options.pop("model", None)
+    return compared(pattern, roster, model=model, baselines=baselines, max_samples=max_samples, options=options)
+
+
+def compared(
+    pattern: Block[Any, Any],
+    roster: Sequence[Debater],
+    *,
+    model: ModelChoice,
+    baselines: bool | Sequence[BaselineName],
+    options: BlockOptions,
+    max_samples: int = 64,
+) -> Sequencer[Any, Any]:
+    """`pattern`, and its baselines; `model` is for the whole."""
+    asked = create_baselines(
         name=pattern.name,
         stances=[debater.stance for debater in roster],
         models=[debater.model for debater in roster],
@@ -362,8 +378,8 @@ def with_baselines(
         max_samples=max_samples,
         **options,
     )
-    comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(compared).map(_keep)
-    return sequencer(name=pattern.name).then(pattern).tap_if(_has_verdict, comparing).map(_output)
+    comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)
+    return sequencer(name=pattern.name, model=model).then(pattern).tap_if(_has_verdict, comparing).map(_output)
 
 
 def _raw(ctx: Context) -> DebateRawOutput:

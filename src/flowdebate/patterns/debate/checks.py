@@ -6,12 +6,14 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.resolve import of_intent
 from flowdebate.patterns.debate.moderator import Moderator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.models.base import Model
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.roster import Debater
 
 __all__ = (
@@ -32,13 +34,12 @@ def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: 
         )
 
 
-def warn_of_kin(
-    where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: Model | str | None
-) -> None:
+def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
     """Warn of judges that were chosen, and are of the family of a debater."""
     from flowdebate.patterns.anonymity.model_families import kin_among
 
-    argued = [debater.model or model for debater in roster if debater.block is None]
+    default = of_intent(model, "chat")
+    argued = [debater.model or default for debater in roster if debater.block is None]
     names = [[known if isinstance(known, str) else known.name for known in some if known] for some in (judges, argued)]
     kin = kin_among(*names)
     if kin:
@@ -51,9 +52,10 @@ def warn_of_kin(
         )
 
 
-def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: Model | str | None) -> None:
+def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: ModelChoice) -> None:
     """Warn of a default judge that is shown names and shares a model with a debater."""
-    same = [debater.name for debater in roster if debater.block is None and (debater.model or model) == model]
+    default, judges = of_intent(model, "chat"), of_intent(model, "synthesize")
+    same = [each.name for each in roster if each.block is None and (each.model or default) == judges]
     if same:
         warnings.warn(
             f"{where}: anonymize_transcript=False while the default judge shares a model with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.generator import Visibility, as_visibility
@@ -17,13 +18,14 @@ from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName
@@ -48,7 +50,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     transcript: Transcript | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
     instructions: TextSlot | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -79,7 +81,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       `DebateRawOutput` itself. `judge` also takes the schedule of views that the default judge is asked about
       ("swap", "cyclic", …), or `JudgeOptions` for all that it can be told, a panel's models among it.
     - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
-    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
       only.
       Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
     - `hide_names`: whether names of the debaters and of their models that arguments hold stand as aliases in what the
@@ -130,6 +132,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         terminate_when=terminate_when,
         transcript=transcript,
         create_transcript=create_debate_transcript,
+        model=model,
         collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
@@ -138,7 +141,6 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         terms=terms(max_rounds, texts),
     )
     defaults: BlockOptions = {
-        "model": model,
         "tools": tools or (),
         "uses": uses or (),
         "context": context or (),
@@ -171,14 +173,15 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         warn_of_named_judge(where, roster, model=model)
     if baselines is False:
         return pipeline
-    from flowdebate.patterns.debate.baselines import with_baselines
+    from flowdebate.patterns.debate.baselines import compared
 
-    return with_baselines(pipeline, roster, baselines=baselines, **defaults)
+    return compared(pipeline, roster, baselines=baselines, model=model, options=defaults)
 
 
-def _anonymity(roster: Sequence[Debater], model: Model | str | None, judge: JudgeOptions | None) -> Anonymity:
+def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
     """Whose names are hidden: the debaters', and those of all models that are known by name."""
-    models = [model, *(debater.model for debater in roster), *(() if judge is None else judge.models)]
+    given = model.values() if isinstance(model, Mapping) else (model,)
+    models = [*given, *(debater.model for debater in roster), *(() if judge is None else judge.models)]
     named = [known for known in models if isinstance(known, str) and "/" in known and not known.startswith("intent/")]
     return Anonymity(
         names=tuple(debater.name for debater in roster),

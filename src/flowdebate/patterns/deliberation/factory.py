@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.failures import OnFailure
 
@@ -39,7 +40,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     terminate_when: Function | None = None,
     transcript: DeliberationTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -64,7 +65,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       A moderator of your own returns a `ModeratorReport`, a dict, or text, which `parse_report` reads.
     - `report`: how the default moderator's model is asked: "structured" by a schema, "text" for lines of text.
     - `transcript`: what `create_deliberation_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
       only. Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in
       history.
     - `collection_id`: the id of the audit trail (default: `name`).
@@ -97,6 +98,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         terminate_when=terminate_when,
         transcript=transcript,
         create_transcript=create_deliberation_transcript,
+        model=model,
         collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
@@ -110,7 +112,6 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         moderator=moderator,
         report=report,
         defaults={
-            "model": model,
             "tools": tools,
             "uses": uses,
             "context": context,

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("handoff",)
@@ -41,7 +42,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     terminate_when: Function | None = None,
     transcript: HandoffTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -68,7 +69,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`. It returns
       `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
     - `transcript`: what `create_handoff_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and `debater_visibility` reach the default blocks
+    - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` reach the default blocks
       only. Default of the visibility: items are shown to the client, and not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
     - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip" (it
@@ -98,6 +99,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         terminate_when=terminate_when,
         transcript=transcript,
         create_transcript=create_handoff_transcript,
+        model=model,
         collection_id=collection_id,
         on_failure=on_failure,
         quorum=1,
@@ -111,7 +113,6 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         transition=transition,
         on_invalid=on_invalid,
         defaults={
-            "model": model,
             "tools": tools,
             "uses": uses,
             "context": context,

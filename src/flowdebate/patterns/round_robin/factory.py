@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("round_robin",)
@@ -41,7 +42,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     transcript: RoundRobinTranscript | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
     instructions: TextSlot | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -70,7 +71,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       False: the output is then the `RoundRobinOutput` itself.
     - `output_schema`: what the output must be; a synthesizer of your own is held to it as well.
     - `transcript`: what `create_round_robin_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `model`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default panelists
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default panelists
       and the default synthesizer only. Defaults of the visibilities: items of all are shown to the client; those of
       panelists are not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
@@ -104,6 +105,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         terminate_when=terminate_when,
         transcript=transcript,
         create_transcript=create_round_robin_transcript,
+        model=model,
         collection_id=collection_id,
         on_failure=on_failure,
         quorum=quorum,
@@ -118,7 +120,6 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         synthesizer=synthesizer,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         defaults={
-            "model": model,
             "tools": tools,
             "uses": uses,
             "context": context,
