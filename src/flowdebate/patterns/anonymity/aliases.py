@@ -1,28 +1,24 @@
-"""Names that arguments hold, found and replaced by aliases: who argues is not told by what is argued.
-
-See docs/anonymity.md for what counts as a name and what does not.
-"""
+"""Aliases for the names of a debate, and the report of the names that arguments had."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from flowdebate.patterns.anonymity.schemas import LeakAt, LeakReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from flowdebate.patterns.anonymity.find import Finder
-    from flowdebate.patterns.anonymity.known_names import AliasOf
+    from flowdebate.patterns.anonymity.names import Meant, Names
     from flowdebate.patterns.anonymity.schemas import LeakKind
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
 __all__ = (
     "Aliases",
+    "Hidden",
     "Leak",
     "leak_report",
     "make_aliases",
@@ -32,18 +28,47 @@ _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panel
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
 _LETTERS = ("bdfgklmnprstvz", "aeiou")
-_KEPT = 128
-"""Texts whose hidden form is kept."""
+_CACHED = 64
+"""Texts whose hidden form is cached: each turn shows those before it again."""
+_EXCERPT = 30
+"""Characters around a leak that its excerpt shows."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """A name in a text."""
+
+    kind: LeakKind
+    """A debater's name, a model's, or a family of models or its maker."""
+    text: str
+    """The name as the text has it, with its `@` or its article."""
+    start: int
+    end: int
+    meant: str
+    """A name or a model as the roster writes it, or a family or maker."""
+    alias: str
+    """The replacement."""
+
+
+class Hidden(NamedTuple):
+    """A text with aliases for names, and the names that it had."""
+
+    text: str
+    leaks: tuple[Leak, ...]
+    """In order, with offsets in the original text."""
+
+
 class Aliases:
-    """An alias for each name of a debate, and what finds the names in texts. See `make_aliases`."""
+    """An alias for each name of a debate. See `make_aliases`."""
 
-    names: Mapping[str, str]
-    """The alias of each debater's name, and of each model."""
-    _find: Callable[[str], list[Leak]] = field(repr=False)
-    _hidden: Callable[[str], str] = field(repr=False)
+    def __init__(self, known: Names, aliases: Mapping[Meant, str]) -> None:
+        self._known = known
+        self._aliases = aliases
+        self._cached = lru_cache(maxsize=_CACHED)(self._hidden)
+        self.names: Mapping[str, str] = {
+            name: aliases[kind, name] for want in ("model", "name") for kind, name in aliases if kind == want
+        }
+        """The alias of each model, and of each debater's name."""
 
     def of(self, name: str) -> str:
         """The alias of a debater's name or of a model; LookupError for others."""
@@ -53,17 +78,38 @@ class Aliases:
             raise LookupError(message)
         return alias
 
-    def find(self, text: str) -> list[Leak]:
-        """The names that `text` holds, in the order in which they stand there."""
-        return self._find(text)
+    def hide(self, text: str) -> Hidden:
+        """Replace each name in `text` by its alias; a text without names stays the same object.
 
-    def hide(self, text: str) -> str:
-        """`text` with an alias for each name that it holds; without one, the same text.
-
-        In time that grows with the length of the text, and once for each of a transcript's last texts, since every
-        turn shows them again. `hide(hide(text)) == hide(text)`, and `find` finds nothing in it.
+        Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
+        leaks: `hide(hide(text).text) == (hide(text).text, ())`.
         """
-        return self._hidden(text)
+        return self._cached(text)
+
+    def _hidden(self, text: str) -> Hidden:
+        leaks = self._leaks(text)
+        shown, again = text, leaks
+        while again:  # an alias is no name, but two names may have stood in each other's way
+            pieces, done = [], 0
+            for leak in again:
+                pieces += [shown[done : leak.start], leak.alias]
+                done = leak.end
+            shown = "".join(pieces) + shown[done:]
+            again = self._leaks(shown)
+        return Hidden(shown, leaks)
+
+    def _leaks(self, text: str) -> tuple[Leak, ...]:
+        return tuple(
+            Leak(
+                kind="family" if found.kind == "maker" else found.kind,
+                text=text[found.start : found.end],
+                start=found.start,
+                end=found.end,
+                meant=found.meant,
+                alias=self._aliases[found.whose],
+            )
+            for found in self._known.find(text)
+        )
 
 
 def make_aliases(
@@ -75,65 +121,47 @@ def make_aliases(
     taken: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Aliases for `names` and `models`, drawn from `random`; in which order they are given changes nothing.
+    """Draw aliases for `names` and `models` from `random`; the order in which they are given changes nothing.
 
     No word of an alias is one of a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
-    the question or in a stance counts as one only where it names somebody.
+    the question or in a stance counts as one only at a sign that somebody is named.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
-    >>> aliases.hide("As Alice, I ask: would any skeptic?") == f"As {aliases.of('Alice')}, I ask: would any skeptic?"
-    True
+    >>> aliases.hide("As Alice, I ask: would any skeptic?").text
+    'As Speaker 93, I ask: would any skeptic?'
     """
-    people, machines, positions = tuple(sorted(set(names))), tuple(sorted(set(models))), tuple(stances)
-    finder, avoid = _finder(people, machines, question, positions)
+    people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
+    known, avoid = _names(people, machines, question, tuple(stances))
     if taken:
         avoid = avoid.union(*map(_words, taken))
-    drawn = _numbers(len(people) + len(machines) + 2, avoid, random)
+    numbers = _numbers(len(people) + len(machines) + 2, avoid, random)
     noun, model_noun, maker_noun = (_noun(nouns, avoid, random) for nouns in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS))
-    of_people = {name: f"{noun} {drawn.pop()}" for name in people}
-    of_models = {model: f"{model_noun} {drawn.pop()}" for model in machines}
-    aliases: dict[AliasOf, str] = {("name", name): alias for name, alias in of_people.items()}
-    aliases |= {("model", model): alias for model, alias in of_models.items()}
-    aliases |= {("family", ""): f"{model_noun} {drawn.pop()}", ("maker", ""): f"{maker_noun} {drawn.pop()}"}
-    find = partial(finder.find, aliases=aliases)
-    hide = lru_cache(maxsize=_KEPT)(partial(_hidden, find))
-    return Aliases(names={**of_models, **of_people}, _find=find, _hidden=hide)
+    aliases: dict[Meant, str] = {("name", name): f"{noun} {numbers.pop()}" for name in people}
+    aliases |= {("model", model): f"{model_noun} {numbers.pop()}" for model in machines}
+    aliases |= {("family", ""): f"{model_noun} {numbers.pop()}", ("maker", ""): f"{maker_noun} {numbers.pop()}"}
+    return Aliases(known, aliases)
 
 
 @lru_cache(maxsize=64)  # the same in all runs of a debate
-def _finder(
+def _names(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, positions: tuple[str, ...]
-) -> tuple[Finder, frozenset[str]]:
-    """What finds the names, and the words that no alias may have."""
-    # Here, since it takes 20 ms to get ready to look for names.
-    from flowdebate.patterns.anonymity.find import Finder
-    from flowdebate.patterns.anonymity.known_names import known_names
+) -> tuple[Names, frozenset[str]]:
+    """The compiled names, and the words that no alias may have."""
+    from flowdebate.patterns.anonymity.names import Names
 
-    known = known_names(people, machines, question=question, stances=positions)
-    spellings = sorted({one.pattern for one in known.values()}, key=len, reverse=True)
-    finder = Finder(known=known, pattern=re.compile("|".join(spellings)) if spellings else None)
-    return finder, frozenset().union(*map(_words, (*people, *machines, question, *positions)))
+    words = frozenset().union(*map(_words, (*people, *machines, question, *positions)))
+    return Names(people, machines, question=question, stances=positions), words
 
 
 def _words(text: str) -> Iterable[str]:
-    from flowdebate.patterns.anonymity.known_names import plain_words
+    from flowdebate.patterns.anonymity.names import plain_words
 
     return plain_words(text)
 
 
-def _hidden(find: Callable[[str], list[Leak]], text: str) -> str:
-    while leaks := find(text):  # a second look is nearly always the last: an alias is no name
-        pieces, done = [], 0
-        for leak in leaks:
-            pieces += [text[done : leak.start], leak.alias]
-            done = leak.end
-        text = "".join(pieces) + text[done:]
-    return text
-
-
 def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
-    """So many different numbers of two digits, or of more where there are too few."""
+    """Distinct numbers of two digits, or of more where there are too few."""
     low = 10
     while True:
         free = [number for number in range(low, low * 10) if str(number) not in avoid]
@@ -143,7 +171,7 @@ def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
 
 
 def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
-    """The first of `nouns` that nothing else is called, or a word made up."""
+    """The first of `nouns` that nothing else is called, or a made-up word."""
     for noun in nouns:
         if noun.lower() not in avoid:
             return noun
@@ -153,56 +181,31 @@ def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
             return made.capitalize()
 
 
-_SHOWN = 30
-"""Characters around a leak that its excerpt shows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leak:
-    """A name in a text."""
-
-    kind: LeakKind
-    """A debater's name, a model's, or a family of models or its maker."""
-    text: str
-    """The name as it is written there, with its `@` or its article."""
-    start: int
-    end: int
-    meant: str
-    """Whom it names: a name or a model as the roster writes it, or a family or a maker."""
-    alias: str
-    """What stands for it."""
-
-
 def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) -> LeakReport:
-    """Which names stand in the arguments of `entries`, and where."""
-    found = [
-        LeakAt(
-            entry=place,
-            round=entry.round,
-            author=entry.agent_name,
-            kind=leak.kind,
-            whose=_whose(leak, entry.agent_name),
-            meant=leak.meant,
-            text=leak.text,
-            start=leak.start,
-            end=leak.end,
-            excerpt=_excerpt(entry.text, leak),
-        )
-        for place, entry in enumerate(entries)
-        if aliases.hide(entry.text) != entry.text  # which is known of most already
-        for leak in aliases.find(entry.text)
-    ]
-    return LeakReport(entries=len(entries), leaks=found)
-
-
-def _whose(leak: Leak, author: str) -> Literal["own", "other", "model"]:
-    if leak.kind != "name":
-        return "model"
-    return "own" if leak.meant == author else "other"
+    """Report the names in the arguments of `entries`, each with its place."""
+    return LeakReport(
+        entries=len(entries),
+        leaks=[
+            LeakAt(
+                entry=place,
+                round=entry.round,
+                author=entry.agent_name,
+                kind=leak.kind,
+                whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
+                meant=leak.meant,
+                text=leak.text,
+                start=leak.start,
+                end=leak.end,
+                excerpt=_excerpt(entry.text, leak),
+            )
+            for place, entry in enumerate(entries)
+            for leak in aliases.hide(entry.text).leaks
+        ],
+    )
 
 
 def _excerpt(text: str, leak: Leak) -> str:
     """The leak and what stands around it, on one line."""
-    first, last = max(0, leak.start - _SHOWN), leak.end + _SHOWN
+    first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
     shown = " ".join(text[first:last].split())
     return f"{'…' if first else ''}{shown}{'…' if last < len(text) else ''}"

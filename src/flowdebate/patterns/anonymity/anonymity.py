@@ -1,12 +1,13 @@
-"""Who is hidden from those who speak and judge: names that arguments hold stand as aliases in what they are shown."""
+"""Hidden names in prompts: the aliases of a run, and the transcript as its debaters and judge are shown it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
+from flowdebate.patterns.anonymity.aliases import Aliases, leak_report, make_aliases
 from flowdebate.patterns.state import entries_of, pattern_state
 
 if TYPE_CHECKING:
@@ -16,85 +17,53 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.context import Context
 
-__all__ = (
-    "Anonymity",
-    "leaks_of",
-)
+__all__ = ("Anonymity",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anonymity:
-    """Whose names are hidden in a debate; each run has aliases of its own."""
+    """Whose names are hidden in a debate. The aliases follow from these, the run's seed and the debate's path."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """The models by name, as far as they are known before it runs."""
+    """Models by name, as far as they are known before a run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
-    """What is debated, where there is no debate around the block that would know."""
+    """The question, for blocks that no debate surrounds."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """The aliases of the run that `ctx` is of, drawn from its seed."""
-        return self._hiding(ctx).aliases
-
-    def _hiding(self, ctx: Context) -> _Hiding:
-        key = _key(ctx)
-        known: _Hiding | None = ctx.run.artifacts.get(key)
-        if known is None:
-            source = Random(f"{ctx.seed}:{key}")  # noqa: S311 - repeatable on purpose, and not the judge's
-            aliases = make_aliases(
-                self.names,
-                models=self.models,
-                question=pattern_state(ctx).question if self.question is None else self.question,
-                stances=self.stances,
-                random=source,
-            )
-            known = ctx.run.artifacts[key] = _Hiding(aliases)
-        return known
+        """The aliases of the run and the debate that `ctx` belongs to."""
+        handle = ctx.scope.sequencer
+        key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
+        question = pattern_state(ctx).question if self.question is None else self.question
+        return _aliases(self, question, key)
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
-        """The transcript so far with aliases for names; the same entries where nobody is named."""
-        return self._hiding(ctx).shown(entries_of(ctx))
+        """The transcript so far with aliases for names; an entry without names is the same object."""
+        aliases = self.aliases(ctx)
+        return [_hidden(entry, aliases) for entry in entries_of(ctx)]
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
-        """`text` with aliases for names."""
-        return text if text is None else self.aliases(ctx).hide(text)
+        """Replace the names in `text` by aliases."""
+        return text if text is None else self.aliases(ctx).hide(text).text
+
+    def leaks(self, ctx: Context) -> LeakReport | None:
+        """Report the names in the transcript so far; None if it has none."""
+        report = leak_report(entries_of(ctx), self.aliases(ctx))
+        return report if report.leaks else None
 
 
-def leaks_of(ctx: Context) -> LeakReport | None:
-    """The names that stood in the arguments of the debate around `ctx`; None where nothing was hidden."""
-    hiding: _Hiding | None = ctx.run.artifacts.get(_key(ctx))
-    entries = entries_of(ctx)
-    if hiding is None or all(shown is entry for shown, entry in zip(hiding.shown(entries), entries, strict=True)):
-        return None
-    from flowdebate.patterns.anonymity.aliases import leak_report
-
-    return leak_report(entries, hiding.aliases)
-
-
-class _Hiding:
-    """The aliases of a debate, and its entries as they are shown, each looked at once."""
-
-    __slots__ = ("_entries", "_shown", "aliases")
-
-    def __init__(self, aliases: Aliases) -> None:
-        self.aliases = aliases
-        self._entries: list[DebateContributionEntry] = []
-        self._shown: list[DebateContributionEntry] = []
-
-    def shown(self, entries: Sequence[DebateContributionEntry]) -> list[DebateContributionEntry]:
-        """`entries` with aliases for names; the same ones where nobody is named."""
-        known = len(self._entries)
-        if known > len(entries) or (known and self._entries[-1] is not entries[known - 1]):
-            self._entries, self._shown, known = [], [], 0  # another transcript: it was cleared
-        for entry in entries[known:]:
-            text = self.aliases.hide(entry.text)
-            self._entries.append(entry)
-            self._shown.append(entry if text == entry.text else entry.model_copy(update={"text": text}))
-        return list(self._shown)
+@lru_cache(maxsize=32)  # each turn of a run asks for them
+def _aliases(anonymity: Anonymity, question: str, key: str) -> Aliases:
+    return make_aliases(
+        anonymity.names,
+        models=anonymity.models,
+        question=question,
+        stances=anonymity.stances,
+        random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
+    )
 
 
-def _key(ctx: Context) -> str:
-    """Where the run has the aliases of the debate around `ctx`."""
-    handle = ctx.scope.sequencer
-    return f"aliases:{'' if handle is None else handle.path}"
+def _hidden(entry: DebateContributionEntry, aliases: Aliases) -> DebateContributionEntry:
+    text = aliases.hide(entry.text).text
+    return entry if text == entry.text else entry.model_copy(update={"text": text})

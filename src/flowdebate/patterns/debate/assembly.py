@@ -74,7 +74,7 @@ class Assembly:
         pipeline = (
             self.loop.rounds(self._speakers)
             .then(self.loop.guarded(judge, without_verdict))
-            .then(build_raw_output(self.loop.name, judge.name, sources=self.sources))
+            .then(build_raw_output(self.loop.name, judge.name, sources=self.sources, anonymity=self.anonymity))
         )
         return with_synthesizer(
             pipeline,
@@ -179,7 +179,7 @@ class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
         return self._inner.outline()
 
 
-def terms(max_rounds: int, sources: Mapping[str, str] | None) -> PatternSpec:
+def terms(max_rounds: int, sources: Mapping[str, str] | None, anonymity: Anonymity | None) -> PatternSpec:
     """What a debate fills the loop in with: it ends by its cap or its moderator, and its voices are stances."""
 
     def ends(state: DebateState) -> str | None:
@@ -189,7 +189,7 @@ def terms(max_rounds: int, sources: Mapping[str, str] | None) -> PatternSpec:
     return PatternSpec(
         takes=DebateInput,
         state=DebateState,
-        raw=partial(raw_output, sources=sources),
+        raw=partial(raw_output, sources=sources, anonymity=anonymity),
         ends=ends,
         heard=attrgetter("stance"),
         speaker="debater",

@@ -125,6 +125,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     check_moderator_roster(moderator, roster, where=where)
     texts = check_sources(sources, where=where)
+    ours = judge is None or asked is not None or any(debater.block is None for debater in roster)
+    anonymity = _anonymity(roster, model, asked) if hide_names and ours else None
     loop = checked_loop(
         name=name,
         where=where,
@@ -138,7 +140,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         quorum=quorum,
         turn_timeout=turn_timeout,
         round_timeout=round_timeout,
-        terms=terms(max_rounds, texts),
+        terms=terms(max_rounds, texts, anonymity),
     )
     defaults: BlockOptions = {
         "tools": tools or (),
@@ -155,7 +157,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         moderator=moderator,
         output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
         defaults=defaults,
-        anonymity=_anonymity(roster, model, asked) if hide_names else None,
+        anonymity=anonymity,
         sources=texts,
         anonymize_transcript=anonymize_transcript,
         shuffle_for_judge=shuffle_for_judge,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.patterns.anonymity.anonymity import leaks_of
 from flowdebate.patterns.debate.events import VerdictReached
 from flowdebate.patterns.debate.quotes.check import quotes_in
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict, JudgedVerdict
@@ -17,6 +16,7 @@ from flowdebate.patterns.state import as_model, entries_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.debate.schemas import StopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -48,6 +48,7 @@ def raw_output(
     verdict: DebateVerdict | None = None,
     *,
     sources: Mapping[str, str] | None = None,
+    anonymity: Anonymity | None = None,
 ) -> DebateRawOutput:
     """What the debate around a step came to so far."""
     state = debate_state(ctx)
@@ -61,27 +62,27 @@ def raw_output(
         status="failed" if status == "running" else status,
         losses=list(state.losses),
         seed=ctx.seed,
-        leaks=leaks_of(ctx),
+        leaks=None if anonymity is None else anonymity.leaks(ctx),
         quotes=quotes_in(entries_of(ctx), sources) if sources else None,
     )
 
 
 def build_raw_output(
-    name: str, judge: str, *, sources: Mapping[str, str] | None = None
+    name: str, judge: str, *, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
 ) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `LOST`, and gives all that the debate came to: the run's `raw`."""
 
     @handler(name=f"{name}-build-raw-output")
     def build(value: object, ctx: Context) -> DebateRawOutput:
         if value is LOST:
-            raw = raw_output(ctx, "no_verdict", sources=sources)
+            raw = raw_output(ctx, "no_verdict", sources=sources, anonymity=anonymity)
         else:
             verdict = as_model(value, DebateVerdict, block=judge)
             if verdict.judging is not None and not isinstance(value, JudgedVerdict):
                 verdict = verdict.model_copy(update={"judging": None})  # nobody but the library's judge can know
             ctx.emit(VerdictReached(block=judge, verdict=verdict))
             status: RunStatus = "degraded" if debate_state(ctx).losses else "complete"
-            raw = raw_output(ctx, status, verdict, sources=sources)
+            raw = raw_output(ctx, status, verdict, sources=sources, anonymity=anonymity)
         finish(ctx, raw)
         return raw
 

@@ -250,8 +250,8 @@ class _Slots:
         shown, entries = _shown(ctx), entries_of(ctx)
         below = [] if self._below is None else [self._below(entries[index]) for index in shown.places]
         if self._anonymity is not None:
-            entries, hide = self._anonymity.entries(ctx), self._anonymity.aliases(ctx).hide
-            below = [hide(line) for line in below]
+            entries, aliases = self._anonymity.entries(ctx), self._anonymity.aliases(ctx)
+            below = [aliases.hide(line).text for line in below]
         ordered = labelled([entries[index] for index in shown.places], shown.view)
         return render_judge_turn(
             question=question_of(value, ctx),

@@ -1,0 +1,351 @@
+"""Names in texts: how the names of a roster and its models may be spelled, and where a text has one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from flowdebate._util.folding import fold, origins, with_accents
+from flowdebate.patterns.anonymity.model_families import FAMILIES, VENDORS, family_among
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = (
+    "Found",
+    "Meant",
+    "Names",
+    "plain_words",
+)
+
+_Level: TypeAlias = Literal["any", "capital", "common", "phrase", "sign", "self"]
+"""Where a spelling counts as a name.
+
+    any      at word boundaries, in whatever case
+    capital  where it begins with a capital
+    common   where it begins with a capital inside a sentence, and no capitalised word stands beside it; or at a sign
+    phrase   several words: where each begins with a capital, or they are joined; or at a sign
+    sign     at a sign only: "X:", "@X", "I am X", "as X,", "X's argument", "— X"
+    self     where authors say it of themselves (a model's family)
+"""
+
+_SHORTEST = 3
+_FUNCTION_WORDS = frozenset(
+    """
+    about against all and any are but can con cons contra did does for from had has have her him his how its let
+    more most not now off our out over per pro pros she some than that the them then they this thus too was were
+    what when who why with would yes you your
+    """.split()  # noqa: SIM905 - a list this long is read as words
+)
+_COMMON = frozenset(
+    """
+    advocate agent ally alpha amber angel april art august autumn basil bear beta bill black blue brook bull buyer
+    capital carol chair champion chance charity chase chief christian city clay cliff coach cop cost critic cynic daisy
+    dale dawn dean december delta destiny devil diplomat dove drew earl earth east eight elder equity europe eve expert
+    faith falcon father february fern finance first five forest four fox frank free freedom friday friend future gamma
+    gene glen global gold good grace grant gray green grey growth guard guest guide hawk hazel health heart heather
+    hero holly home honor hope house hunter industry iris ivy jack jade january jasmine jewel joy judge july june jury
+    justice king labor labour lance lark law lawyer left liberty lily lion local logic march mark market may media
+    melody mercy merit miles miss money monday mother nature nick nine north november nurse october olive omega one opal
+    order owl page parent past pat patience peace pearl penny pepper phoenix pierce pilot planet poet policy poppy power
+    pragmatist present press priest progress prudence public queen ray reason rebel red reed reform rich right risk
+    river rob robin rock rose rusty safety sage sandy saturday scarlet sceptic science sea second september seven
+    sierra sigma six skeptic sky society south speed spring spy star state sterling stone strategy sue summer sun sunday
+    sunny tax team tech temperance ten terry third three thursday tiger trade trinity true trust truth tuesday
+    two value verity violet voice wade ward water wealth wednesday west white will winter witness wolf wood world youth
+    """.split()  # noqa: SIM905
+)
+"""Words that names are often made of."""
+_PERSONS = re.compile(r".{3,}(?:er|or|ist|yst|ian|cian|ant|ent|ate|ive|al|eer|ee|man|men|woman|person)")
+"""How words for persons end: economist, tenant, officer."""
+_GIVEN = frozenset(
+    """
+    adrian alexander alistair brian christopher clement crystal dexter ebenezer esther grover hector homer igor julian
+    lester lillian marian millicent oliver peter roger skyler spencer taylor trevor tyler victor vincent vivian walter
+    """.split()  # noqa: SIM905
+)
+"""Given names that end like words for persons."""
+_TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
+
+_APART = r"[\s_\-—.*'~`>|/:]{0,12}"
+_PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|[^\\w\\s\x00-\u02ff\u2000-\uffff])*")
+"""Digits, or letters with the marks that some scripts write behind them."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Scripts in which other words follow without a space."""
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of `text`, folded; an apostrophe joins."""
+    return re.findall(r"[^\W_]+", fold(text).replace("'", ""))
+
+
+def _pattern(name: str) -> str:
+    """A pattern for `name` in folded text, at word boundaries; empty where it has no letter and no digit."""
+    low = fold(name)
+    pieces: list[str] = _PIECE.findall(low)
+    if not pieces:
+        return ""
+    tail = re.search(r"[^\w\s'.]*\Z", low)
+    end = re.escape(tail[0]) if tail and tail[0] else "" if _UNSPACED.match(pieces[-1][-1]) else r"(?![^\W_])"
+    whole = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
+    first = pieces[0][0]
+    # The check stands behind the first character, so that a search can skip to that.
+    return whole if _UNSPACED.match(first) else f"{first}(?<![^\\W_]{first}){whole[1:]}"
+
+
+def _level(word: str, written: str) -> _Level:
+    """The level of a name of one word: `word` is its folded form.
+
+    >>> [_level(word.lower(), word) for word in ("ann", "Ann", "skeptic", "pro")]
+    ['any', 'capital', 'common', 'sign']
+    """
+    if word in _FUNCTION_WORDS or word.isdecimal() or (len(word) < _SHORTEST and word.isascii()):
+        return "sign"
+    if word in _COMMON or (word.isascii() and word not in _GIVEN and _PERSONS.fullmatch(word)):
+        return "common"
+    return "any" if written.islower() or not word.isascii() or not word.isalpha() else "capital"
+
+
+def _spellings(name: str, shared: frozenset[str]) -> Iterator[tuple[str, _Level]]:
+    """The spellings of a debater's name: the whole, and of a person's full name also its first and its last word."""
+    written = re.findall(r"[^\W_]+", name)
+    words = [fold(word) for word in written]
+    if len(written) <= 1:
+        yield name, _level("".join(words), name)
+        return
+    yield name, "any" if any(not word.isascii() or any(map(str.isdigit, word)) for word in words) else "phrase"
+    for word, shown in ((words[0], written[0]), (words[-1], written[-1])):
+        if shown[0].isupper() and len(word) >= _SHORTEST and word not in _TITLES | _FUNCTION_WORDS | _COMMON | shared:
+            yield word, "common"
+
+
+def _model_spellings(model: str) -> Iterator[tuple[str, _Level]]:
+    """The spellings of a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
+    provider, _, _ = model.partition("/")
+    if provider in {"local", "intent"}:
+        return
+    part = re.sub(r"\.(?:gguf|safetensors|bin)\Z", "", model.rsplit("/", 1)[-1], flags=re.IGNORECASE)
+    pieces = re.findall(r"\d+|[^\W\d_]+", fold(part))
+    yield model, "any" if provider != model else "self"
+    yield part, "any" if len(pieces) > 1 else "self"
+    for count in range(len(pieces) - 1, 1, -1):
+        if pieces[0].isalpha() and any(map(str.isdigit, pieces[:count])):
+            yield " ".join(pieces[:count]), "any"
+    if (family := family_among(fold(part))) is not None:
+        yield family, "sign"
+
+
+_PERSON = r"(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
+_LEADS = rf"i am|i'm|my name is|i,|{_PERSON}|according to|dear|unlike|agree with|(?:speaking|my role) as"
+_SIGN_BEFORE = re.compile(rf"\b(?:dis)?(?:{_LEADS})\s+(?:the\s+)?\Z")
+_AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
+_OWN = r"(?:argument|point|claim|case|view|figures|position|rebuttal|reply|source)s?"
+_SAYS = r"(?:says|said that|argues|argued|claims that|claimed|insists|asserts|concedes|replied)"
+_SIGN_AFTER = re.compile(rf"[*_]*'s? (?:own |first |second |last )?{_OWN}\b|[*_]* {_SAYS}\b|, your?\b|\s+here[,.:]")
+_LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
+_LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
+_ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
+_SIGNED = re.compile(r"(?:—|--)\s*\Z")
+_LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
+_AROUND = 48
+
+
+def _is_sign(low: str, start: int, end: int, level: _Level, *, capital: bool) -> bool:
+    """Whether a naming sign stands beside `low[start:end]`."""
+    before = low[max(0, start - _AROUND) : start]
+    if before[-1:] == "@" or (_LABEL_BEFORE.search(before) and _LABEL_AFTER.match(low, end)):
+        return True
+    if _ANY_ONE.search(before) or (level == "sign" and not capital):
+        return False
+    return (
+        _SIGN_BEFORE.search(before) is not None
+        or (low[end : end + 1] == "," and _AS.search(before) is not None)
+        or _SIGN_AFTER.match(low, end) is not None
+        or (_SIGNED.search(before) is not None and _LINE_END.match(low, end) is not None)
+    )
+
+
+def _stands_out(text: str, start: int, end: int) -> bool:
+    """Whether `text[start:end]` has a capital inside a sentence that no capital beside it explains."""
+    before, after = text[max(0, start - _AROUND) : start], text[end : end + 2]
+    if not text[start].isupper() or (after[:1] in {" ", "-", "/"} and (after[1:].isupper() or after[1:].isdigit())):
+        return False
+    bare = before.rstrip(" *_\"'\u201c\u2018(")
+    if not bare or bare[-1] in ".!?:>#\n-/" or after[:1] in {"-", "/"}:
+        return False
+    word = re.split(r"[^\w']", bare)[-1]
+    return not word or word[0].islower() or word == "The"
+
+
+_VARIANT = r"(?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|\d[\d.]*b?)\b"
+_VERSION = rf"(?:[\s-]?v?\d{{1,3}}(?:\.\d{{1,3}})?[a-z]{{0,2}})?(?:[\s-]{_VARIANT}){{0,3}}"
+_KIND = r"(?:model|assistant|ai|system|llm|chatbot)"
+_MADE = r"(?:made|built|trained|developed|created|designed)"
+
+
+@lru_cache(maxsize=1)
+def _self_naming() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Where authors say which family of models they are of ("I am Claude"), and who made them ("made by Anthropic")."""
+    makers = sorted((fold(written) for group in VENDORS.values() for written in group), key=len, reverse=True)
+    maker = rf"(?:{'|'.join(map(re.escape, makers))})\b"
+    family = rf"(?:{'|'.join(sorted(FAMILIES, key=len, reverse=True))}){_VERSION}\b"
+    i_am = r"\b(?:i am|i'm|my name is|call me|i,|speaking as|this is) "
+    words = r"(?:(?!that\b|which\b|who\b)[\w'-]+ ){0,7}?"
+    of_family = (
+        rf"{i_am}({family})(?=[*_]*\s*(?:[,.;:!?)—]|\Z)|\s(?:and|from|by|here|an?)\b)",
+        rf"\bas ({family})(?=,? (?:i|i'm|my|we)\b)",
+        rf"(?<![^\W_])({family})(?= here[,.:;!])",
+        rf"\b(?:as|i am|i'm) an? ({family})(?= (?:[\w-]+ ){{0,2}}{_KIND}\b)",
+    )
+    of_maker = (
+        rf"\b(?:i am|i'm|i was|i have been|as an?) {words}(?:[\w'-]+, )?{_MADE} (?:by|at) ({maker})",
+        rf"\b(?:i am|i'm|as) an? {words}{_KIND} (?:by|from|of) ({maker})",
+        rf"\b(?:as|i am|i'm) an? ({maker})(?= (?:[\w-]+ ){{0,2}}{_KIND}\b)",
+        rf"\bmy (?:creator|developer|maker|training|trainer)s?(?: at| is| are| by)? ({maker})",
+        rf"(?<![^\W_])({maker})(?= (?:has |have )?{_MADE} me\b)",
+    )
+    return re.compile("|".join(of_family)), re.compile("|".join(of_maker))
+
+
+Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
+"""What an alias stands for: a debater, a model, or any family of models or maker (with an empty name)."""
+
+
+class _Known(NamedTuple):
+    """One spelling of a name."""
+
+    whose: Meant
+    level: _Level
+    pattern: str
+
+
+class Found(NamedTuple):
+    """A name at its place in a text."""
+
+    start: int
+    end: int
+    kind: Literal["name", "model", "family", "maker"]
+    meant: str
+    """A name or a model as the roster writes it, or a family or maker."""
+    whose: Meant
+
+
+class Names:
+    """The names of a roster and of its models, ready to be looked for.
+
+    A name that is a stance is none that could be hidden, since each tag shows it. A name that stands in the question
+    or in a stance counts at signs only.
+    """
+
+    def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
+        topic = [fold(text) for text in (question, *stances)]
+        counted = Counter(word for name in names for word in set(plain_words(name)))
+        shared = frozenset(word for word in counted if counted[word] > 1).union(*map(plain_words, topic))
+        shown = {"".join(plain_words(stance)) for stance in stances}
+        known: dict[str, _Known] = {}
+        for name in names:
+            for spelling, told in _spellings(name, shared):
+                pattern = _pattern(spelling)
+                asked = told != "common" and pattern and any(re.search(pattern, text) for text in topic)
+                known.setdefault(pattern, _Known(("name", name), "sign" if asked else told, pattern))
+        about_models = _is_about_models(topic)
+        for model in models:
+            for spelling, told in _model_spellings(model):
+                pattern = _pattern(spelling)
+                known.setdefault(pattern, _Known(("model", model), "self" if about_models else told, pattern))
+        usable = [one for one in known.values() if one.pattern and "".join(plain_words(one.whose[1])) not in shown]
+        self._known = sorted(usable, key=lambda one: len(one.pattern), reverse=True)
+        self._pattern = re.compile("|".join(f"{one.pattern}()" for one in self._known)) if self._known else None
+        self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
+
+    def find(self, text: str) -> list[Found]:
+        """The names in `text`, in their order; of two at one place the longer."""
+        low = fold(text)
+        told = any(word in low for word in _WELL_KNOWN)
+        if not told and (self._pattern is None or self._pattern.search(low) is None):
+            return []
+        places = origins(text)
+        found: list[Found] = []
+        for one in sorted(
+            (*self._roster(text, low, places), *(_selves(low, self._families) if told else ())), key=_first_and_longest
+        ):
+            start, end = one.start, one.end
+            if places is not None:
+                start, end = places[start], with_accents(text, places[end - 1] + 1)
+            if not found or start >= found[-1].end:
+                found.append(one._replace(start=start, end=end))
+        return found
+
+    def _roster(self, text: str, low: str, places: list[int] | None) -> Iterator[Found]:
+        match = self._pattern.search(low) if self._pattern else None
+        while match and self._pattern:
+            known = self._known[(match.lastindex or 1) - 1]
+            start, end = match.span()
+            first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
+            named = _is_name(known.level, low, (start, end), text, (first, last))
+            if named:
+                yield Found(start - _led(low, start, known.level), end, known.whose[0], known.whose[1], known.whose)
+            match = self._pattern.search(low, end if named else start + 1)
+
+
+_WELL_KNOWN = tuple({fold(word) for word in (*FAMILIES, *(written for group in VENDORS.values() for written in group))})
+"""Families of models and their makers."""
+
+
+def _selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found]:
+    """Families and makers where authors name themselves; `families` are those of the roster's models."""
+    of_family, of_maker = _self_naming()
+    for match in of_family.finditer(low):
+        family = family_among(match[match.lastindex or 0]) or ""
+        model = families.get(family)
+        whose: Meant = ("family", "") if model is None else ("model", model)
+        yield Found(*match.span(match.lastindex or 0), "family", model or family, whose)
+    for match in of_maker.finditer(low):
+        maker = "".join(plain_words(match[match.lastindex or 0]))
+        yield Found(*match.span(match.lastindex or 0), "maker", maker, ("maker", ""))
+
+
+def _first_and_longest(found: Found) -> tuple[int, int]:
+    return found.start, -found.end
+
+
+def _is_name(level: _Level, low: str, folded_span: tuple[int, int], text: str, span: tuple[int, int]) -> bool:
+    """Whether a spelling of `level` counts as a name where it stands."""
+    start, end = span
+    if level == "self":
+        return False  # the patterns of self-naming find it
+    if level == "any" or _is_sign(low, *folded_span, level, capital=text[start].isupper()):
+        return True
+    if level == "capital":
+        return text[start].isupper()
+    if level == "phrase":
+        shown = re.split(r"[\s\-—*~`>|/:.]+", text[start:end])
+        return "_" in text[start:end] or not any(word[:1].islower() for word in shown)
+    return level == "common" and _stands_out(text, start, end)
+
+
+def _led(low: str, start: int, level: str) -> int:
+    """The length of what goes with a name before it: `@`, or the article of a role."""
+    if low[start - 1 : start] == "@":
+        return 1
+    article = _ARTICLE.search(low, max(0, start - _AROUND), start) if level in {"common", "phrase"} else None
+    return 0 if article is None else start - article.start()
+
+
+_ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
+
+
+def _is_about_models(topic: Sequence[str]) -> bool:
+    """Whether models themselves are debated, so that their names are part of the question."""
+    words = {word for text in topic for word in plain_words(text)}
+    about = {"ai", "llm", "llms", "chatbot", "chatbots", "gpt", "chatgpt"}
+    makers = {fold(written) for group in VENDORS.values() for written in group}
+    return (
+        bool(words & (about | FAMILIES.keys() | makers))
+        or any(family_among(text) for text in topic)
+        or any("language model" in text or "artificial intelligence" in text for text in topic)
+    )
