@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Session, debate, generator, handler, sequencer
+from flowdebate.blocks.handler import result_of
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable
 from flowdebate.models.usage import Usage
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
 from tests.blocks.pipelines import FEW, LAW, SMALL, Boom, Journal, Pipeline, pipelines
 
@@ -334,3 +336,41 @@ async def test_a_run_is_freed_as_soon_as_nobody_holds_it() -> None:
         assert freed() is None
     finally:
         gc.enable()
+
+
+_SHOUT = handler(str.upper, name="shout")
+_INSIDE: dict[str, Any] = {
+    "run": _SHOUT.run,
+    "run_sync": _SHOUT.run_sync,
+    "start": _SHOUT.start,
+    "resume": lambda value: _SHOUT.resume(value, store=MemoryStore()),
+    "batch": lambda value: _SHOUT.batch([value]).all(),
+}
+
+
+@pytest.mark.parametrize("way", _INSIDE)
+async def test_a_block_inside_a_run_cannot_begin_a_run_of_its_own(way: str) -> None:
+    """It would escape the run's limits, store and model; the error says what to write, which is part of the run."""
+
+    async def wrong(value: str, ctx: Context) -> Any:
+        return await result_of(_INSIDE[way](value))
+
+    with pytest.raises(ConfigurationError, match=r"'shout'.*inside the run of 'outer'.*await block\(value, ctx\)"):
+        await sequencer(name="outer").then(wrong).run("for")
+
+    async def right(value: str, ctx: Context) -> Any:
+        return await _SHOUT(value, ctx)
+
+    assert (await sequencer(name="outer").then(right).run("for")).output == "FOR"
+    assert (await _SHOUT.run("for")).output == "FOR"  # the run is over
+
+
+async def test_a_model_may_hold_runs_of_its_own() -> None:
+    """It is no block, and has no context to call one with."""
+    inner = generator(name="inner", prompt="Say it.")
+
+    async def answer(_: ModelRequest) -> str:
+        result = await inner.run("x", model=ScriptedModel("from within"))
+        return str(result.output)
+
+    assert (await generator(name="outer", prompt="Ask.").run("x", model=FunctionModel(answer))).output == "from within"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowdebate.errors import ConfigurationError, add_note
 from flowdebate.runs.context import place_of
-from flowdebate.runs.execute import make_run, run_block, run_sync, start_block
+from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable, Mapping
@@ -152,6 +152,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """
         from flowdebate.runs.durable.resume import load_run
 
+        check_outside(self)
         run, value = await load_run(
             store,
             run_id,

@@ -15,7 +15,7 @@ from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.result import RunHandle, RunResult, RunView
-from flowdebate.runs.run import Run
+from flowdebate.runs.run import ACTING, Run
 from flowdebate.runs.session import as_session
 from flowdebate.store.open import STORE_VARIABLE
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
+    "check_outside",
     "make_run",
     "run_block",
     "run_sync",
@@ -70,6 +71,7 @@ def make_run(
     run_id: str | None = None,
 ) -> Run:
     """A run of `block` that has not begun; ConfigurationError for what it cannot be made of."""
+    check_outside(block)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
     if limits is not None and not isinstance(limits, Limits):
@@ -90,6 +92,19 @@ def make_run(
     if run.journal is None:
         _check_unkept(block)
     return run
+
+
+def check_outside(block: Runnable[Any]) -> None:
+    """ConfigurationError inside a running block: a run of its own would escape the run's limits, store and model."""
+    around = ACTING.get()
+    if around is not None:
+        raise ConfigurationError(
+            f"block {block.name!r}",
+            "run()",
+            f"a call inside the run of {around!r}",
+            "called outside of runs",
+            hint="Inside a block write `await block(value, ctx)`: it is then part of the run, its limits and its store",
+        )
 
 
 def _check_unkept(block: Runnable[Any]) -> None:
@@ -156,6 +171,8 @@ async def _write_down(run: Run, output: object, error: str | None) -> None:
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
     """What the block makes of `value`, within the time that the run has; connections are let go of afterwards."""
     time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
+    outside = ACTING.get()
+    ACTING.set(block.name)
     try:
         async with time_limit:
             return await block(value, run.root_context(block.name, block.resources))
@@ -164,6 +181,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
             raise run.budget.time_is_up() from error
         raise
     finally:
+        ACTING.set(outside)
         await run.close()
 
 

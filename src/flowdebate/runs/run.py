@@ -7,6 +7,7 @@ import logging
 import time
 import warnings
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
     from flowdebate.runs.session import Session
     from flowdebate.store.base import StepRow
 
-__all__ = ("Run",)
+__all__ = (
+    "ACTING",
+    "Run",
+)
+
+ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
+"""The name of the block whose run the code at hand is part of; None outside runs, and inside models."""
 
 T = TypeVar("T")
 
@@ -261,6 +268,8 @@ class Run:
         attempts = request.attempts.belong_to(meter=self.budget, tell=self.emit, seed=(self.seed, path))
         started = time.perf_counter()
         response, error = None, None
+        acting = ACTING.get()
+        ACTING.set(None)  # a model may hold runs of its own
         try:
             response = await call.ask(model, request)
             if journal is not None:
@@ -277,6 +286,7 @@ class Run:
                 await journal.fail(path, failed_text(error, **about, attempts=attempts_text(attempts.made)))
             raise
         finally:
+            ACTING.set(acting)
             seconds = time.perf_counter() - started
             self._called(
                 request.block, model.name, path, response=response, made=attempts.made, seconds=seconds, error=error
