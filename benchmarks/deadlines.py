@@ -80,7 +80,7 @@ async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
         await asyncio.sleep(number * DEADLINE / AT_ONCE)  # or all deadlines would fall into one moment
         return [await one() for _ in range(CALLS // AT_ONCE)]
 
-    async with model.hold():
+    async with model.open_connections():
         await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up: imports, byte code
         gc.collect()  # the first collections after the import of openai take 150 ms, once in a process
         lanes = await asyncio.gather(*map(one_after_another, range(AT_ONCE)))

@@ -93,7 +93,7 @@ async def play(fault: Fault, transport: Transport) -> None:
         tasks = asyncio.all_tasks()
         inner = stage.model(server, transport)
         model = inner if fault.wrapped is None else fault.wrapped(inner)
-        async with inner.hold():
+        async with inner.open_connections():
             request = stage.request()
             began = asyncio.get_running_loop().time()
             response, error = None, None

@@ -100,7 +100,7 @@ async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transpo
     async with ChatServer(greet=never_read) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, transport=transport)
         request = question(messages=[{"role": "user", "content": "x" * 12_000_000}])
-        async with model.hold():
+        async with model.open_connections():
             before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
             call = asyncio.create_task(ask(model, request))
             await came.wait()
@@ -121,7 +121,7 @@ async def test_an_endpoint_that_moves_to_https_has_its_certificate_looked_at(tra
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
         before = os.environ.get("OPENAI_BASE_URL")
         try:
-            async with model.hold():
+            async with model.open_connections():
                 os.environ["OPENAI_BASE_URL"] = plain.base_url
                 assert (await ask(model, question())).text == "fine"
                 os.environ["OPENAI_BASE_URL"] = secure.base_url

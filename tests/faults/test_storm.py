@@ -40,7 +40,7 @@ async def test_many_calls_at_once_each_get_their_own_answer(transport: Transport
         async def one(text: str) -> str:
             return (await ask(model, ModelRequest(messages=[{"role": "user", "content": text}], block="b"))).text
 
-        async with model.hold():
+        async with model.open_connections():
             for wave in range(3):
                 texts = [f"{wave}: {number}" for number in range(100)]
                 assert await asyncio.gather(*map(one, texts)) == texts

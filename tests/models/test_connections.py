@@ -53,7 +53,7 @@ async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
     """Holding is what a run does; when it ends the connection is closed."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
-        async with model.hold():
+        async with model.open_connections():
             for _ in range(3):
                 await ask(model, question())
             assert (server.accepted, server.open_connections) == (1, 1)
@@ -76,7 +76,7 @@ async def test_the_last_of_several_holders_closes() -> None:
     """`hold` and `async with` count together, in any order."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
-        first, second = model.hold(), model.hold()
+        first, second = model.open_connections(), model.open_connections()
         await first.__aenter__()
         await second.__aenter__()
         async with model:
@@ -107,7 +107,7 @@ async def test_many_calls_at_once_all_get_their_own_answers() -> None:
             request = ModelRequest(messages=[{"role": "user", "content": text}], block="b")
             return (await ask(model, request)).text
 
-        async with model.hold():
+        async with model.open_connections():
             texts = [f"text {number}" for number in range(200)]
             assert await asyncio.gather(*map(one, texts)) == texts
         await server.wait_until_left()
@@ -119,7 +119,7 @@ async def test_the_deadline_holds_against_a_server_that_goes_silent(scenario: st
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
-        async with model.hold():
+        async with model.open_connections():
             with pytest.raises(ModelTimeout):
                 await ask(model, question(0.3, listener))
             await server.wait_until_left()
@@ -157,7 +157,7 @@ async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_op
         before, tasks = open_files(), len(asyncio.all_tasks())
         for scenario, listener in (("silent", None), ("stalling", lambda _: None)):
             model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
-            async with model.hold():
+            async with model.open_connections():
                 for ticks in range(40):
                     calls = [asyncio.create_task(ask(model, question(60, listener))) for _ in range(5)]
                     for _ in range(ticks):
@@ -180,7 +180,7 @@ async def test_a_hold_that_is_cancelled_twice_while_it_closes_leaves_nothing_ope
         inside = asyncio.Event()
 
         async def hold() -> None:
-            async with model.hold():
+            async with model.open_connections():
                 await ask(model, question())
                 inside.set()
                 await asyncio.Event().wait()
@@ -218,7 +218,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
     texts: list[str] = []
 
     async def run() -> None:
-        async with model.hold():
+        async with model.open_connections():
             texts.extend([(await ask(model, question())).text for _ in range(2)])
 
     try:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
-from flowdebate.models.openai.response_stream import bounded_stream, encoding_of, event_lines
+from flowdebate.models.openai.transport import bounded_stream, encoding_of, event_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

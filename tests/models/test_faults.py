@@ -39,7 +39,7 @@ from flowdebate.models import (
     forbid_real_models,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.openai.error_mapping import classify, retry_after
+from flowdebate.models.openai.error_mapping import map_error, retry_after
 
 from .server import ChatServer, chunk, completion
 
@@ -357,7 +357,7 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
     """A key that is set, or changed, after the model was made counts."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env="FLOWDEBATE_TEST_KEY")
-        async with model.hold():
+        async with model.open_connections():
             with pytest.raises(AuthenticationFailed, match="FLOWDEBATE_TEST_KEY"):
                 await ask(model, question())
             try:
@@ -418,7 +418,7 @@ def test_a_date_in_the_future_is_a_wait_and_one_in_the_past_is_none() -> None:
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
     """Nothing is left over, and nothing that is shown can steer a terminal."""
-    error = classify(kind(message))
+    error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
 

@@ -137,7 +137,7 @@ async def test_text_is_streamed_piece_by_piece(path: Path) -> None:
 async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path, temperature: float) -> None:
     """The grammar leaves nothing else."""
     model = LocalModel(path)
-    async with model.hold():
+    async with model.open_connections():
         for side in ("trams", "cars"):
             request = question(f"Who won, if not {side}?", output=Verdict, max_tokens=None, temperature=temperature)
             answered = await ask(model, request)
@@ -178,7 +178,7 @@ async def test_a_prompt_that_repeats_the_last_one_s_beginning_is_computed_in_par
 async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, stream: bool) -> None:
     """A generation of half a minute ends with its call; the next one is answered within its own short deadline."""
     model = LocalModel(path)
-    async with model.hold():
+    async with model.open_connections():
         await ask(model, question())
         begun = asyncio.Event()
         listener = (lambda _: begun.set()) if stream else None
@@ -194,7 +194,7 @@ async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, st
 async def test_waiting_for_one_s_turn_counts_and_can_be_given_up(path: Path) -> None:
     """The deadline is the call's as a whole, and who gives up does not hold up the next."""
     model = LocalModel(path)
-    async with model.hold():
+    async with model.open_connections():
         await ask(model, question())
         begun = asyncio.Event()
         first = asyncio.create_task(ask(model, question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())))
@@ -215,7 +215,7 @@ async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:
 async def test_an_engine_that_was_stopped_is_started_anew(path: Path) -> None:
     """Also where the model's connections are held meanwhile."""
     model = LocalModel(path)
-    async with model.hold():
+    async with model.open_connections():
         await ask(model, question())
         pid = engine_pid(path)
         stop_local_servers()

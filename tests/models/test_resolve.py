@@ -12,8 +12,7 @@ import pytest
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.models.providers import PROVIDERS
-from flowdebate.models.resolve import KeptModel, ModelResolver, check_model
+from flowdebate.models.resolve import PROVIDERS, KeptModel, ModelResolver, check_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from flowdebate.models.json_schema import bounded
+from flowdebate.models.output import bounded
 
 KEYS = st.sampled_from(["type", "items", "properties", "maxLength", "x"])
 SCHEMAS: st.SearchStrategy[Any] = st.recursive(

@@ -8,7 +8,7 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.models.json_schema import inlined
+from flowdebate.models.output import inlined
 
 LEAVES = st.sampled_from(
     [{"type": "integer"}, {"enum": ["for", "against"]}, {"const": "x"}, {"type": "string", "maxLength": 2}]

@@ -107,7 +107,7 @@ async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
         models = [model("slow"), model("silent")]
         async with contextlib.AsyncExitStack() as held:
             for each in models:
-                await held.enter_async_context(each.hold())
+                await held.enter_async_context(each.open_connections())
             for first in range(0, calls, _AT_ONCE):
                 gone, through = await _wave(models, draw, min(_AT_ONCE, calls - first))
                 cancelled, answered = cancelled + gone, answered + through

@@ -186,7 +186,7 @@ class Fuzzed:
             block="judge",
             output=None if case.structured is None else _OUTPUT,
             tools=[_TOOL] if case.tools else (),
-            settings=ModelSettings(timeout=300.0, longest=_LONGEST_TEXT),
+            settings=ModelSettings(timeout=300.0, max_chars=_LONGEST_TEXT),
             on_text=heard.append if case.stream else None,
         )
         began = time.process_time()

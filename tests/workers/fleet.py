@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate
 from flowdebate.models.base import ModelRequest, ModelResponse
-from flowdebate.runs.durable.codec import digest_of
+from flowdebate.models.codec import digest_of
 from flowdebate.workers import Workers
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, problems_of, told
 from flowdebate.models.base import ToolSpec
-from flowdebate.models.json_schema import inlined
+from flowdebate.models.output import inlined
 
 if TYPE_CHECKING:
     from flowdebate.blocks.handler import Function

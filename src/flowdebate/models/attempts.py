@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol
@@ -12,7 +13,7 @@ from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, 
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from flowdebate.models.base import ModelRequest
@@ -93,6 +94,23 @@ class Attempts:
     def waiting(self) -> Waiting:
         """`with attempts.waiting():` around what is no work of the model: it counts as waiting for the next request."""
         return Waiting(self)
+
+    @contextmanager
+    def listening(self) -> Iterator[list[object]]:
+        """Collect the events that are told inside, besides telling the run's readers."""
+        heard: list[object] = []
+        outer = self._tell
+
+        def tell(event: object) -> None:
+            heard.append(event)
+            if outer is not None:
+                outer(event)
+
+        self._tell = tell
+        try:
+            yield heard
+        finally:
+            self._tell = outer
 
     def tell(self, event: object) -> None:
         """Tell the run's readers of `event`."""

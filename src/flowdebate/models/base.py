@@ -46,7 +46,7 @@ class ModelSettings:
     """Room for the answer, in tokens."""
     timeout: float | None = 300.0
     """Deadline of one call as a whole, retries and their waits included, in seconds; None for no deadline."""
-    longest: int = 200_000
+    max_chars: int = 200_000
     """Characters that an answer may have; a longer one is `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further parameters of the request, as the provider names them."""
@@ -100,8 +100,8 @@ class ModelRequest:
     """When the whole call must be over, by the event loop's clock; None for never."""
     retried: bool = False
     """Whether somebody outside repeats this call already: there is one retry loop, the outermost."""
-    rung: int = 0
-    """How many rungs below its first a model should ask for a structured answer: earlier ones did not fit."""
+    skipped_modes: int = 0
+    """Structured modes that a model should skip, since their answers did not fit the schema."""
 
     @property
     def characters(self) -> int:

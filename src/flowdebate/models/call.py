@@ -57,7 +57,7 @@ _FINISHES = frozenset({"stop", "length", "tool_calls"})
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and give back an answer that can be used as it is.
 
-    The text is valid Unicode and not longer than `request.settings.longest`; a text answer is not blank; `data` of a
+    The text is valid Unicode and not longer than `request.settings.max_chars`; a text answer is not blank; `data` of a
     structured answer is what `request.output.validate` made of it (where the model calls tools instead, `data` is
     left alone). A call that failed is repeated as the model's `retry` says, if it has one.
 
@@ -125,12 +125,12 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in _FINISHES:
         raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
-    text = _text_of(response, request.settings.longest)
+    text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
     calls = response.tool_calls
     data = response.data
     if calls:
-        _check_calls(calls, request.settings.longest)
+        _check_calls(calls, request.settings.max_chars)
     elif request.output is not None:
         if response.validated is request.output:  # a wrapper hands on what its inner model answered
             return response
@@ -144,12 +144,12 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
     return replace(response, text=text, data=data, flags=odd, validated=validated)
 
 
-def _text_of(response: ModelResponse, longest: int) -> str:
+def _text_of(response: ModelResponse, max_chars: int) -> str:
     text = response.text
     if not isinstance(text, str):
         raise _malformed("text", text, "a str")
-    if len(text) > longest:
-        raise ResponseTooLarge(longest, "characters")
+    if len(text) > max_chars:
+        raise ResponseTooLarge(max_chars, "characters")
     # what a subclass of str does when it is formatted or compared is its own: only the characters are taken
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
@@ -179,7 +179,7 @@ def _clean(data: object) -> object:
         raise MalformedResponse("the answer is nested too deeply") from None
 
 
-def _check_calls(calls: Sequence[ToolCall], longest: int) -> None:
+def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
     """Tools that nobody offered are the caller's to answer; here only types and sizes count."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
@@ -189,8 +189,8 @@ def _check_calls(calls: Sequence[ToolCall], longest: int) -> None:
         for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
             if not isinstance(value, str):
                 raise _malformed(f"a tool call's {name}", value, "a str")
-            if len(value) > longest:
-                raise ResponseTooLarge(longest, "characters")
+            if len(value) > max_chars:
+                raise ResponseTooLarge(max_chars, "characters")
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:

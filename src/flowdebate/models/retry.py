@@ -130,8 +130,10 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
         answer = (error.answer or "")[:_LONGEST_QUOTE]
         said = [{"role": "assistant", "content": answer}] if answer.strip() else []
         reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
-        rung = request.rung + (seen[SchemaViolation] + 1) % 2  # once more as it was asked, then one rung down
-        return replace(request, messages=[*request.messages, *said, reason], rung=rung)
+        skipped = (
+            request.skipped_modes + (seen[SchemaViolation] + 1) % 2
+        )  # once more as it was asked, then one rung down
+        return replace(request, messages=[*request.messages, *said, reason], skipped_modes=skipped)
     if isinstance(error, OutputTruncated) and request.output is not None and request.settings.max_tokens:
         more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
         return replace(request, settings=more)

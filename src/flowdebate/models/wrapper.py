@@ -59,13 +59,13 @@ class Wrapper:
         return (self.inner,)
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Self]:
+    async def open_connections(self) -> AsyncIterator[Self]:
         """Keep the connections of all its models until the block ends."""
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             for model in self.models():
-                hold: Any = getattr(model, "hold", None)
-                if hold is not None:
-                    await held.enter_async_context(hold())
+                opened: Any = getattr(model, "open_connections", None)
+                if opened is not None:
+                    await stack.enter_async_context(opened())
             yield self
 
     def __repr__(self) -> str:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
 from flowdebate.models import call
 from flowdebate.models.attempts import usage_of
+from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
-from flowdebate.runs.durable.codec import attempts_of, attempts_text, call_text, digest_of, failed_text, read_call
+from flowdebate.runs.durable.codec import failed_text
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
 
@@ -349,7 +350,7 @@ class Run:
 
     async def _hold(self, model: Model) -> None:
         self._held[id(model)] = model
-        hold = getattr(model, "hold", None)
+        hold = getattr(model, "open_connections", None)
         if hold is not None:
             await self._holds.enter_async_context(hold())
 

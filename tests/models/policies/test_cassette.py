@@ -343,3 +343,23 @@ def test_nothing_that_is_no_error_of_a_model_can_be_made() -> None:
     """The classes that a file may name are those of `flowdebate.errors` below ModelError."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
+
+
+# Stored cassettes
+
+
+async def test_a_cassette_of_the_first_edition_is_replayed() -> None:
+    """Answers, tool calls, errors with their facts, and what was sent: as they were recorded then."""
+    replayed = ReplayModel(Path(__file__).with_name("data") / "format-1.jsonl")
+    requests = requests_of_some_cassette()
+    found: list[Any] = []
+    for request in requests:
+        found += await asyncio.gather(ask(replayed, request), return_exceptions=True)
+    text, structured, tool, violation, limited = found
+    assert (text.text, text.model, text.flags, text.usage.prompt_tokens) == ("fine", "served", ("cleaned",), 3)
+    assert [attempt.error for attempt in requests[0].attempts.made] == ["ProviderFailed", None]
+    assert structured.data == {"a": "b"}
+    assert tool.tool_calls == (ToolCall(id="1", name="look_up", arguments="{}"),)
+    assert (type(violation), violation.problems, violation.answer) == (SchemaViolation, (("a", "is wrong"),), "{}")
+    assert (type(limited), limited.retry_after, limited.quota_exhausted) == (RateLimited, 2.5, False)
+    replayed.assert_complete()

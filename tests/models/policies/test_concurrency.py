@@ -129,7 +129,7 @@ async def test_a_real_server_meets_no_more_at_once() -> None:
     """Thirty calls through three places keep three connections."""
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
-        async with model.hold():
+        async with model.open_connections():
             await asyncio.gather(*(ask(model, question()) for _ in range(30)))
             assert server.posts == 30
             assert server.accepted <= 3

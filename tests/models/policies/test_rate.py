@@ -308,7 +308,7 @@ async def test_a_real_server_is_asked_no_faster() -> None:
     """Four requests, one at a time every 20 ms."""
     async with ChatServer() as server:
         model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
-        async with model.hold():
+        async with model.open_connections():
             await ask(model, question())
             began = now()
             await asyncio.gather(*(ask(model, question()) for _ in range(3)))

@@ -247,7 +247,7 @@ def failures(draw: Any) -> ModelError:
     kind = draw(st.sampled_from(sorted(CLASSES.values(), key=lambda kind: kind.__name__)))
     made = kind.__new__(kind)
     ModelError.__init__(made, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
-    for name in {name for base in kind.__mro__ for name in FACTS.get(base.__name__, ())}:
+    for name in FACTS[kind.__name__]:
         setattr(made, name, draw(facts[name]))
     return made  # type: ignore[no-any-return]
 
@@ -294,14 +294,13 @@ def test_every_error_of_a_model_is_known_with_all_its_facts() -> None:
             "model",
             "block",
             "transient",
-            *(f for b in kind.__mro__ for f in FACTS.get(b.__name__, ())),
+            *FACTS[name],
         }
         assert set(vars(made)) <= known, name
         again = Failure.model_validate_json(Failure.of(made).model_dump_json()).error()
         assert type(again) is kind
         assert str(again) == str(made)
         assert {item: getattr(again, item) for item in vars(made)} == vars(made)
-    assert {base for base in FACTS if base not in CLASSES} == set()
 
 
 def _made(kind: type[ModelError]) -> ModelError:
@@ -476,7 +475,7 @@ async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> 
     await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
     other = question(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
-        settings=ModelSettings(timeout=3.0, longest=500),
+        settings=ModelSettings(timeout=3.0, max_chars=500),
         on_text=lambda _: None,
     )
     assert (await ask(ReplayModel(path), other)).text == "fine"

@@ -242,7 +242,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() 
     answered = await ask(Retrying(leaf, retry), question(output=Verdict, told=told))
     assert answered.data == Verdict(winner="a")
     assert naps.taken == []
-    assert [request.rung for request in leaf.seen] == [0, 0, 1, 1]
+    assert [request.skipped_modes for request in leaf.seen] == [0, 0, 1, 1]
     last = leaf.seen[-1].messages
     assert [message["role"] for message in last] == ["user"] + 3 * ["assistant", "user"]
     assert last[1]["content"] == '{"loser": "a"}'

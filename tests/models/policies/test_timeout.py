@@ -262,7 +262,7 @@ async def test_a_server_that_drips_stalls_or_only_keeps_alive_is_left(
         await ask(OpenAIModel("fine", base_url=server.base_url), question())  # the first call of all imports openai
         if model == "drip":
             request.on_text = lambda _: None
-        async with Timeout(inner, **options).hold() as timeout:
+        async with Timeout(inner, **options).open_connections() as timeout:
             with pytest.raises(ModelTimeout) as caught:
                 await ask(timeout, request)
             await server.wait_until_left()

@@ -47,7 +47,7 @@ class Holdable(Leaf):
     held = 0
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Holdable]:
+    async def open_connections(self) -> AsyncIterator[Holdable]:
         """Count those who hold."""
         self.held += 1
         try:
@@ -105,7 +105,7 @@ async def test_all_models_below_are_held() -> None:
     """Through every kind of wrapper, as long as the outermost is held, and those without connections are left out."""
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
-    async with Retrying(Fallback(*wrapped, Leaf())).hold():
+    async with Retrying(Fallback(*wrapped, Leaf())).open_connections():
         assert [model.held for model in models] == [1] * len(models)
     assert [model.held for model in models] == [0] * len(models)
 
@@ -114,7 +114,7 @@ async def test_connections_are_kept_while_the_outermost_wrapper_is_held() -> Non
     """Five calls, one connection; without, one each."""
     async with ChatServer() as server:
         model = all_of(OpenAIModel("m", base_url=server.base_url), between=None)
-        async with model.hold():
+        async with model.open_connections():
             for _ in range(5):
                 await ask(model, question())
         assert server.accepted == 1
@@ -234,7 +234,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
 
     async with ChatServer({"m": play}) as server:
         model = all_of(OpenAIModel("m", base_url=server.base_url), max_concurrency=60)
-        async with model.hold():
+        async with model.open_connections():
             before = asyncio.all_tasks()
             calls = [asyncio.create_task(ask(model, asking(["hang", "stall"][n % 2]))) for n in range(300)]
             await server.wait_for_posts(60)

@@ -24,8 +24,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunNotFound
+from flowdebate.models.codec import digest_of
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.runs.durable.codec import digest_of
 from flowdebate.runs.run import Records
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres.store import PostgresStore

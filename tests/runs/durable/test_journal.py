@@ -27,7 +27,7 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.models import ModelSettings
-from flowdebate.runs.durable.codec import failure_of, failure_text
+from flowdebate.models.codec import failure_of, failure_text
 from flowdebate.runs.durable.journal import Journal
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted

@@ -14,8 +14,8 @@ from flowdebate.cli.find import WORDS, ago, state_of
 from flowdebate.cli.kept_plan import plan_of, verb_of
 from flowdebate.cli.text import in_line
 from flowdebate.errors import BadFile, told
+from flowdebate.models.codec import failure_of
 from flowdebate.models.usage import Usage
-from flowdebate.runs.durable.codec import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

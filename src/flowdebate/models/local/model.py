@@ -10,11 +10,11 @@ from flowdebate.errors import ModelUnavailable, OutputTruncated
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import within
 from flowdebate.models.guard import check_real_calls_allowed
-from flowdebate.models.json_schema import bounded
 from flowdebate.models.local.server import running_server, stop_local_servers
 from flowdebate.models.openai.chat import Chat, Dialect
-from flowdebate.models.openai.clients import Clients, Holding, load
+from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.structured import with_tool_calls
+from flowdebate.models.output import bounded
 from flowdebate.models.retry import Retry
 from flowdebate.prompts.escaping import without_control_tokens
 
@@ -41,7 +41,7 @@ _MORE = 3
 """How many times the room when a structured answer did not fit."""
 
 
-class LocalModel(Holding):
+class LocalModel(PooledModel):
     """A GGUF model that llama.cpp runs here; the engine starts at the first call and ends with the process.
 
     - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
@@ -85,7 +85,7 @@ class LocalModel(Holding):
         return response
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
-        async with self._clients.hold():
+        async with self._clients.opened():
             server = running_server(self._path)
             endpoint = await server.endpoint()
             client = await self._clients.client(endpoint)

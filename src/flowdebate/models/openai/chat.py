@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate._util.text import is_blank
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
 from flowdebate.models.openai.clients import load
-from flowdebate.models.openai.error_mapping import classify
+from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.responses import read_completion, read_stream, usage_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Chat:
             await load(_import_structured)
         from flowdebate.models.openai.structured import ask_structured
 
-        mode = self.dialect.structured[min(request.rung, len(self.dialect.structured) - 1)]
+        mode = self.dialect.structured[min(request.skipped_modes, len(self.dialect.structured) - 1)]
 
         async def send(parameters: Parameters) -> tuple[Any, ModelResponse]:
             return await self._send(parameters, request, asked_as=mode)
@@ -140,7 +140,7 @@ class Chat:
                 attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
                 return completion, self._read(completion, request)
             except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
-                failure = self._classified(error, during)
+                failure = self._mapped(error, during)
             raise failure
 
     def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
@@ -150,9 +150,9 @@ class Chat:
             strict=self.dialect.strict_model,
             secrets=self._secrets,
         )
-        longest = request.settings.longest  # looked at here too, before a schema is held against it
-        if len(response.text) > longest or any(len(call.arguments) > longest for call in response.tool_calls):
-            raise ResponseTooLarge(longest, "characters")
+        max_chars = request.settings.max_chars  # looked at here too, before a schema is held against it
+        if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
+            raise ResponseTooLarge(max_chars, "characters")
         return response
 
     async def _streamed(
@@ -170,7 +170,7 @@ class Chat:
                 asked=self.dialect.model if self.dialect.told else None,
                 strict=self.dialect.strict_model,
                 on_usage=on_usage,
-                longest=request.settings.longest,
+                max_chars=request.settings.max_chars,
                 secrets=self._secrets,
             )
         except _Whole as whole:
@@ -193,7 +193,7 @@ class Chat:
         except _Whole:
             raise
         except Exception as error:  # noqa: BLE001 - see _send
-            failure = self._classified(error, during)
+            failure = self._mapped(error, during)
         else:
             return
         finally:
@@ -204,8 +204,8 @@ class Chat:
     def _amended(self, parameters: Parameters) -> Parameters:
         return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
 
-    def _classified(self, error: Exception, during: BaseException | None) -> FlowDebateError:
-        return classify(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
+    def _mapped(self, error: Exception, during: BaseException | None) -> FlowDebateError:
+        return map_error(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
 
     @property
     def _secrets(self) -> tuple[str, ...]:

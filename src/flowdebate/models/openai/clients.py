@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from flowdebate._util.text import redacted
 from flowdebate.errors import ResponseTooLarge
 from flowdebate.models.guard import is_loopback
-from flowdebate.models.openai.redaction import kept_out_of_logs
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from http.cookiejar import CookieJar
     from typing import Self
 
@@ -28,7 +29,7 @@ __all__ = (
     "NO_KEY",
     "Clients",
     "Endpoint",
-    "Holding",
+    "PooledModel",
     "Transport",
     "load",
 )
@@ -68,10 +69,10 @@ class Endpoint:
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _LoopClients:
     """What one event loop has: how many hold it, and its clients (a second one when the endpoint has moved)."""
 
-    holders: int = 0
+    users: int = 0
     clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -86,12 +87,12 @@ class Clients:
     def __init__(self, headers: Mapping[str, str] | None = None, *, transport: Transport = "aiohttp") -> None:
         self._transport = transport
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._contexts: dict[bool, ssl.SSLContext] = {}
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncIterator[None]:
         """Keep the running loop's connections open until the block, and every other one like it, has ended."""
         self.acquire()
         try:
@@ -102,31 +103,31 @@ class Clients:
     def acquire(self) -> None:
         """Begin to hold."""
         with self._lock:
-            self._loops.setdefault(asyncio.get_running_loop(), _Held()).holders += 1
+            self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 
     async def release(self) -> None:
         """End it; the last one closes the connections."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            held = self._loops[loop]
-            held.holders -= 1
-            if held.holders:
+            own = self._loops[loop]
+            own.users -= 1
+            if own.users:
                 return
             del self._loops[loop]
         # a client closes its sockets before its first await, so a cancellation that comes now leaves none open
-        await held.closing.aclose()
+        await own.closing.aclose()
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
         """The running loop's client for `endpoint`; call it inside a `hold`."""
         if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
             await load(self._prepare, endpoint)
-        held = self._loops[asyncio.get_running_loop()]
-        found = held.clients.get(endpoint)
+        own = self._loops[asyncio.get_running_loop()]
+        found = own.clients.get(endpoint)
         if found is None:
-            found = held.clients[endpoint] = self._connect(endpoint)
+            found = own.clients[endpoint] = self._connect(endpoint)
             for secret in endpoint.secrets:
-                held.closing.enter_context(kept_out_of_logs(secret))
-            held.closing.push_async_callback(found.close)
+                own.closing.enter_context(kept_out_of_logs(secret))
+            own.closing.push_async_callback(found.close)
         return found
 
     def _prepare(self, endpoint: Endpoint) -> None:
@@ -159,7 +160,7 @@ class Clients:
             cookies=_no_cookies(),
         )
         if aiohttp:
-            from flowdebate.models.openai.connections import keep_only_clean
+            from flowdebate.models.openai.transport import keep_only_clean
 
             keep_only_clean(http, limit=_CONNECTIONS, context=context)
         return openai.AsyncOpenAI(
@@ -189,7 +190,7 @@ def _no_cookies() -> CookieJar:
 
 async def _bounded(response: httpx2.Response) -> None:
     """Let `response` be read up to `_LONGEST_BODY` bytes, and not at all where its head tells of more."""
-    from flowdebate.models.openai.response_stream import bounded_stream, encoding_of
+    from flowdebate.models.openai.transport import bounded_stream, encoding_of
 
     told = response.headers.get("content-length", "")
     if told.isdecimal() and int(told[:20]) > _LONGEST_BODY:
@@ -208,15 +209,15 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
     await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 
-class Holding:
+class PooledModel:
     """A model with `Clients`: runs hold its connections while they last, `async with model:` for longer."""
 
     _clients: Clients
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Self]:
+    async def open_connections(self) -> AsyncIterator[Self]:
         """Keep the running loop's connections until the block, and every other one like it, has ended."""
-        async with self._clients.hold():
+        async with self._clients.opened():
             yield self
 
     async def __aenter__(self) -> Self:
@@ -225,3 +226,50 @@ class Holding:
 
     async def __aexit__(self, *_: object) -> None:
         await self._clients.release()
+
+
+_LOGGERS = (
+    "aiohttp.client",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "httpcore2.http2",
+    "httpcore2.proxy",
+    "httpx2",
+    "openai",
+    "openai._base_client",
+    "openai._response",
+)
+
+
+class _Redacting(logging.Filter):
+    """Rewrites records that tell one of `secrets`; each is in force as often as it was added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        trace = record.exc_text or ""
+        if any(secret in message or secret in trace for secret in self.secrets):
+            record.msg, record.args = redacted(message, self.secrets), None
+            record.exc_info, record.exc_text = None, redacted(trace, self.secrets) or None
+        return True
+
+
+_REDACTING = _Redacting()
+
+
+@contextmanager
+def kept_out_of_logs(secret: str) -> Iterator[None]:
+    """Inside, nothing that is logged about connections tells `secret`."""
+    if not _REDACTING.secrets:
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(_REDACTING)
+    _REDACTING.secrets.append(secret)
+    try:
+        yield
+    finally:
+        _REDACTING.secrets.remove(secret)

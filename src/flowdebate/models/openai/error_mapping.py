@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = (
     "address_of",
     "as_status",
-    "classify",
+    "map_error",
     "retry_after",
     "status_error",
 )
@@ -66,7 +66,7 @@ class _Told:
     code: str
 
 
-def classify(
+def map_error(
     error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
 ) -> FlowDebateError:
     """`error` as one of the project's own, caused by `error` unless that could show one of `secrets`.

@@ -11,7 +11,7 @@ from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import within
 from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.openai.chat import Chat, Dialect, StructuredMode
-from flowdebate.models.openai.clients import NO_KEY, Clients, Endpoint, Holding, Transport
+from flowdebate.models.openai.clients import NO_KEY, Clients, Endpoint, PooledModel, Transport
 from flowdebate.models.openai.error_mapping import address_of
 from flowdebate.models.retry import Retry
 
@@ -42,7 +42,7 @@ _MODE = re.compile(
 _RETRY = Retry()
 
 
-class OpenAIModel(Holding):
+class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
     - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
@@ -95,7 +95,7 @@ class OpenAIModel(Holding):
         self._api_key = api_key
         self._api_key_env = api_key_env
         self._settings = settings or ModelSettings()
-        self._ladder = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
+        self._modes = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
         self._strict_model = strict_model
         self._clients = Clients(default_headers, transport=transport)
@@ -125,10 +125,10 @@ class OpenAIModel(Holding):
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         endpoint = self._endpoint()
-        async with self._clients.hold():
+        async with self._clients.opened():
             client = await self._clients.client(endpoint)
             while True:
-                before = self._ladder
+                before = self._modes
                 chat = Chat(dialect=self._dialect(endpoint), client=client, endpoint=endpoint)
                 try:
                     return await chat.answer(request)
@@ -136,15 +136,15 @@ class OpenAIModel(Holding):
                     if request.output is None or len(before) == 1 or not _refuses_mode(error):
                         raise
                     # what the server refuses once it refuses always: later calls do without it
-                    refused = before[min(request.rung, len(before) - 1)]
-                    self._ladder = tuple(mode for mode in self._ladder if mode != refused) or before[-1:]
+                    refused = before[min(request.skipped_modes, len(before) - 1)]
+                    self._modes = tuple(mode for mode in self._modes if mode != refused) or before[-1:]
 
     def _dialect(self, endpoint: Endpoint) -> Dialect:
         return Dialect(
             model=self._name,
             label=self._label,
             settings=self._settings,
-            structured=self._ladder,
+            structured=self._modes,
             tools_with_schema=self._tools_with_schema,
             strict_model=self._strict_model,
             # OpenAI's reasoning models know only the newer name, most other servers only the older one

@@ -80,13 +80,13 @@ async def read_stream(
     asked: str | None = None,
     strict: bool = False,
     on_usage: Callable[[Usage], None] | None = None,
-    longest: int = 200_000,
+    max_chars: int = 200_000,
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
     """The answer of the model `asked` in a stream of chunks, each piece of text told to `on_text` as it arrives.
 
     What it took is told to `on_usage` once it is known, also where the answer is of no use.
-    ResponseTooLarge once there are more than `longest` characters.
+    ResponseTooLarge once there are more than `max_chars` characters.
     """
     read = 0
     parts = _Parts()
@@ -97,8 +97,8 @@ async def read_stream(
                 on_usage(parts.usage)
             if piece:
                 read += len(piece)
-                if read > longest:
-                    raise ResponseTooLarge(longest, "characters")
+                if read > max_chars:
+                    raise ResponseTooLarge(max_chars, "characters")
                 on_text(redacted(piece, secrets))
     if not parts.chunks:
         raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")

@@ -23,7 +23,7 @@ from instructor.core.exceptions import IncompleteOutputException
 from flowdebate._util.text import is_blank
 from flowdebate.errors import FlowDebateError, SchemaViolation
 from flowdebate.models.base import ToolCall
-from flowdebate.models.openai.error_mapping import classify
+from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.output import OutputSchema, one_object
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ async def ask_structured(
     except FlowDebateError as error:
         outcome = error
     except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
-        outcome = classify(error, during=during, secrets=secrets)
+        outcome = map_error(error, during=during, secrets=secrets)
     finally:
         _asking.reset(asking)
     if isinstance(outcome, SchemaViolation) and seen:

@@ -1,7 +1,7 @@
-"""A cassette: the file in which what a model answered is kept, one line of JSON for each call.
+"""Cassette files: recorded model calls as JSON, one line for each call after a header.
 
-The first line is the header; each further one holds a call: what was asked, its hash, which of the same requests it
-was, and the answer or the error. A line that does not fit is BadFile, with its number. Nothing in a cassette is code.
+A line holds the request, its hash, its number among equal requests, and the answer or the error. All of it is data, and
+is checked when it is read: a line that does not fit is BadFile, with its number.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from flowdebate import errors
 from flowdebate._util.text import clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, ModelError, problems_of, told
-from flowdebate.models import events as notices
+from flowdebate.models import events
 from flowdebate.models.base import FinishReason, ToolCall
+from flowdebate.models.codec import make_error
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
 
 __all__ = (
+    "CLASSES",
     "FACTS",
     "Answer",
     "Call",
@@ -47,134 +50,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name in errors.__all__
     if isinstance(found := getattr(errors, name), type) and issubclass(found, ModelError)
 }
-"""What an error can be made of again."""
-
-FACTS: dict[str, tuple[str, ...]] = {
-    "CircuitOpen": ("seconds",),
-    "ModelTimeout": ("seconds",),
-    "ProviderFailed": ("status", "retry_after"),
-    "RateLimited": ("retry_after", "quota_exhausted"),
-    "Refused": ("reason",),
-    "RequestRejected": ("status",),
-    "ResponseTooLarge": ("limit", "unit"),
-    "SchemaViolation": ("problems", "answer"),
-    "ToolLoopExceeded": ("rounds",),
-}
-"""The facts that a class, and each class below it, has besides those of `ModelError`."""
-
-_MAY_BE_UNKNOWN = frozenset({"answer", "retry_after", "status"})
-
-
-class Failure(BaseModel):
-    """A `ModelError`; what looks like a key is not in it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    kind: str
-    """The class: one of `flowdebate.errors`."""
-    message: str
-    model: str | None = None
-    block: str | None = None
-    transient: bool = False
-    status: int | None = None
-    retry_after: float | None = None
-    quota_exhausted: bool | None = None
-    seconds: float | None = None
-    limit: int | None = None
-    unit: str | None = None
-    reason: str | None = None
-    problems: tuple[tuple[str, str], ...] | None = None
-    answer: str | None = None
-    rounds: int | None = None
-
-    @model_validator(mode="after")
-    def _is_known(self) -> Failure:
-        if self.kind not in CLASSES:
-            problem = "no such error"
-            raise ValueError(problem)
-        missing = [name for name in _facts(CLASSES[self.kind]) if getattr(self, name) is None]
-        if not _MAY_BE_UNKNOWN.issuperset(missing):
-            problem = f"{self.kind} needs {', '.join(missing)}"
-            raise ValueError(problem)
-        return self
-
-    @classmethod
-    def of(cls, error: ModelError) -> Failure:
-        """`error` as data; an application's own class as the one of ours that it is derived from."""
-        kind = next(base for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
-        try:
-            return cls(
-                kind=kind.__name__,
-                message=_hidden(error.message),
-                model=error.model,
-                block=error.block,
-                transient=error.transient,
-                **{name: _hidden(getattr(error, name, None)) for name in _facts(kind)},
-            )
-        except ValidationError:  # an application's own, with facts of other types
-            return cls(kind="ModelError", message=_hidden(told(error)), transient=bool(error.transient))
-
-    def error(self) -> ModelError:
-        """The error, as it was raised."""
-        kind = CLASSES[self.kind]
-        made = kind.__new__(kind)
-        # past the class's own constructor, which would write the message anew
-        ModelError.__init__(made, self.message, model=self.model, block=self.block, transient=self.transient)
-        for name in _facts(kind):
-            setattr(made, name, getattr(self, name))
-        return made
-
-
-def _facts(kind: type[ModelError]) -> list[str]:
-    return [name for base in kind.__mro__ for name in FACTS.get(base.__name__, ())]
-
-
-def _hidden(value: Any) -> Any:  # noqa: ANN401 - a fact is of any of the types above
-    if isinstance(value, str):
-        return without_keys(clean_text(value))
-    if isinstance(value, tuple):
-        return tuple(_hidden(inner) for inner in value)
-    return value
-
-
-_CLASSES: dict[str, Any] = {getattr(notices, name).kind: getattr(notices, name) for name in notices.__all__}
-
-
-class Notice(BaseModel):
-    """One event of `flowdebate.models.events`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    kind: str
-    facts: dict[str, JsonValue]
-
-    @model_validator(mode="after")
-    def _is_known(self) -> Notice:
-        self.event()
-        return self
-
-    @classmethod
-    def of(cls, event: object) -> Notice | None:
-        """`event` as data; None for what is no event of these kinds."""
-        if type(event) not in _CLASSES.values():
-            return None
-        facts = {
-            name: without_keys(clean_text(value)) if isinstance(value, str) else value
-            for name, value in asdict(event).items()  # type: ignore[call-overload]
-        }
-        try:
-            return cls(kind=event.kind, facts=facts)  # type: ignore[attr-defined]
-        except ValidationError:  # an application's error with a message that is no text
-            return None
-
-    def event(self) -> object:
-        """The event; ValueError for what none was made of."""
-        if self.kind not in _CLASSES:
-            problem = "no such kind of event"
-            raise ValueError(problem)
-        made: object = TypeAdapter(_CLASSES[self.kind]).validate_json(json.dumps(self.facts), strict=True)
-        return made
-
+"""Classes that an error may be made of."""
 
 _FORMAT = "flowdebate.cassette"
 _VERSION = 1
@@ -195,6 +71,106 @@ class Header(_Strict):
     """The name of the model that answered."""
 
 
+class Failure(_Strict):
+    """A `ModelError`, without anything that looks like a key."""
+
+    kind: str
+    """The class: one of `flowdebate.errors`."""
+    message: str
+    model: str | None = None
+    block: str | None = None
+    transient: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    quota_exhausted: bool = False
+    seconds: float | None = None
+    limit: int | None = None
+    unit: str | None = None
+    reason: str | None = None
+    problems: tuple[tuple[str, str], ...] | None = None
+    answer: str | None = None
+    rounds: int | None = None
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        if self.kind not in CLASSES:
+            problem = "no such error"
+            raise ValueError(problem)
+        missing = [name for name, needed in FACTS[self.kind].items() if needed and getattr(self, name) is None]
+        if missing:
+            problem = f"{self.kind} needs {', '.join(missing)}"
+            raise ValueError(problem)
+        return self
+
+    @classmethod
+    def of(cls, error: ModelError) -> Failure:
+        """Convert `error` to data; an application's own class becomes the library's class that it is derived from."""
+        kind = next(base for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
+        names = ("message", "model", "block", "transient", *FACTS[kind.__name__])
+        try:
+            return cls(kind=kind.__name__, **{name: _without_keys(getattr(error, name, None)) for name in names})
+        except ValidationError:  # an application's own, with facts of other types
+            return cls(kind="ModelError", message=_without_keys(told(error)), transient=bool(error.transient))
+
+    def error(self) -> ModelError:
+        """Build the error, as it was raised."""
+        kind = CLASSES[self.kind]
+        names = ("message", "model", "block", "transient", *FACTS[self.kind])
+        return make_error(kind, self.message, {name: getattr(self, name) for name in names})
+
+
+def _facts_of(kind: type[ModelError]) -> dict[str, bool]:
+    common = signature(ModelError).parameters
+    return {
+        name: parameter.default is Parameter.empty
+        for name, parameter in signature(kind).parameters.items()
+        if name in Failure.model_fields and name not in common
+    }
+
+
+FACTS = {name: _facts_of(kind) for name, kind in CLASSES.items()}
+"""The facts that each class has besides those of `ModelError`, and whether it must have them."""
+
+
+def _without_keys(value: Any) -> Any:  # noqa: ANN401 - a fact is of any of the types above
+    if isinstance(value, str):
+        return without_keys(clean_text(value))
+    return tuple(map(_without_keys, value)) if isinstance(value, tuple) else value
+
+
+_EVENTS: dict[str, Any] = {getattr(events, name).kind: getattr(events, name) for name in events.__all__}
+
+
+class Notice(_Strict):
+    """One event of `flowdebate.models.events`."""
+
+    kind: str
+    facts: dict[str, JsonValue]
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        self.event()
+        return self
+
+    @classmethod
+    def of(cls, event: Any) -> Notice | None:  # noqa: ANN401 - whatever is told
+        """Convert `event` to data; None for an event of another kind."""
+        if type(event) not in _EVENTS.values():
+            return None
+        try:
+            return cls(kind=event.kind, facts={name: _without_keys(value) for name, value in asdict(event).items()})
+        except ValidationError:  # an application's error with a message that is no text
+            return None
+
+    def event(self) -> object:
+        """Build the event; ValueError where the facts do not fit."""
+        if self.kind not in _EVENTS:
+            problem = "no such kind of event"
+            raise ValueError(problem)
+        made: object = TypeAdapter(_EVENTS[self.kind]).validate_json(json.dumps(self.facts), strict=True)
+        return made
+
+
 class Sent(_Strict):
     """One request that was really sent for a call: an `Attempt` without its times."""
 
@@ -209,7 +185,7 @@ class Answer(_Strict):
 
     text: str = ""
     data: str | None = None
-    """JSON that the output schema makes the structured answer of; None where it makes it of `text`."""
+    """JSON from which the output schema reads the structured answer; None where it reads it from `text`."""
     tool_calls: tuple[ToolCall, ...] = ()
     finish: FinishReason = "stop"
     usage: Usage = Usage.unknown()
@@ -219,19 +195,19 @@ class Answer(_Strict):
 
 
 class Call(_Strict):
-    """A line after the first: one call, and what came of it."""
+    """A line after the first: one call with its answer or error."""
 
     block: str
     sha256: str
     """Of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Which one of the same requests it was, in the order in which they were made."""
+    """Its number among equal requests, in the order in which they were made."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
     sent: tuple[Sent, ...] = ()
     notices: tuple[Notice, ...] = ()
-    """What readers of the run were told meanwhile."""
+    """Events that readers of the run were told meanwhile."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -245,24 +221,24 @@ class Call(_Strict):
 
 
 def asked(request: ModelRequest) -> dict[str, JsonValue]:
-    """What of `request` an answer may depend on, as JSON: messages, tools, output schema, settings.
+    """Return the parts of `request` that an answer may depend on, as JSON: messages, tools, output schema, settings.
 
-    Not the deadline, the longest answer, who listens, and how tools are described.
+    Not among them: the deadline, the largest answer, listeners, and the descriptions of tools.
     """
     settings = request.settings
-    kept: dict[str, Any] = {"messages": _plain(request.messages)}
+    parts: dict[str, Any] = {"messages": _plain(request.messages)}
     if request.tools:
-        kept["tools"] = [{"name": tool.name, "parameters": _plain(tool.parameters)} for tool in request.tools]
+        parts["tools"] = [{"name": tool.name, "parameters": _plain(tool.parameters)} for tool in request.tools]
     if request.output is not None:
-        kept["output"] = _plain(request.output_schema)
+        parts["output"] = _plain(request.output_schema)
     chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "extra": settings.extra or None}
-    if made := {name: _plain(value) for name, value in chosen.items() if value is not None}:
-        kept["settings"] = made
-    return kept
+    if given := {name: _plain(value) for name, value in chosen.items() if value is not None}:
+        parts["settings"] = given
+    return parts
 
 
 def digest(block: str, request: Mapping[str, JsonValue]) -> str:
-    """The hash by which a request is found again."""
+    """Return the hash by which a request is found again."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
@@ -283,13 +259,13 @@ def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - whatever an appl
 
 
 def as_line(part: Header | Call) -> bytes:
-    """`part` as a line of the file."""
+    """Format a line of the file."""
     data = part.model_dump(mode="json", exclude_defaults=isinstance(part, Call), warnings=False)
     return json.dumps(data, ensure_ascii=False).encode() + b"\n"
 
 
 def read_cassette(path: str | Path) -> tuple[Header, list[Call]]:
-    """All of the file at `path`; BadFile, with the line, for what was not written by `RecordingModel`."""
+    """Read the file at `path`; BadFile, with the line, for what was not written by `RecordingModel`."""
     first, *lines = _lines(Path(path))
     header = _header(path, first)
     calls: list[Call] = []
@@ -298,7 +274,7 @@ def read_cassette(path: str | Path) -> tuple[Header, list[Call]]:
         try:
             call = Call.model_validate_json(line)
         except ValidationError as error:
-            raise _bad_line(path, number, _told(error), last=number == len(lines) + 1) from None
+            raise _bad_line(path, number, _problems(error), last=number == len(lines) + 1) from None
         if (call.sha256, call.occurrence) in seen:
             raise _bad_line(path, number, "this call was there before")
         seen.add((call.sha256, call.occurrence))
@@ -332,10 +308,10 @@ def _header(path: str | Path, line: bytes) -> Header:
     try:
         return Header.model_validate_json(line)
     except ValidationError as error:
-        raise _bad_line(path, 1, _told(error)) from None
+        raise _bad_line(path, 1, _problems(error)) from None
 
 
-def _told(error: ValidationError) -> str:
+def _problems(error: ValidationError) -> str:
     return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
 
 

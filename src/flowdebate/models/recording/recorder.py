@@ -1,4 +1,4 @@
-"""`RecordingModel`: a model whose answers are kept in a file, so that they can be replayed."""
+"""`RecordingModel`: records a model's answers to a cassette, for `ReplayModel`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from pydantic import ValidationError
 
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import BadFile, MalformedResponse, ModelError, ModelTimeout, problems_of
-from flowdebate.models.attempts import Attempts
 from flowdebate.models.base import ToolCall
 from flowdebate.models.openai.clients import load
 from flowdebate.models.output import one_object
@@ -23,10 +21,7 @@ from flowdebate.models.recording.cassette import Answer, Call, Failure, Header, 
 from flowdebate.models.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
-
-    from flowdebate.models.attempts import Attempt, Sending
+    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.output import OutputSchema
 
@@ -34,15 +29,14 @@ __all__ = ("RecordingModel",)
 
 
 class RecordingModel(Wrapper):
-    """Writes each answer of `inner`, and each ModelError, into a new cassette at `path`; `ReplayModel` gives them back.
+    """Record each answer of `inner`, and each ModelError, to a new cassette at `path`, for `ReplayModel`.
 
-    A call is one line, however often `inner` repeated it, and with what was sent for it:
-    `RecordingModel(OpenAIModel(…))`.
-    Inside of a policy that repeats, such as `Retrying(RecordingModel(…))`, each request is a line of its own, and is
-    replayed as `Retrying(ReplayModel(…))`. A call that is cancelled leaves no line, but for one that ran out of time.
+    Around a model that retries by itself, such as `RecordingModel(OpenAIModel(…))`, a call is one line, whatever was
+    sent for it. Inside a policy that retries, such as `Retrying(RecordingModel(…))`, each request is a line of its own,
+    to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
 
-    The file holds prompts and answers as they are; no API key, since requests have none, and what looks like one is
-    taken out of errors. BadFile if `path` is there already (unless with `overwrite`), or cannot be written.
+    The file holds prompts and answers as they are. Requests have no API key, and what looks like one is removed from
+    errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be written.
     """
 
     def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -60,32 +54,38 @@ class RecordingModel(Wrapper):
             raise _unwritable(self.path, error) from error
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer as `inner` does, once that is written down."""
-        kept = asked(request)
+        """Answer as `inner` does, once the answer is recorded."""
+        parts = asked(request)
         block = clean_text(request.block)
-        sha256 = digest(block, kept)
+        sha256 = digest(block, parts)
         with self._counting:
             self._asked[sha256] += 1
             occurrence = self._asked[sha256]
-        account = _Account(request.attempts)
-        call = Call(block=block, sha256=sha256, occurrence=occurrence, request=kept, answer=Answer())
+        call = Call(block=block, sha256=sha256, occurrence=occurrence, request=parts, answer=Answer())
+        before = len(request.attempts.made)
         began = asyncio.get_running_loop().time()
-        try:
-            response = await self.ask(replace(request, attempts=account))
-        except ModelError as error:
-            await self._keep(call, account, answer=None, error=Failure.of(error))
-            raise
-        except asyncio.CancelledError:
-            if _out_of_time(request, began):
-                late = ModelTimeout(request.settings.timeout or 0, model=self.name, block=request.block)
-                await self._keep(call, account, answer=None, error=Failure.of(late))
-            raise
-        await self._keep(call, account, answer=_answer(response, request.output))
+        with request.attempts.listening() as heard:
+
+            async def record(**outcome: Any) -> None:  # noqa: ANN401 - fields of Call
+                sent = tuple(map(_sent, request.attempts.made[before:]))
+                notices = tuple(notice for event in heard if (notice := Notice.of(event)) is not None)
+                await self._record(call.model_copy(update={"sent": sent, "notices": notices, **outcome}))
+
+            try:
+                response = await self.ask(request)
+            except ModelError as error:
+                await record(answer=None, error=Failure.of(error))
+                raise
+            except asyncio.CancelledError:
+                if _out_of_time(request, began):
+                    late = ModelTimeout(request.settings.timeout or 0, model=self.name, block=request.block)
+                    await record(answer=None, error=Failure.of(late))
+                raise
+            await record(answer=_answer(response, request.output))
         return response
 
-    async def _keep(self, call: Call, account: _Account, **outcome: Any) -> None:  # noqa: ANN401 - fields of Call
-        whole = call.model_copy(update={"sent": account.sent(), "notices": tuple(account.notices), **outcome})
-        line = as_line(whole)
+    async def _record(self, call: Call) -> None:
+        line = as_line(call)
         try:
             Call.model_validate_json(line)
         except ValidationError as error:  # an answer with tokens that are no int, or the like
@@ -94,7 +94,7 @@ class RecordingModel(Wrapper):
         await load(self._write, line)
 
     def _write(self, line: bytes) -> None:
-        """Add `line`, whole or not at all."""
+        """Append `line`, whole or not at all."""
         with self._writing:
             try:
                 with self.path.open("r+b", buffering=0) as file:
@@ -109,7 +109,7 @@ class RecordingModel(Wrapper):
 
 
 def _out_of_time(request: ModelRequest, began: float) -> bool:
-    """Whether a call was cancelled because its own deadline has passed, not one that a policy has set around it."""
+    """Return whether a call was cancelled at its own deadline, not at one that a policy has set around it."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
@@ -127,59 +127,20 @@ def _unwritable(path: Path, error: Exception) -> BadFile:
     return BadFile(str(path), f"cannot be written ({reason})")
 
 
-class _Account(Attempts):
-    """The account of one call, as what is around it has it; remembers what it was told by this call alone."""
-
-    __slots__ = ("_around", "_begun", "notices")
-
-    def __init__(self, around: Attempts) -> None:
-        super().__init__()
-        self.made = around.made
-        self._around = around
-        self._begun: list[Attempt] = []
-        self.notices: list[Notice] = []
-
-    def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
-        sending = self._around.sending(model, request, asked_as=asked_as)
-        self._begun.append(sending.attempt)
-        return sending
-
-    def tell(self, event: object) -> None:
-        notice = Notice.of(event)
-        if notice is not None:
-            self.notices.append(notice)
-        self._around.tell(event)
-
-    @property
-    def random(self) -> Random:
-        return self._around.random
-
-    def take_waited(self) -> float:
-        return self._around.take_waited()
-
-    def add_waited(self, seconds: float) -> None:
-        self._around.add_waited(seconds)
-
-    def sent(self) -> tuple[Sent, ...]:
-        """The requests of this call that count: a wrapper's is told by the model inside of it."""
-        counted = {id(attempt) for attempt in self.made}
-        return tuple(
-            Sent.model_construct(
-                model=clean_text(attempt.model),
-                asked_as=_text(attempt.asked_as),
-                usage=attempt.usage,
-                error=_text(attempt.error),
-            )
-            for attempt in self._begun
-            if id(attempt) in counted
-        )
+def _sent(attempt: Attempt) -> Sent:
+    return Sent.model_construct(
+        model=clean_text(attempt.model),
+        asked_as=_text(attempt.asked_as),
+        usage=attempt.usage,
+        error=_text(attempt.error),
+    )
 
 
 def _answer(response: ModelResponse, output: OutputSchema | None) -> Answer:
-    """What is kept of an answer; its parts are looked at once it is to be written."""
+    """Convert an answer to data; it is checked as a whole before it is written."""
     return Answer.model_construct(
         text=response.text,
-        data=None if output is None or response.tool_calls else _json_of(response, output),
+        data=None if output is None or response.tool_calls else _data_text(response, output),
         tool_calls=tuple(
             ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=clean_text(call.arguments))
             for call in response.tool_calls
@@ -192,42 +153,26 @@ def _answer(response: ModelResponse, output: OutputSchema | None) -> Answer:
     )
 
 
-def _json_of(response: ModelResponse, output: OutputSchema) -> str | None:
-    """JSON of which `output` makes the answer's data again; None where it makes it of the answer's text."""
-    fits: list[str] = []
-    for text in _candidates(response):
-        try:
-            made = output.validate(text)
-        except Exception:  # noqa: BLE001, S112 - an application's own validators
-            continue
-        if _equal(made, response.data):
+def _data_text(response: ModelResponse, output: OutputSchema) -> str | None:
+    """Return JSON from which `output` reads the answer's data; None where it reads it from the answer's text."""
+    found = one_object(response.text)
+    for text in (response.text, found):
+        if text and _reads_as(output, text, response.data):
             return None if text is response.text else text
-        fits.append(text)
-    return fits[0] if fits else None
-
-
-def _equal(one: object, other: object) -> bool:
     try:
-        return type(one) is type(other) and bool(one == other)
-    except Exception:  # noqa: BLE001 - an application's own comparisons
+        text = clean_text(json.dumps(output.dumped(response.data, fallback=str), ensure_ascii=False))
+        output.validate(text)
+    except Exception:  # noqa: BLE001 - an application's own serializers and validators
+        return found
+    return text
+
+
+def _reads_as(output: OutputSchema, text: str, data: object) -> bool:
+    try:
+        made = output.validate(text)
+        return type(made) is type(data) and bool(made == data)
+    except Exception:  # noqa: BLE001 - an application's own validators and comparisons
         return False
-
-
-def _candidates(response: ModelResponse) -> Iterator[str]:
-    from pydantic_core import to_jsonable_python
-
-    if response.text.strip():
-        yield response.text
-        found = one_object(response.text)
-        if found is not None:
-            yield found
-    for by_alias in (True, False):
-        try:
-            plain = to_jsonable_python(response.data, by_alias=by_alias, fallback=str)
-        except Exception:  # noqa: BLE001 - an application's own serializers
-            return
-        yield clean_text(json.dumps(plain, ensure_ascii=False))
-        yield clean_text(json.dumps({"value": plain}, ensure_ascii=False))
 
 
 def _text(value: object) -> str | None:

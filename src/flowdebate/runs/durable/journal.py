@@ -17,6 +17,7 @@ from flowdebate.errors import (
     StoreError,
     told,
 )
+from flowdebate.models.codec import failure_of, failure_text
 from flowdebate.runs.durable import codec
 from flowdebate.runs.durable.suspend import Suspended
 
@@ -147,7 +148,7 @@ class Journal:
         row = self.found(key)
         if row is not None:
             if row.kind == "loss":
-                raise self.read(row, codec.failure_of)
+                raise self.read(row, failure_of)
             return self.read(row, lambda body: cast("T", codec.value_of(body, returns)))
         await self.intend(key, "effect", None)
         try:
@@ -170,11 +171,11 @@ class Journal:
     def lost(self, key: str) -> Exception | None:
         """The loss that was recorded at `key`."""
         row = self.found(key)
-        return None if row is None else self.read(row, codec.failure_of)
+        return None if row is None else self.read(row, failure_of)
 
     async def lose(self, key: str, error: Exception) -> None:
         """Record that the answer at `key` is given up for `error`: what follows was built on that."""
-        await self.commit(key, "loss", codec.failure_text(error))
+        await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         """Write down how the run ended; where that cannot be done a warning, since its steps are kept already."""

@@ -1,0 +1,194 @@
+"""JSON codec of model calls: digests of requests, answers, attempts and errors, for journals and cassettes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic_core import PydanticSerializationError, to_json
+
+import flowdebate.errors
+from flowdebate.errors import told
+from flowdebate.models.attempts import Attempt
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.models.output import OutputSchema
+
+__all__ = (
+    "attempts_of",
+    "attempts_text",
+    "call_text",
+    "digest_of",
+    "exact_json",
+    "failure_of",
+    "failure_text",
+    "json_text",
+    "make_error",
+    "read_call",
+)
+
+ErrorT = TypeVar("ErrorT", bound=Exception)
+_USAGE = tuple(field.name for field in fields(Usage))
+
+
+def json_text(value: object) -> str:
+    """Serialize `value` as JSON; ValueError, TypeError or RecursionError for what is no JSON data."""
+    try:
+        return to_json(value, serialize_unknown=False).decode()
+    except PydanticSerializationError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
+        return json.dumps(value)
+
+
+def exact_json(value: object) -> str | None:
+    """Serialize `value` as JSON; None where reading it back would give another value."""
+    try:
+        text = json_text(value)
+        same = _same(value, json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text if same else None
+
+
+def _same(one: object, other: object) -> bool:
+    """Return whether both are the same plain JSON data, of the same types at every level."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
+
+def digest_of(request: ModelRequest) -> str:
+    """Hash everything that the model is told: the requests of one block with equal hashes are the same request."""
+    settings = request.settings
+    told_of = {
+        "messages": request.messages,
+        "output": None if request.output is None else request.output.digest,
+        "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
+        "settings": [settings.temperature, settings.max_tokens, settings.extra],
+    }
+    return blake2b(json_text(told_of).encode(), digest_size=16).hexdigest()
+
+
+def attempts_text(attempts: Iterable[Attempt]) -> list[list[Any]]:
+    """Format attempts as JSON data."""
+    return [
+        [made.model, made.asked_as, made.waited, made.seconds, _usage_text(made.usage), made.error] for made in attempts
+    ]
+
+
+def attempts_of(recorded: Iterable[Sequence[Any]]) -> list[Attempt]:
+    """Read the attempts that `attempts_text` formatted."""
+    return [
+        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=_usage_of(usage), error=error)
+        for model, asked_as, waited, seconds, usage, error in recorded
+    ]
+
+
+def call_text(
+    response: ModelResponse, attempts: Sequence[Attempt], *, seconds: float, output: OutputSchema | None
+) -> str:
+    """Serialize an answered call with all its attempts."""
+    recorded: dict[str, Any] = {
+        "text": response.text,
+        "finish": response.finish,
+        "model": response.model,
+        "usage": _usage_text(response.usage),
+        "seconds": seconds,
+        "attempts": attempts_text(attempts),
+    }
+    if response.asked_as is not None:
+        recorded["asked_as"] = response.asked_as
+    if response.flags:
+        recorded["flags"] = response.flags
+    if response.tool_calls:
+        recorded["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
+    elif output is not None:
+        recorded["data"] = output.dumped(response.data)
+    return json_text(recorded)
+
+
+def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float]:
+    """Read the answer, its attempts and its seconds in all; ValueError (or SchemaViolation) for another text."""
+    recorded = json.loads(body)
+    calls = tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in recorded.get("tool_calls", ()))
+    response = ModelResponse(
+        text=recorded["text"],
+        # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
+        data=None if calls or output is None else output.validate(json_text(recorded["data"])),
+        tool_calls=calls,
+        finish=recorded["finish"],
+        usage=_usage_of(recorded["usage"]),
+        model=recorded["model"],
+        asked_as=recorded.get("asked_as"),
+        flags=tuple(recorded.get("flags", ())),
+        validated=None if calls else output,
+    )
+    return response, attempts_of(recorded["attempts"]), recorded["seconds"]
+
+
+def _usage_text(usage: Usage) -> list[int | None]:
+    return [getattr(usage, name) for name in _USAGE]
+
+
+def _usage_of(values: list[Any]) -> Usage:
+    return Usage(**dict(zip(_USAGE, values, strict=True)))
+
+
+def failure_text(error: BaseException) -> str:
+    """Serialize `error` with those of its attributes that are JSON data."""
+    facts: dict[str, Any] = {}
+    tuples: list[str] = []
+    for name, value in vars(error).items():
+        plain = _listed(value)
+        if exact_json(plain) is not None:
+            facts[name] = plain
+            if isinstance(value, tuple):
+                tuples.append(name)
+    kind = next((base.__name__ for base in type(error).__mro__ if _ours(base)), "Exception")
+    recorded = {"kind": kind, "name": type(error).__name__, "said": _said(error), "facts": facts, "tuples": tuples}
+    return json_text(recorded)
+
+
+def failure_of(body: str) -> Exception:
+    """Read an error of the same class name and message that `failure_text` serialized."""
+    recorded = json.loads(body)
+    known = recorded["kind"] in flowdebate.errors.__all__
+    base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if known else Exception
+    name = recorded["name"]
+    kind = base if base.__name__ == name else type(name, (base,), {"__module__": base.__module__})
+    tuples = recorded["tuples"]
+    facts = {name: tuple(value) if name in tuples else value for name, value in recorded["facts"].items()}
+    return make_error(kind, recorded["said"], facts)
+
+
+def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
+    """Build an error past its own constructor, which would write another message."""
+    error = kind.__new__(kind)
+    error.args = (message,)
+    vars(error).update(facts)
+    return error
+
+
+def _listed(value: object) -> object:
+    """Replace tuples in `value` by lists."""
+    return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _ours(kind: type) -> bool:
+    return kind.__module__ == flowdebate.errors.__name__
+
+
+def _said(error: BaseException) -> str:
+    name = type(error).__name__
+    text = told(error)
+    return "" if text == name else text.removeprefix(f"{name}: ")

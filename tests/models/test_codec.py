@@ -1,0 +1,46 @@
+"""The JSON of model calls: what is read is what was written."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
+from flowdebate.models import Attempt, ModelResponse, OutputSchema, Usage
+from flowdebate.models.codec import call_text, failure_of, failure_text, read_call
+
+
+class Strict(BaseModel):
+    """A schema that takes no list for a tuple, and no text for a date."""
+
+    model_config = ConfigDict(strict=True)
+
+    amounts: tuple[Decimal, ...]
+    due: date
+
+
+def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
+    """As JSON, which has neither tuples nor dates: a run with such a schema can be resumed."""
+    output = OutputSchema.of(Strict)
+    response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
+    attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
+    again, attempts, seconds = read_call(call_text(response, [attempt], seconds=2.0, output=output), output)
+    assert (again, attempts, seconds) == (response, [attempt], 2.0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RateLimited("slow down", retry_after=2.5, model="m"),
+        CassetteMismatch("another request"),
+        ModelTimeout(3.0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_read_as_it_was_written(error: Exception) -> None:
+    """Of its class, with its message and all its facts."""
+    again = failure_of(failure_text(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
