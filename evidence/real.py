@@ -8,8 +8,7 @@ import numpy as np
 
 from evidence.estimates import Estimate, bootstrapped, table, wilson
 from evidence.judgements import MODELS
-from flowdebate.evaluation.judges.report import findings
-from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.evaluation import full_audit
 from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def _found(items: Sequence[Judged]) -> str:
         used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]
         lines.append([name, f"{wilson(sum(map(is_it, used)), len(used)):3}" if used else "-", f"{len(used)}"])
     rates = table(["what a single verdict was for", "share", "verdicts for a side"], lines)
-    said = findings(full_audit([list(item.ballots.values()) for item in items], truth=["true"] * len(items)))
+    said = full_audit([list(item.ballots.values()) for item in items], truth=["true"] * len(items)).findings
     return f"{rates}\n\nThe audit says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
 
 

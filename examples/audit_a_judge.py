@@ -12,14 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from flowdebate import DebateContributionEntry
-from flowdebate.evaluation.judges.rejudge import ArguedDebate, create_rejudge
-from flowdebate.evaluation.judges.report import findings
-from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.evaluation import ArguedDebate, create_rejudge, full_audit
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from flowdebate.evaluation.judges.schemas import JudgeAudit
+    from flowdebate.evaluation import JudgeAudit
     from flowdebate.models import Model
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
@@ -64,8 +62,8 @@ async def main(model: Model | str | None = None) -> JudgeAudit:
         store=False,
     ).all()
     found = full_audit([item.unwrap().output.ballots for item in judged])
-    for said in findings(found):
-        print("-", said)
+    for finding in found.findings:
+        print("-", finding)
     return found
 
 

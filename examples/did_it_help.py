@@ -12,14 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import debate
-from flowdebate.evaluation.benefit.evaluate import evaluate_sync
+from flowdebate.evaluation import evaluate_sync
 from flowdebate.models.base import ModelResponse
 from flowdebate.models.usage import Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.evaluation.benefit.schemas import BenefitReport
+    from flowdebate.evaluation import BenefitReport
     from flowdebate.models import Model
     from flowdebate.testing import ModelRequest
 
@@ -64,9 +64,9 @@ def main(model: Model | str | None = None, *, judge: float = 0.9, questions: int
     evaluation = evaluate_sync(
         pattern(), QUESTIONS[:questions], truth="answer", model=model or simulated(judge), batch_id="primes"
     )
-    for standing in evaluation.report.standings:
-        print(f"{standing.method:<17} right in {standing.right:g} of {standing.n}, {standing.calls:.1f} calls each")
-    print(evaluation.report.words)
+    for result in evaluation.report.methods:
+        print(f"{result.method:<17} right in {result.right:g} of {result.n}, {result.calls:.1f} calls each")
+    print(evaluation.report.summary)
     return evaluation.report
 
 

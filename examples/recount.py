@@ -1,4 +1,4 @@
-"""Decide a debate again under every decision protocol, from its ballots, to see whether the outcome hangs on one.
+"""Recount a debate by every decision rule, from its ballots, to see whether the outcome depends on the rule.
 
 Run it with `python examples/recount.py`: it needs no model, since debaters and judges are functions. The debate is
 held once; deciding again makes no call, for this one as for any that is stored. From the command line it is
@@ -11,13 +11,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.evaluation.recount.recount import recount
-from flowdebate.evaluation.recount.report import findings
+from flowdebate.evaluation import recount
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from flowdebate.evaluation.recount.schemas import Recount
+    from flowdebate.evaluation import Recount
     from flowdebate.models import Model
 
 SIDES = ("cap rents", "build homes", "do nothing")
@@ -56,9 +55,9 @@ async def main(model: Model | str | None = None) -> Recount:
     judging = result.output.found.judging
     found = recount(judging or [], sides=SIDES)
     for row in found.rows:
-        print(f"{row.protocol:16} {row.winner or row.end:12} {row.why}")
-    for said in findings(found):
-        print("-", said)
+        print(f"{row.rule:16} {row.winner or row.end:12} {row.why}")
+    for finding in found.findings:
+        print("-", finding)
     return found
 
 

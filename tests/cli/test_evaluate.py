@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.batch.rows import Row
-from flowdebate.cli.trials import choices_of, matched
+from flowdebate.cli.evaluation.dataset import choices_of, matched
 from flowdebate.errors import BadFile
 
 from .stage import Stage
@@ -84,9 +84,9 @@ def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
     assert found == replayed
     report = found["report"]
     assert (report["n"], found["leftOut"], found["lostAnswers"]) == (4, {}, 0)
-    assert [each["method"] for each in report["standings"]] == ["debate", "single", "drafts", "self_consistency"]
-    assert report["standings"][0]["right"] == 4
-    assert report["standings"][0]["calls"] == 3
+    assert [each["method"] for each in report["methods"]] == ["debate", "single", "drafts", "self_consistency"]
+    assert report["methods"][0]["right"] == 4
+    assert report["methods"][0]["calls"] == 3
     written = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
     for line in written:
         stances = {side["stance"] for side in line["document"]["debaters"]}
@@ -110,7 +110,7 @@ def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
     with School() as school:
         result = run(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
     assert result.exit_code == 0
-    debate, single = json.loads(result.stdout)["report"]["standings"]
+    debate, single = json.loads(result.stdout)["report"]["methods"]
     assert (debate["right"], debate["n"], single["n"]) == (2, 2, 2)
 
 
@@ -183,7 +183,7 @@ MISUSE = {
         "question 1: has 2 choices for 3 debaters",
     ),
     "no such baseline": (FACTS, ("--baseline", "double"), "`--baseline` must be one of 'single', 'drafts'"),
-    "no such gain": (FACTS, ("--worth", "2"), "`--worth` must be a number between 0 and 1"),
+    "no such gain": (FACTS, ("--min-gain", "2"), "`--min-gain` must be a number between 0 and 1"),
     "no room on stdout": (FACTS, ("--out", "-"), "the report is written on stdout"),
 }
 

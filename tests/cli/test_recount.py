@@ -9,9 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flowdebate.cli.verbs.recount import recount
-from flowdebate.evaluation.recount.recount import ALL
-from flowdebate.evaluation.recount.report import LIMITS
+from flowdebate.cli.evaluation.recount import recount
+from flowdebate.evaluation.decision_rules.recount import LIMITS
 
 from .siblings import saved, stage
 from .stage import Stage
@@ -77,15 +76,15 @@ def test_a_kept_debate_is_decided_again_and_nobody_is_asked(store: Path) -> None
         found = document("swapped1")
         assert len(on.bodies) == asked
     assert document("swap") == found
-    rows = {row["protocol"]: row for row in found["redecided"]["rows"]}
-    assert list(rows) == list(ALL)
+    rows = {row["rule"]: row for row in found["recount"]["rows"]}
+    assert list(rows) == ["mean", "plurality", "majority", "supermajority", "unanimous"]
     assert (rows["mean"]["winner"], rows["mean"]["scores"]) == ("yes", {"yes": 0.625, "no": 0.375})
-    assert (rows["plurality"]["end"], rows["borda"]["sameAs"]) == ("tie", "plurality")
-    assert rows["on_flip_abstain"]["end"] == "abstains"
-    assert rows["on_flip_human"]["why"] == "a person would have been asked"
+    assert rows["plurality"]["end"] == "tie"
+    assert found["recount"]["skipped"]["borda"] == "with two sides it is plurality"
+    assert found["recount"]["flipped"] is True
     assert (found["decided"], found["runId"], found["question"]) == ("yes", "swapped1", "Cap rents?")
     assert found["findings"][-1] == LIMITS
-    assert document(run_id)["redecided"]["cast"] == 1
+    assert document(run_id)["recount"]["cast"] == 1
 
 
 def test_the_page_is_a_table_the_ballots_and_findings(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_the_page_is_a_table_the_ballots_and_findings(tmp_path: Path) -> None:
         "Decided again by 2 ballots, without asking anybody",
         "",
     ]
-    assert [cell.strip() for cell in lines[4].split("  ") if cell] == ["PROTOCOL", "FINDS FOR", "BALLOTS", "WHY"]
+    assert [cell.strip() for cell in lines[4].split("  ") if cell] == ["RULE", "FINDS FOR", "BALLOTS", "WHY"]
     assert [cell.strip() for cell in lines[5].split("  ") if cell] == [
         "mean",
         "yes",
@@ -117,22 +116,22 @@ def test_the_page_is_a_table_the_ballots_and_findings(tmp_path: Path) -> None:
     assert "\x1b" not in decided("--data", "-", stdin=hostile).stdout
     bare = tmp_path / "raw.json"
     bare.write_text(json.dumps(flipped(saved_run["raw"])))
-    assert document("--data", str(bare))["redecided"] == document("--data", str(path))["redecided"]
+    assert document("--data", str(bare))["recount"] == document("--data", str(path))["recount"]
 
 
 def test_what_a_rule_is_told_changes_what_it_says(tmp_path: Path) -> None:
-    """Which protocols, from which share one approves, and what a model weighs."""
+    """Which rules, from which share one approves, and what a model weighs."""
     with Stage() as on:
         raw = flipped(held(on, *DEBATE, "--no-store")["raw"])
     raw["verdict"]["judging"]["ballots"][1]["model"] = "a=b"
     path = tmp_path / "raw.json"
     path.write_text(json.dumps(raw))
-    options = ("--protocol", "approval", "--protocol", "weighted", "--threshold", "0.8", "--weight", "a=b=9")
-    approval, weighted = document("--data", str(path), *options)["redecided"]["rows"]
+    options = ("--rule", "approval", "--rule", "weighted", "--threshold", "0.8", "--weight", "a=b=9")
+    approval, weighted = document("--data", str(path), *options)["recount"]["rows"]
     assert (approval["winner"], approval["scores"]) == ("yes", {"yes": 1, "no": 0})
     assert weighted["winner"] == "no"
-    runoff = document("--data", str(path), "--protocol", "instant-runoff")["redecided"]["rows"]
-    assert [row["protocol"] for row in runoff] == ["instant_runoff"]
+    runoff = document("--data", str(path), "--rule", "instant-runoff")["recount"]["rows"]
+    assert [row["rule"] for row in runoff] == ["instant_runoff"]
 
 
 def test_a_kept_consensus_is_decided_again() -> None:
@@ -142,9 +141,8 @@ def test_a_kept_consensus_is_decided_again() -> None:
         asked = len(on.bodies)
         found = document(run_id)
         assert len(on.bodies) == asked
-    rows = {row["protocol"]: row for row in found["redecided"]["rows"]}
+    rows = {row["rule"]: row for row in found["recount"]["rows"]}
     assert (found["decided"], rows["majority"]["winner"], rows["unanimous"]["end"]) == ("Planner", "Planner", "short")
-    assert rows["cumulative"]["scores"]["Planner"] == pytest.approx(1.4)
     assert "Decided again by 3 votes" in decided(run_id).stdout
 
 
@@ -155,7 +153,7 @@ def test_a_debate_that_was_judged_again_is_decided_by_those_ballots(store: Path)
         again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--json")
         assert command("audit", run_id, *again).exit_code == 0
     found = document(newest(store).header.run_id)
-    assert (found["redecided"]["cast"], found["redecided"]["sides"]) == (2, ["no", "yes"])
+    assert (found["recount"]["cast"], found["recount"]["sides"]) == (2, ["no", "yes"])
     assert found["decided"] is None
 
 
@@ -200,7 +198,7 @@ def test_ballots_that_all_failed_are_no_decision(tmp_path: Path) -> None:
     path.write_text(json.dumps(raw))
     result = decided("--data", str(path))
     assert result.exit_code == 3
-    assert "- no protocol can be told from these ballots\n" in result.stdout
+    assert "- no rule can count these ballots\n" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -227,10 +225,10 @@ def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], problem: st
     assert problem in result.stderr
 
 
-def test_a_protocol_that_there_is_not_is_refused() -> None:
+def test_a_rule_that_there_is_not_is_refused() -> None:
     """With all that there are."""
     with Stage() as on:
         run_id = held(on, *SIDES, "--rounds", "1")["runId"]
-    result = decided(run_id, "--protocol", "dice")
+    result = decided(run_id, "--rule", "dice")
     assert result.exit_code == 2
-    assert "`protocols` must be some of mean, median, " in result.stderr
+    assert "`rules` must be some of mean, median, " in result.stderr

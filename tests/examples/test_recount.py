@@ -1,4 +1,4 @@
-"""The example that decides again: every protocol, and no call after the debate."""
+"""The example of a recount: every rule, and no call after the debate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_five_ballots_have_three_winners(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the protocol; and the model that argues is asked once for each argument, as it is without deciding again."""
+    """By the rule; and the model that argues is asked once for each argument, as it is without deciding again."""
     asked = []
 
     def argue(request: ModelRequest) -> str:
@@ -24,9 +24,9 @@ def test_five_ballots_have_three_winners(capsys: pytest.CaptureFixture[str]) -> 
 
     found = asyncio.run(load("recount").main(FunctionModel(argue)))
     assert len(asked) == 3
-    winners = {row.protocol: row.winner for row in found.rows}
+    winners = {row.rule: row.winner for row in found.rows}
     assert winners["mean"] == winners["condorcet"] == winners["borda"] == "build homes"
     assert winners["plurality"] is None
-    assert winners["single"] == "cap rents"
+    assert found.per_ballot[0].winner == "cap rents"
     assert not found.agree
     assert f"- {found.line}" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.schemas import Position
+from flowdebate.measures import Position
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, Rating
 
 if TYPE_CHECKING:

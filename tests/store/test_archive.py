@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
-from flowdebate.measures.schemas import Position
+from flowdebate.measures import Position
 from flowdebate.patterns.consensus.schemas import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 from flowdebate.store.archive import stored_archive

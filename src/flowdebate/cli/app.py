@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli.command import ENDS, show_saved
+from flowdebate.cli.evaluation.audit import ENDS_AUDIT, audit
+from flowdebate.cli.evaluation.evaluate import ENDS_EVALUATE, evaluate
+from flowdebate.cli.evaluation.recount import ENDS_RECOUNT, recount
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.verbs.answer import answer
-from flowdebate.cli.verbs.audit import ENDS_AUDIT, audit
 from flowdebate.cli.verbs.batch import ENDS_BATCH, batch
 from flowdebate.cli.verbs.consensus import consensus
 from flowdebate.cli.verbs.debate import run
 from flowdebate.cli.verbs.deliberate import deliberate
-from flowdebate.cli.verbs.evaluate import ENDS_EVALUATE, evaluate
 from flowdebate.cli.verbs.exchange import export, import_
 from flowdebate.cli.verbs.handoff import handoff
 from flowdebate.cli.verbs.panel import panel
-from flowdebate.cli.verbs.recount import ENDS_REDECIDE, recount
 from flowdebate.cli.verbs.resume import resume
 from flowdebate.cli.verbs.runs import delete, runs, show
 
@@ -59,7 +59,7 @@ app.command()(runs)
 app.command()(show)
 app.command()(delete)
 app.command(epilog=ENDS_AUDIT)(audit)
-app.command(epilog=ENDS_REDECIDE)(recount)
+app.command(epilog=ENDS_RECOUNT)(recount)
 app.command()(export)
 app.command("import")(import_)
 

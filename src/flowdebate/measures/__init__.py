@@ -1,20 +1,18 @@
-"""Numbers about debates, as pure functions.
-
-Who criticises whom, similarity, votes, agreement, ratings and positions.
-"""
+"""Measures of debates, as pure functions: topologies, similarity, convergence, votes, ratings and positions."""
 
 from __future__ import annotations
 
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
-from flowdebate.measures.elo import elo_changes, expected
 from flowdebate.measures.evidence import claims_without_evidence
-from flowdebate.measures.flips import Flip, FlipKind, Position, flips
-from flowdebate.measures.short_answers import match_choice, same_answer
+from flowdebate.measures.positions import Flip, FlipKind, Position, flips, match_choice, same_answer
+from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, elo_changes, expected, vote_weight
 from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
 from flowdebate.measures.topologies import Edge, Topology, edges
-from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally, vote_weight
+from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally
 
 __all__ = (
+    "INITIAL_RATING",
+    "K_FACTOR",
     "Ballot",
     "Convergence",
     "ConvergenceStatus",

@@ -1,14 +1,14 @@
-"""Whether proposals come together: their similarity, each agent's stability, and what their stated positions say."""
+"""Convergence of proposals: similarity, stability of each agent, and stated positions."""
 
 from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError, shown
-from flowdebate.measures.schemas import Convergence, ConvergenceStatus
-from flowdebate.measures.short_answers import answer_words, same_answer
+from flowdebate.measures.positions import answer_words, same_answer
 from flowdebate.measures.similarity import best_similarity
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ __all__ = (
     "convergence",
 )
 
+ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
+"""In agreement; approaching; far apart; repeating themselves without agreeing."""
+
+
+class Convergence(WireModel):
+    """Convergence of the proposals of a round."""
+
+    similarity: float
+    """The mean over all pairs of proposals, from 0 to 1; 1 for a single one."""
+    stability: float | None = None
+    """The mean similarity of each agent's text with the same agent's text before; None where nobody had one."""
+    status: ConvergenceStatus
+    backend: str
+    """The name of the measure of similarity."""
+
 
 def convergence(
     now: Mapping[str, str],
@@ -32,7 +47,7 @@ def convergence(
     converged: float = 0.85,
     diverging: float = 0.40,
 ) -> Convergence:
-    """How the proposals `now` compare with each other, and with those of the round `before`; both by agent.
+    """Compare the proposals `now` with each other, and with those of the round `before`; both by agent.
 
     - `positions`: the short answer that each agent states. Similarity is not agreement, so proposals whose positions
       differ (`same_answer`) have not converged, however alike they read. Agents without a position, or with one that
@@ -70,7 +85,7 @@ def _all_pairs(matrix: Matrix) -> float:
 
 
 def _own_pairs(matrix: Matrix) -> float:
-    """Of rows that are by turns what an agent says now and what it said before."""
+    """The mean similarity of pairs of rows: an agent's text now, and before."""
     return _mean(matrix[place][place + 1] for place in range(0, len(matrix), 2))
 
 
@@ -81,7 +96,7 @@ def _mean(numbers: Iterable[float]) -> float:
 
 
 def _measured(measure: Similarity, texts: Sequence[str]) -> Matrix:
-    """What `measure` finds; OutputError if it is one of the application's that gives something else."""
+    """The matrix of `measure`; OutputError if the application's own gives something else."""
     found = measure(texts)
     count = len(texts)
     square = len(found) == count and all(len(row) == count for row in found)

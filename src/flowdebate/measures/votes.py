@@ -1,18 +1,22 @@
-"""How votes are counted: ballots in, one tally out, the same in whatever order the ballots arrive."""
+"""Exact counting of votes and scores: one result whatever the order of ballots.
+
+Numbers are added as fractions: a share is read as the simplest fraction that it is the nearest float of.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
-from flowdebate.measures.schemas import Ballot, Strength, Tally, VotingRule
-from flowdebate.measures.short_answers import match_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = (
     "Ballot",
@@ -20,21 +24,138 @@ __all__ = (
     "Tally",
     "VotingRule",
     "agreement",
-    "match_choice",
+    "exact",
+    "leaders",
+    "margin",
+    "portions",
+    "split",
     "strength",
     "tally",
-    "vote_weight",
+    "total",
 )
+
+Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
+"""From unanimous to nobody with a second vote; "split" and "contested" are both no majority."""
+VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
+"""More than half of the heads; two thirds of them or more; all of them; more than half of the weight."""
 
 _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
-_WEAK = Fraction(1, 2)
+_HALF = Fraction(1, 2)
+_ZERO, _ONE = Fraction(0), Fraction(1)
+_SIMPLE = 1_000_000
+_WHERE = "tally()"
+_ASKED: dict[VotingRule, str] = {
+    "majority": "more than half of the eligible voters",
+    "supermajority": "two thirds of the eligible voters or more",
+    "unanimous": "all eligible voters",
+    "weighted": "more than half of the weight of the eligible voters",
+}
+
+
+class Ballot(WireModel):
+    """One voter's vote."""
+
+    voter: str
+    choice: str | None
+    """The author of the chosen proposal; None, or any other name, makes it spoiled."""
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    reasoning: str = ""
+
+
+class Tally(WireModel):
+    """The count of a vote; `valid + spoiled + failed == eligible`."""
+
+    rule: VotingRule
+    eligible: int
+    """The number of voters, with those who did not vote."""
+    valid: int
+    """Votes for one of the choices."""
+    spoiled: int
+    """Votes for none of them."""
+    failed: int
+    """Eligible voters without a ballot."""
+    counts: dict[str, int]
+    """Valid votes for each choice, in the order of the choices; 0 where there is none."""
+    weights: dict[str, float]
+    """The weight of the valid votes for each choice."""
+    winner: str | None
+    """The leader, by heads (weighted: by weight); None without a quorum, and for a tie that was not broken."""
+    tied: list[str]
+    """The choices that share the lead, in their order; empty where one has it alone, or nobody has."""
+    quorum: int
+    """The number of valid votes that are needed."""
+    quorum_met: bool
+    confidence: float
+    """The votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
+    weight), from 0 to 1; 0 without a winner."""
+    reached: bool
+    """Whether the winner has what the rule asks for."""
+    reason: str
+    """Why, in one sentence."""
+
+
+def exact(number: float) -> Fraction:
+    """The simplest fraction that `number` is the nearest float of; else the number as it is written.
+
+    Shares of 1/3 and 0.1 are no floats; read like this, three thirds are 1, and 0.1 + 0.2 is 0.3.
+
+    >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
+    (Fraction(1, 1), Fraction(3, 10))
+    """
+    simple = Fraction(number).limit_denominator(_SIMPLE)
+    return simple if float(simple) == number else Fraction(repr(float(number)))
+
+
+def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
+    """The exact share of each of `sides` in `scores`, 1 in all; equal shares where none of them has any.
+
+    >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
+    {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
+    """
+    given = {side: exact(scores.get(side, 0.0)) for side in sides}
+    whole = sum(given.values(), _ZERO)
+    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
+
+
+def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
+    """One vote, in equal parts for each of `firsts`."""
+    return {side: Fraction(side in firsts, len(firsts)) for side in sides}
+
+
+def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
+    """The sum of `parts` for each of `sides`, in their order."""
+    totals = dict.fromkeys(sides, _ZERO)
+    for part in parts:
+        for side, amount in part.items():
+            totals[side] += amount
+    return totals
+
+
+def leaders(totals: Mapping[str, Fraction]) -> list[str]:
+    """The sides with the most of `totals`, in their order.
+
+    >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
+    ['b', 'c']
+    """
+    most = max(totals.values())
+    return [side for side, amount in totals.items() if amount == most]
+
+
+def margin(totals: Mapping[str, Fraction]) -> Fraction:
+    """The lead of the first over the second of `totals`.
+
+    >>> margin({"a": Fraction(1), "b": Fraction(3)})
+    Fraction(2, 1)
+    """
+    first, second, *_ = [*sorted(totals.values(), reverse=True), _ZERO]
+    return first - second
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """The share of all `eligible` voters who chose what most chose, from 0 to 1; exact.
+    """The share of all `eligible` voters who made the most frequent choice, from 0 to 1; exact.
 
-    Who did not vote, or spoiled the vote, agreed with nobody.
+    Voters without a valid vote agreed with nobody.
 
     >>> agreement({"ann": 2, "bob": 1}, eligible=4)
     Fraction(1, 2)
@@ -58,7 +179,7 @@ def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
         return "strong"
     if share >= _MODERATE:
         return "moderate"
-    if share > _WEAK:
+    if share > _HALF:
         return "weak"
     chosen = [count for count in counts.values() if count]
     return "contested" if len(chosen) > 1 and max(chosen) == 1 else "split"
@@ -73,27 +194,6 @@ def _check_heads(counts: Mapping[str, int], eligible: object) -> None:
         raise ConfigurationError("agreement()", "counts", dict(counts), allowed)
 
 
-_WHERE = "tally()"
-_ONE = Fraction(1)
-_ASKED: dict[VotingRule, str] = {
-    "majority": "more than half of the eligible voters",
-    "supermajority": "two thirds of the eligible voters or more",
-    "unanimous": "all eligible voters",
-    "weighted": "more than half of the weight of the eligible voters",
-}
-
-
-class _Sums(NamedTuple):
-    """What is added up for a choice: exact, so that the order of the ballots changes nothing."""
-
-    heads: int
-    weight: Fraction
-    share: Fraction
-    """Of all eligible voters, or of all weight where the rule goes by weight."""
-    confidence: Fraction
-    """The same, each vote counted by its confidence."""
-
-
 def tally(
     ballots: Sequence[Ballot],
     *,
@@ -106,15 +206,15 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, which are the authors of proposals.
 
-    Every rule is about all eligible voters: who did not vote, or spoiled the vote, has not agreed, so that a vote that
-    gets lost can never make a consensus. `winner` is who leads; `reached` says whether that is enough.
+    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so that a lost vote can never
+    make a consensus. `winner` is the leader; `reached` says whether that is enough.
 
     - `weights`: a positive number for each voter; 1 for those without, and for all where it is None. The numbers are
-      added as they are written: 0.1 + 0.2 is 0.3.
-    - `quorum`: how many valid votes it takes for there to be a winner; None is half of the eligible voters, rounded up,
+      added exactly: 0.1 + 0.2 is 0.3.
+    - `quorum`: the number of valid votes needed for a winner; None is half of the eligible voters, rounded up,
       and two at least (one for a single voter).
-    - `tie_break`: who wins a tie, one of the tied; not looked at where there is none. It makes a winner, and never a
-      consensus: no more voters agree than did before.
+    - `tie_break`: the winner of a tie, one of the tied; ignored where there is none. It makes a winner, and never a
+      consensus: no more voters agree than before.
 
     ConfigurationError for a second ballot of a voter, and for one of somebody who is not eligible.
 
@@ -126,113 +226,70 @@ def tally(
     _check(ballots, choices=choices, eligible=eligible, rule=rule, weights=weights, quorum=quorum)
     needed = min(len(eligible), max(2, -(-len(eligible) // 2))) if quorum is None else quorum
     valid = [ballot for ballot in ballots if ballot.choice in choices]
-    sums = _sums(valid, choices, _heavy(eligible, weights or {}), rule)
-    leaders = _leaders(sums)
-    tied = leaders if len(leaders) > 1 else []
+    heavy = {voter: exact((weights or {}).get(voter, 1.0)) for voter in eligible}
+    counted = heavy if rule == "weighted" else dict.fromkeys(eligible, _ONE)
+    whole = sum(counted.values(), _ZERO)
+    heads = Counter(str(ballot.choice) for ballot in valid)
+    weight = _sum(valid, choices, heavy)
+    shares = {choice: amount / whole for choice, amount in _sum(valid, choices, counted).items()}
+    first = leaders(shares) if any(shares.values()) else []
+    tied = first if len(first) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
         raise ConfigurationError(_WHERE, "tie_break", tie_break, f"None or one of the tied {tied}")
     met = len(valid) >= needed
-    leader = tie_break if tied else next(iter(leaders), None)
+    leader = tie_break if tied else next(iter(first), None)
     winner = leader if met else None
+    sure = [ballot for ballot in valid if ballot.choice == winner]
+    confidence = sum((exact(ballot.confidence) * counted[ballot.voter] for ballot in sure), _ZERO) / whole
     return Tally(
         rule=rule,
         eligible=len(eligible),
         valid=len(valid),
         spoiled=len(ballots) - len(valid),
         failed=len(eligible) - len(ballots),
-        counts={choice: found.heads for choice, found in sums.items()},
-        weights={choice: float(found.weight) for choice, found in sums.items()},
+        counts={choice: heads[choice] for choice in choices},
+        weights={choice: float(amount) for choice, amount in weight.items()},
         winner=winner,
         tied=tied,
         quorum=needed,
         quorum_met=met,
-        confidence=0.0 if winner is None else float(sums[winner].confidence),
-        reached=winner is not None and _enough(sums[winner].share, rule),
-        reason=_reason(sums, rule, winner=winner, tied=tied, total=len(eligible), quorum=None if met else needed),
+        confidence=float(confidence),
+        reached=winner is not None and _enough(shares[winner], rule),
+        reason=_reason(
+            heads, shares, rule, winner=winner, tied=tied, voters=len(eligible), quorum=None if met else needed
+        ),
     )
 
 
-def vote_weight(elo: float | None, calibration: float | None) -> float:
-    """What a vote weighs: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
-
-    `calibration` is from 0 to 1, how well the confidences of the voter were borne out, 0.5 for as well as not. A part
-    of the history that there is none of (None) counts as 1.
-
-    >>> vote_weight(None, None), vote_weight(2000, None), vote_weight(1500, 0)
-    (1.0, 1.3, 0.5)
-    """
-    for field, value in (("elo", elo), ("calibration", calibration)):
-        if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
-            raise ConfigurationError("vote_weight()", field, value, "a finite number or None")
-    rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
-    calibrated = 1.0 if calibration is None else 0.5 + calibration
-    return min(max(rated * calibrated, 0.1), 5.0)
-
-
-def _heavy(eligible: Sequence[str], weights: Mapping[str, float]) -> dict[str, Fraction]:
-    """What each voter weighs."""
-    return {voter: _exact(weights[voter]) if voter in weights else _ONE for voter in eligible}
-
-
-def _sums(
-    valid: Sequence[Ballot], choices: Sequence[str], heavy: Mapping[str, Fraction], rule: VotingRule
-) -> dict[str, _Sums]:
-    """What each choice has, in the order of the choices."""
-    by_weight = rule == "weighted"
-    whole = sum(heavy.values(), Fraction(0)) if by_weight else Fraction(len(heavy))
-    found = {}
-    for choice in choices:
-        own = [(ballot, heavy[ballot.voter]) for ballot in valid if ballot.choice == choice]
-        weight = sum((pounds for _, pounds in own), Fraction(0))
-        counted = [(ballot.confidence, pounds if by_weight else Fraction(1)) for ballot, pounds in own]
-        found[choice] = _Sums(
-            heads=len(own),
-            weight=weight,
-            share=(weight if by_weight else Fraction(len(own))) / whole,
-            confidence=sum((_exact(sure) * pounds for sure, pounds in counted), Fraction(0)) / whole,
-        )
-    return found
-
-
-def _exact(number: float) -> Fraction:
-    """`number` as it is written."""
-    return Fraction(repr(float(number)))
-
-
-def _leaders(sums: Mapping[str, _Sums]) -> list[str]:
-    """Who has the most; nobody where nobody has any."""
-    most = max((found.share for found in sums.values()), default=Fraction(0))
-    return [choice for choice, found in sums.items() if found.share == most] if most else []
+def _sum(valid: Sequence[Ballot], choices: Sequence[str], counted: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """The votes for each choice, each counted as its voter counts."""
+    return total(({str(ballot.choice): counted[ballot.voter]} for ballot in valid), choices)
 
 
 def _enough(share: Fraction, rule: VotingRule) -> bool:
-    enough: dict[VotingRule, bool] = {
-        "majority": share > Fraction(1, 2),
-        "supermajority": share >= Fraction(2, 3),
-        "unanimous": share == 1,
-        "weighted": share > Fraction(1, 2),
-    }
-    return enough[rule]
+    if rule == "supermajority":
+        return share >= Fraction(2, 3)
+    return share == 1 if rule == "unanimous" else share > _HALF
 
 
 def _reason(
-    sums: Mapping[str, _Sums],
+    heads: Mapping[str, int],
+    shares: Mapping[str, Fraction],
     rule: VotingRule,
     *,
     winner: str | None,
     tied: Sequence[str],
-    total: int,
+    voters: int,
     quorum: int | None,
 ) -> str:
     """Why it ended so; `quorum` is the one that was missed."""
     if quorum is not None:
-        votes = sum(found.heads for found in sums.values())
-        return f"{votes} of {total} eligible voters cast a valid vote; the quorum is {quorum}"
+        return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
         names = " and ".join(map(shown, tied))
         return f"{names} share the lead; " + ("there is no tie break" if winner is None else f"{winner!r} was chosen")
-    found = sums[str(winner)]
-    had = f"{float(found.share):.1%} of the weight" if rule == "weighted" else f"{found.heads} of {total} votes"
+    share = shares[str(winner)]
+    had = f"{float(share):.1%} of the weight" if rule == "weighted" else f"{heads[str(winner)]} of {voters} votes"
     return f"{shown(winner)} has {had}; {rule} asks for {_ASKED[rule]}"
 
 

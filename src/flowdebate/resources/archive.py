@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures.schemas import Position, Strength
+from flowdebate.measures import Position, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

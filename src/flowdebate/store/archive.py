@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from flowdebate.errors import ConfigurationError, StoreError, problems_of, shown, told
-from flowdebate.measures.schemas import Position
+from flowdebate.measures import Position
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 from flowdebate.store.open import open_store
 

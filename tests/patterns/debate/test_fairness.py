@@ -126,7 +126,7 @@ def test_every_run_audits_its_judge() -> None:
     audit = audit_run(result)
     assert audit.judge.ballots == 1
     assert [places.n for places in audit.judge.slots] == [1]
-    assert audit.kin == (("scripted", "scripted"),)
+    assert audit.same_family == (("scripted", "scripted"),)
     assert any(said.startswith("too small: 1 verdict") for said in audit.findings)
     assert any("is of the family of" in said for said in audit.findings)
 

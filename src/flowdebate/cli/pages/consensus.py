@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flowdebate.cli.page import Page
-    from flowdebate.measures.schemas import Ballot
+    from flowdebate.measures import Ballot
     from flowdebate.patterns.consensus.schemas import AgentFailure, Critique
 
 __all__ = (

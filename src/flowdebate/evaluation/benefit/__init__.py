@@ -1,1 +1,1 @@
-"""Paired comparison of a debate with its baselines."""
+"""Benefit: did the debate help, compared with cheaper baselines on the same questions."""

@@ -1,4 +1,4 @@
-"""A debate with baselines, held over questions whose answers are known: does it help?"""
+"""Evaluation of a debate with baselines over questions with known answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.comparison import help_item, helped
-from flowdebate.evaluation.judges.power import check_installed
+from flowdebate.evaluation.benefit.comparison import benefit_item, benefit_report
+from flowdebate.evaluation.judges.significance import check_installed
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.runs.execute import run_sync
@@ -16,7 +16,7 @@ from flowdebate.runs.execute import run_sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import BenefitItem, BenefitReport
+    from flowdebate.evaluation.benefit.comparison import BenefitItem, BenefitReport
     from flowdebate.runs.batch.result import BatchItem
 
 __all__ = (
@@ -44,14 +44,14 @@ _BATCH: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What an evaluation came to."""
+    """The result of an evaluation."""
 
     report: BenefitReport
-    """Whether it helped: `print(evaluation.report.words)`."""
-    compared: Sequence[BenefitItem]
-    """What was found of each question that came to a verdict, in the order of the rows."""
+    """Whether the debates helped: `print(evaluation.report.summary)`."""
+    items: Sequence[BenefitItem]
+    """The answers to each question whose debate has a verdict, in the order of the rows."""
     result: BatchResult[Any]
-    """All runs, also those that failed, and what they took."""
+    """All runs, including failed ones, and their usage."""
 
 
 async def evaluate(
@@ -61,15 +61,15 @@ async def evaluate(
     truth: str | Callable[[Any], str],
     question: str | Callable[[Any], Any] = "question",
     confidence: float = 0.95,
-    worth: float = 0.1,
+    min_gain: float = 0.1,
     **options: Any,  # noqa: ANN401 - those of Block.batch
 ) -> Evaluation:
-    """Hold `pattern`, a debate `with_baselines`, for each of `rows`, and say whether it helped.
+    """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
-    - `pattern` may be a function of a row, where each question has positions of its own.
-    - `truth`, `question`: the key of a row, or a function of it, for the position that is right and for what is asked.
-    - `confidence`, `worth`: as for `helped`. `options` are those of `Block.batch`: with `store` and `batch_id` it goes
-      on where it was cut short.
+    - `pattern` may be a function of a row, for questions that have positions of their own.
+    - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
+    - `confidence`, `min_gain`: as for `benefit_report`. `options` are those of `Block.batch`: with `store` and
+      `batch_id` an interrupted evaluation continues where it stopped.
 
     Needs scipy. ConfigurationError for a debate without baselines, and for a truth that is none of its positions: both
     once the first debate is over. Debates without a verdict (a failure, a limit, a lost judge) are not compared.
@@ -80,12 +80,12 @@ async def evaluate(
     right = _reader(truth)
     batch = _batch(pattern, rows, question=_reader(question), options=options)
     async with batch:
-        found = [(item, _compared(item, right(item.row))) async for item in batch]
+        found = [(item, _benefit_item(item, right(item.row))) async for item in batch]
     found.sort(key=lambda pair: pair[0].index)
-    compared = [each for _, each in found if each is not None]
+    items = [each for _, each in found if each is not None]
     return Evaluation(
-        report=helped(compared, confidence=confidence, worth=worth),
-        compared=compared,
+        report=benefit_report(items, confidence=confidence, min_gain=min_gain),
+        items=items,
         result=BatchResult([item for item, _ in found], batch.summary),
     )
 
@@ -119,8 +119,8 @@ def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     return (lambda row: row[of]) if isinstance(of, str) else of
 
 
-def _compared(item: BatchItem[Any], truth: str) -> BenefitItem | None:
-    """What was found of a question; None where there is no verdict."""
+def _benefit_item(item: BatchItem[Any], truth: str) -> BenefitItem | None:
+    """The answers to one question; None without a verdict."""
     raw = item.raw
     if raw is None or getattr(raw, "verdict", None) is None or item.run is None:
         return None
@@ -133,4 +133,4 @@ def _compared(item: BatchItem[Any], truth: str) -> BenefitItem | None:
     if truth not in positions:
         raise ConfigurationError(_WHERE, f"truth of row {item.index}", truth, f"one of the positions {positions}")
     usage = item.run.usage
-    return help_item(raw, baselines=baselines, calls=usage.calls, tokens=usage.total_tokens, truth=truth)
+    return benefit_item(raw, baselines=baselines, calls=usage.calls, tokens=usage.total_tokens, truth=truth)

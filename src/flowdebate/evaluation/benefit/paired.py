@@ -1,4 +1,4 @@
-"""Shares and their differences on the same items: intervals, an exact test, and how many items it takes."""
+"""Statistics of paired shares: intervals, McNemar's exact test, Holm's adjustment and sample size."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING
 
-from flowdebate.evaluation.judges.power import check_installed
+from flowdebate.evaluation.judges.significance import check_installed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = (
     "holm",
-    "items_needed",
     "newcombe",
+    "required_n",
     "sign_test",
     "wilson",
 )
@@ -40,8 +40,8 @@ def wilson(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, fl
 def newcombe(ones: Sequence[float], others: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
     """The interval of `mean(ones) - mean(others)`, which are pairs of numbers from 0 to 1 of the same items.
 
-    Newcombe's method 10 (1998) for paired shares: Wilson's intervals, put together by the correlation of the pairs. It
-    has a width where all items agree too.
+    Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the pairs. It has
+    a width even where all items agree.
 
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
     (-0.507, -0.026)
@@ -70,7 +70,7 @@ def sign_test(better: int, worse: int) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """`ps`, adjusted for how many they are by Holm's method (1979), in their order.
+    """Adjust `ps` for their number by Holm's method (1979); in their order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -83,12 +83,12 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def items_needed(gain: float, *, differing: float, tests: int = 1, alpha: float = 0.05) -> int:
-    """So many items show a `gain` in accuracy in four of five evaluations, if `differing` of the pairs differ.
+def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 0.05) -> int:
+    """The number of items that show a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
 
-    Connor's number for McNemar's test (1987), at `alpha` over `tests`.
+    Connor's sample size for McNemar's test (1987), at `alpha` over `tests`.
 
-    >>> items_needed(0.1, differing=0.3), items_needed(0.05, differing=0.3)
+    >>> required_n(0.1, differing=0.3), required_n(0.05, differing=0.3)
     (234, 940)
     """
     share = max(differing, gain)
@@ -101,5 +101,5 @@ def _two_sided(alpha: float) -> float:
 
 
 def _added(one: float, other: float, phi: float) -> float:
-    """Two distances, put together as those of correlated figures."""
+    """The distance of a difference, from the distances of two correlated shares."""
     return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))

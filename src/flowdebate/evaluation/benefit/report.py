@@ -1,4 +1,4 @@
-"""Whether a debate helped, in plain words: what was right, how sure that is, what it cost."""
+"""Summaries of benefit reports in plain words: who was right, how certain that is, what it cost."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import BenefitItem, Comparison, Finding, Found, Method
+    from flowdebate.evaluation.benefit.comparison import (
+        BenefitItem,
+        Finding,
+        Method,
+        MethodAnswer,
+        PairedComparison,
+    )
 
 __all__ = (
     "METHODS",
-    "change_words",
-    "comparison_words",
-    "cost_words",
-    "report_words",
+    "change_summary",
+    "comparison_summary",
+    "report_summary",
 )
 
 METHODS: Mapping[Method, str] = {
@@ -23,7 +28,7 @@ METHODS: Mapping[Method, str] = {
     "drafts": "the vote of first drafts",
     "self_consistency": "self-consistency",
 }
-"""What each method is called in sentences."""
+"""The names of methods in sentences."""
 _LEADS: Mapping[Finding, str] = {
     "helped": "The debate helped",
     "harmed": "The debate did not help, it was worse",
@@ -33,61 +38,62 @@ _LEADS: Mapping[Finding, str] = {
 _PERCENT = 100
 
 
-def comparison_words(found: Comparison, *, confidence: float, worth: float) -> str:
+def comparison_summary(compared: PairedComparison, *, confidence: float, min_gain: float) -> str:
     """One comparison in a sentence or two."""
-    interval = f"{confidence:.0%} interval {_points(found.low)} to {_points(found.high)}"
-    about = f"difference {_points(found.difference)} points, {interval}; p = {found.p_holm:.2g}"
-    sentence = f"{_LEADS[found.finding]}: {_right(found)} ({about}); {cost_words(found)}."
-    if found.finding != "too_few":
+    interval = f"{confidence:.0%} interval {_points(compared.low)} to {_points(compared.high)}"
+    about = f"difference {_points(compared.difference)} points, {interval}; p = {compared.p_holm:.2g}"
+    sentence = f"{_LEADS[compared.finding]}: {_right(compared)} ({about}); {_cost(compared)}."
+    if compared.finding != "too_few":
         return sentence
-    if found.n < found.needed:
-        return f"{sentence} To show a gain of {_gain(worth)} points takes about {found.needed:,} questions."
-    return f"{sentence} A gain of {_gain(worth)} points is neither shown nor ruled out."
+    if compared.n < compared.required_n:
+        return f"{sentence} To show a gain of {_gain(min_gain)} points takes about {compared.required_n:,} questions."
+    return f"{sentence} A gain of {_gain(min_gain)} points is neither shown nor ruled out."
 
 
-def report_words(finding: Finding, comparisons: Sequence[Comparison], *, worth: float) -> str:
-    """All comparisons in a sentence or two: told of the baseline that was right most often, of those that decide."""
+def report_summary(finding: Finding, comparisons: Sequence[PairedComparison], *, min_gain: float) -> str:
+    """All comparisons in a sentence or two, about the most accurate of the baselines that decided the finding."""
     deciding = [each for each in comparisons if each.finding == finding]
-    best = max(deciding, key=lambda each: each.other / each.n)
-    sentence = f"{_LEADS[finding]}: {_right(best)}; {cost_words(best)}."
+    best = max(deciding, key=lambda each: each.baseline_right / each.n)
+    sentence = f"{_LEADS[finding]}: {_right(best)}; {_cost(best)}."
     if finding == "too_few":
         helped = [METHODS[each.baseline] for each in comparisons if each.finding == "helped"]
         against = f" It did better than {_listed(helped)}." if helped else ""
-        more = f" To show a gain of {_gain(worth)} points takes about {best.needed:,} questions."
-        return f"{sentence}{against}{more if best.n < best.needed else ''}"
+        more = f" To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions."
+        return f"{sentence}{against}{more if best.n < best.required_n else ''}"
     return sentence
 
 
-def cost_words(found: Comparison) -> str:
-    """What the debate cost, in those of the baseline."""
+def _cost(compared: PairedComparison) -> str:
+    """The debate's cost as a multiple of the baseline's."""
     parts = []
-    if found.tokens_ratio is not None:
-        parts.append(f"{_times(found.tokens_ratio)} the tokens")
-    if found.calls_ratio is not None:
-        parts.append(f"{_times(found.calls_ratio)} the calls")
+    if compared.tokens_ratio is not None:
+        parts.append(f"{_times(compared.tokens_ratio)} the tokens")
+    if compared.calls_ratio is not None:
+        parts.append(f"{_times(compared.calls_ratio)} the calls")
     return f"it cost {' and '.join(parts)}" if parts else "what it cost is not known"
 
 
-def change_words(item: BenefitItem) -> str:
-    """Whether one debate changed the answer, and at what cost: all that can be said without knowing the truth.
+def change_summary(item: BenefitItem) -> str:
+    """Whether one debate changed the answer, and at what cost; the right answer need not be known.
 
-    >>> from flowdebate.evaluation.benefit.schemas import Found, BenefitItem
-    >>> single = Found(answer=["cap"], calls=1, tokens=100)
-    >>> change_words(BenefitItem(debate=Found(answer=["free"], calls=5, tokens=940), baselines={"single": single}))
+    >>> from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer
+    >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
+    >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
+    >>> change_summary(BenefitItem(debate=debate, baselines={"single": single}))
     "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
     """
-    others = [(METHODS[name], found) for name, found in item.baselines.items()]
-    changed = [name for name, found in others if found.answer != item.debate.answer]
-    said = "; ".join(f"{name} says {_answer(found)}" for name, found in others)
+    others = [(METHODS[name], answer) for name, answer in item.baselines.items()]
+    changed = [name for name, answer in others if answer.answer != item.debate.answer]
+    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
     if not others:
         sentence = f"There is nothing to compare with: all baselines were lost. The debate says {_answer(item.debate)}."
     elif not changed:
         sentence = f"The debate did not change the answer: {_listed([name for name, _ in others])} "
         sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."
     elif len(changed) == len(others):
-        sentence = f"The debate changed the answer to {_answer(item.debate)}: {said}."
+        sentence = f"The debate changed the answer to {_answer(item.debate)}: {answers}."
     else:
-        sentence = f"The debate says {_answer(item.debate)}: {said}."
+        sentence = f"The debate says {_answer(item.debate)}: {answers}."
     return f"{sentence} {_taken(item)}."
 
 
@@ -100,15 +106,14 @@ def _taken(item: BenefitItem) -> str:
     return f"{took}: {_times(item.debate.tokens / single.tokens)} one call"
 
 
-def _answer(found: Found) -> str:
-    return _listed([repr(position) for position in found.answer]) if found.answer else "no position"
+def _answer(answer: MethodAnswer) -> str:
+    return _listed([repr(position) for position in answer.answer]) if answer.answer else "no position"
 
 
-def _right(found: Comparison) -> str:
-    who = "the debate" if found.finding == "too_few" else "it"
-    return (
-        f"{who} was right in {_count(found.debate)} of {found.n:,}, {METHODS[found.baseline]} in {_count(found.other)}"
-    )
+def _right(compared: PairedComparison) -> str:
+    who = "the debate" if compared.finding == "too_few" else "it"
+    debate, baseline = _count(compared.debate_right), _count(compared.baseline_right)
+    return f"{who} was right in {debate} of {compared.n:,}, {METHODS[compared.baseline]} in {baseline}"
 
 
 def _count(right: float) -> str:

@@ -1,4 +1,4 @@
-"""Judging again what was argued: the transcripts of debates that are over, without arguing anew."""
+"""Rejudging: stored transcripts judged again, without arguing again."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ __all__ = (
 )
 
 NAME = "rejudge"
-"""What the block is called, and its runs."""
+"""The name of the block, and of its runs."""
 
 
 class ArguedDebate(DebateInput):
-    """A question, and what was argued about it."""
+    """A question, and the arguments about it."""
 
     transcript: list[DebateContributionEntry]
 
@@ -67,11 +67,11 @@ def create_rejudge(
     anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
-    """A block that has the default judge find for one of `stances`, and gives all its ballots.
+    """Create a block in which the default judge finds for one of `stances`; its output has all ballots.
 
-    `judge` is how it is asked (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
-    views, which are drawn from `seed`, or from the run's where it is shown them once. `anonymity` says whose names
-    stand as aliases in them (None: nobody's). `options` are those of default blocks. ConfigurationError for a judge
+    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
+    views, which are drawn from `seed`, or from the run's seed where they are shown once. `anonymity` says whose names
+    are replaced by aliases (None: nobody's). `options` are those of default blocks. ConfigurationError for a judge
     that would leave ballots out, or would ask a person.
     """
     how = JudgeOptions(schedule="cyclic") if judge is None else judge
@@ -117,11 +117,11 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
     store: StoreChoice | Durability = None,
     batch_id: str | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again, so many at once: a batch, whose items' outputs are the ballots.
+    """Judge each of `debates` again: a batch whose outputs are the ballots.
 
-    Each is a run of its own, kept, limited and carried on as those of `Block.batch`; `judge`, `repeat` and `options`
+    Each is a run of its own, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options`
     are as in `create_rejudge`, `limits` those of each run. ConfigurationError for a transcript of fewer than two
-    sides, and for no transcript, before anything is asked for.
+    sides, and for no transcript, before any call.
     """
     rows = [(index, _argued(each, index)) for index, each in enumerate(debates)]
     if not rows:

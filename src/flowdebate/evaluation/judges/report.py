@@ -1,10 +1,10 @@
-"""An audit of judges in plain words: what was found, what was not, and what could not have been."""
+"""Judge audits in plain words: biases that were found, were not found, and could not have been found."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.evaluation.judges.power import ALPHA, NEEDED, POWER, smallest_rate, sought
+from flowdebate.evaluation.judges.significance import ALPHA, NEEDED, POWER, smallest_rate, sought
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,11 @@ LIMITS = (
     "What no order can remove, no order can show: a preference for length, for style, or for who is named in the text "
     "stays in every view, and an audit of orders says nothing about it."
 )
-"""What stands at the end of every audit."""
+"""The last sentence of every audit."""
 
 
 def findings(audit: JudgeAudit) -> list[str]:
-    """What `audit` comes to, a sentence each, with its numbers; the last one is `LIMITS`.
+    """Say `audit` in sentences with its numbers; the last one is `LIMITS`.
 
     >>> from flowdebate.evaluation.judges.audit import audit
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
@@ -34,7 +34,7 @@ def findings(audit: JudgeAudit) -> list[str]:
     """
     found = list(_of_judge(audit))
     for name, figures in audit.models.items():
-        found += [f"{name or 'the model that is not known'}: {said}" for said in _of_judge(figures)]
+        found += [f"{name or 'the model that is not known'}: {finding}" for finding in _of_judge(figures)]
     found += _of_panel(audit)
     tests = sum(_tests(figures) for figures in (audit, *audit.models.values()))
     if tests > 1:
@@ -111,7 +111,7 @@ def _of_panel(audit: JudgeAudit) -> Iterator[str]:
 
 
 def _favoured(places: Places) -> PlaceRate:
-    """The one that the test is about: of two the one that has won more items, not more verdicts."""
+    """The place that the test is about: of two the one that has won more items, not more verdicts."""
     if places.sides == 2 and places.leaning != 2 * places.first:  # noqa: PLR2004 - the sign test is for two
         return places.places[0 if 2 * places.first > places.leaning else 1]
     return places.favoured

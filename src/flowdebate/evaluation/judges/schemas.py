@@ -1,4 +1,4 @@
-"""What an audit of judges says: its figures, each with the number of things that it was counted over."""
+"""Result of a judge audit: figures, each with the number of observations behind it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class AuditItem(WireModel):
     id: str | None = None
     ballots: list[JudgeBallot]
     truth: str | None = None
-    """The side that is right; None where that is not known."""
+    """The right side; None where it is not known."""
 
 
 class Figure(WireModel):
-    """A number, and what it was counted over."""
+    """A number, and the number of observations behind it."""
 
     value: float
     n: Annotated[int, Field(ge=1)]
@@ -39,7 +39,7 @@ class Figure(WireModel):
 
 
 class PlaceRate(WireModel):
-    """How often one slot, or one label, has won."""
+    """Wins of one slot, or one label."""
 
     place: str
     """The number of the slot, from "1", or the label."""
@@ -51,7 +51,7 @@ class PlaceRate(WireModel):
 
 
 class Places(WireModel):
-    """How often each slot, or each label, has won, over items with as many sides."""
+    """Wins of all slots, or labels, over the items with this number of sides."""
 
     kind: Literal["slot", "label"]
     places: list[PlaceRate]
@@ -60,20 +60,20 @@ class Places(WireModel):
     items: int
     """Items with one or more of them. The verdicts of one item are not independent; items are."""
     leaning: int
-    """Items in which the first and the last place have not won equally often: the others say nothing of a lean."""
+    """Items in which the first and the last place have not won equally often: only these count in the sign test."""
     first: int
     """Those of them in which the first place has won more often."""
     arrangements: int
-    """How many different orders of sides were shown (or ways to give the labels); with one nothing can be told."""
+    """The number of orders of sides, or assignments of labels, that were shown; a bias shows from two on."""
     apart: bool = True
-    """Of labels: whether they moved apart from slots; else what looks like one may be the other."""
+    """Of labels: whether they moved independently of slots; else one bias may look like the other."""
     p: float | None = None
-    """How often a judge that favours no place would be seen as far from even as this one, or further."""
+    """The p-value: the probability that a fair judge looks as uneven as this one, or more."""
     test: Literal["sign", "permutation"] | None = None
 
     @property
     def sides(self) -> int:
-        """How many places there are."""
+        """The number of places."""
         return len(self.places)
 
     @property
@@ -83,7 +83,7 @@ class Places(WireModel):
 
 
 class JudgeFigures(WireModel):
-    """What is seen of a judge in its ballots."""
+    """Figures of one judge, from its ballots."""
 
     items: int
     """Items with a ballot of it."""
@@ -91,7 +91,7 @@ class JudgeFigures(WireModel):
     unparsed: int
     """Ballots whose answer could not be used (`problem`)."""
     unusable: int
-    """Ballots that make no sense: less than two sides, one side twice, a winner or a score for none of them."""
+    """Contradictory ballots: fewer than two sides, one side twice, a winner or a score for none of them."""
     undecided: int
     """Ballots for no side."""
     slots: list[Places] = Field(default_factory=list)
@@ -114,15 +114,22 @@ class JudgeFigures(WireModel):
 
 
 class JudgeAudit(JudgeFigures):
-    """An audit: the figures of all ballots together, those of each model, and what the models are worth as a panel."""
+    """A judge audit: figures of all ballots, of each model, and the worth of the models as a panel."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
     """By model, where there are several; "" for ballots whose model is not known."""
     rho: Figure | None = None
     """The mean correlation of two models, over items; None for one model, or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """What is correlated: the errors where the truth is known, else the scores, which agree for good reasons too."""
+    """Errors where the truth is known, else scores, which also agree for good reasons."""
     effective_n: float | None = None
-    """How many independent judges the models are worth: n / (1 + (n - 1) rho)."""
+    """The number of independent judges that the models are worth: n / (1 + (n - 1) rho)."""
     seed: int | None = None
-    """What p-values and intervals were drawn from; None where there are none."""
+    """The seed of p-values and intervals; None where there are none."""
+
+    @property
+    def findings(self) -> list[str]:
+        """The audit in plain words, a sentence each; the last one says what no audit can show."""
+        from flowdebate.evaluation.judges.report import findings
+
+        return findings(self)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.measures.votes import match_choice
+from flowdebate.measures import match_choice
 from flowdebate.patterns.consensus.prompts import (
     CONSENSUS,
     ConsensusTemplate,

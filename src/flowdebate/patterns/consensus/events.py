@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
-    from flowdebate.measures import Strength, Tally
-    from flowdebate.measures.schemas import Ballot
+    from flowdebate.measures import Ballot, Strength, Tally
     from flowdebate.patterns.consensus.schemas import AgentFailure, Critique, StageReached
     from flowdebate.runs.context import Context
 

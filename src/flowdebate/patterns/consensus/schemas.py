@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel
-from flowdebate.measures.schemas import Ballot, Convergence, Flip, Position, Strength, Tally
+from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 

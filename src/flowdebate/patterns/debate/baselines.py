@@ -19,7 +19,7 @@ from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, told
-from flowdebate.measures.schemas import Ballot
+from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput

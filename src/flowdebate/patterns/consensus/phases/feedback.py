@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._util.text import one_line
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.errors import told
-from flowdebate.measures import elo_changes, flips
-from flowdebate.measures.schemas import Position
+from flowdebate.measures import Position, elo_changes, flips
 from flowdebate.patterns.consensus.schemas import Feedback
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, shown, told
-from flowdebate.measures import strength, tally, vote_weight
-from flowdebate.measures.schemas import Ballot
+from flowdebate.measures import Ballot, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, announce

@@ -12,18 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.audit import audit
-from flowdebate.evaluation.judges.power import NEEDED, power, smallest_n, smallest_rate, sought
-from flowdebate.evaluation.judges.report import findings
-from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.evaluation import audit, full_audit
+from flowdebate.evaluation.judges.significance import NEEDED, power, smallest_n, smallest_rate, sought
 from flowdebate.patterns.debate.judging.schedules import as_schedule
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
-from tests.measures.test_judge_audit import all_figures, ballot, items
+from tests.evaluation.test_judge_audit import all_figures, ballot, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.evaluation.judges.schemas import JudgeAudit
+    from flowdebate.evaluation import JudgeAudit
 
 AUDITS = 1_000
 FIRST, LAST = ballot("ab", "a"), ballot("ab", "b")
@@ -54,7 +52,7 @@ def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias:
 
 def alarms(audits: Sequence[JudgeAudit]) -> int:
     """How many of them have found a preference for a slot."""
-    return sum(any(said.startswith("favours") for said in findings(found)) for found in audits)
+    return sum(any(said.startswith("favours") for said in found.findings) for found in audits)
 
 
 def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent() -> None:
@@ -91,7 +89,7 @@ def test_a_preference_for_what_is_said_is_seen_by_no_audit_of_orders() -> None:
     assert found.position_consistency is not None
     assert found.preference_fairness is not None
     assert (found.position_consistency.value, found.preference_fairness.value) == (1.0, 0.0)
-    said = findings(found)
+    said = found.findings
     assert said[0].startswith("no slot bias found: the first slot won 60 of 120 (50%")
     assert "a preference for length, for style, or for who is named in the text" in said[-1]
 
@@ -100,30 +98,30 @@ def test_what_is_too_small_is_said_to_be() -> None:
     """Below the number that it takes, whatever was seen; from that number on not."""
     source = Random(4)
     for n in (1, 12, 53):
-        said = findings(full_audit(singles(n, 0.5, source), resamples=0))
+        said = full_audit(singles(n, 0.5, source), resamples=0).findings
         assert said[0].startswith(f"too small: {n} verdict")
         assert said[0].endswith("; 54 are needed to find a rate of 70%")
         assert not any(each.startswith("no slot bias") for each in said)
-    assert not any("too small" in each for each in findings(full_audit(singles(54, 0.5, source), resamples=0)))
+    assert not any("too small" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
 
 
 def test_a_preference_is_told_with_its_numbers() -> None:
     """How often, of how many, between what, and how likely by chance."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
-    assert findings(full_audit(cast))[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 57% to 81%, p = 0.0038)")
+    assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 57% to 81%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
-    assert findings(full_audit(fair))[0] == (
+    assert full_audit(fair).findings[0] == (
         "no slot bias found: the first slot won 28 of 54 (52%, 95% CI 39% to 65%, p = 0.89); "
         "with n = 54 one of 70% would have been found in 80% of cases"
     )
-    assert findings(audit(fair))[0] == "the first slot won 28 of 54 (52%); whether by chance was not tested"
+    assert audit(fair).findings[0] == "the first slot won 28 of 54 (52%); whether by chance was not tested"
 
 
 def test_what_never_moved_cannot_be_told_apart() -> None:
     """Sides that keep their slots, and labels that keep theirs."""
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
-    assert findings(full_audit([[FIRST]] * 60))[0].startswith("cannot tell: all 60 items were shown in one order")
-    said = findings(full_audit([[each] for each in labelled * 30]))
+    assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
+    said = full_audit([[each] for each in labelled * 30]).findings
     assert said[0].startswith("favours the first slot: 60 of 60")
     assert said[1].startswith("cannot tell: in all 60 items each label had one slot")
 
@@ -204,13 +202,11 @@ sys.meta_path.insert(0, Gone())
 import importlib.util
 importlib.util.find_spec = lambda name, real=importlib.util.find_spec: None if name == "scipy" else real(name)
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.report import findings
-from flowdebate.evaluation.judges.audit import audit
+from flowdebate.evaluation import audit, full_audit
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 cast = [[JudgeBallot(order=["a", "b"], winner="a")]] * 3
-assert findings(audit(cast))
+assert audit(cast).findings
 assert not {"numpy", "scipy"} & set(sys.modules)
-from flowdebate.evaluation.judges.significance import full_audit
 try:
     full_audit(cast)
 except ConfigurationError as error:

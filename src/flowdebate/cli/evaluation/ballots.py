@@ -1,4 +1,4 @@
-"""What there is to audit: the ballots of runs that are kept, or of a file."""
+"""Ballots of stored runs and of data files, grouped into the items of a judge audit."""
 
 from __future__ import annotations
 
@@ -21,41 +21,44 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     from flowdebate.store.base import StoredRun
 
-__all__ = ("Items", "argued", "items_of", "read_items")
+__all__ = ("NO_BALLOTS", "NO_VERDICT", "UNREADABLE", "Items", "argued", "ballots_of_run", "items_of", "read_items")
 
 _MEGABYTES = 64
+NO_VERDICT = "has no verdict of a judge"
+NO_BALLOTS = "has a verdict without ballots: a human's, a custom judge's, or an earlier version's"
+UNREADABLE = "has no ballots that can be read"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
     """Transcripts with their ballots."""
 
-    found: list[AuditItem]
+    items: list[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many runs have none, by why."""
+    """The number of runs without ballots, by reason."""
 
 
 def items_of(runs: Iterable[StoredRun]) -> Items:
-    """The items of `runs`, those that have ballots; ballots of several runs on one transcript are one item."""
-    found: dict[str, AuditItem] = {}
+    """The items of all `runs` with ballots; ballots of several runs on one transcript are one item."""
+    items: dict[str, AuditItem] = {}
     left_out = Counter[str]()
     for run in runs:
-        ballots = _ballots(run)
+        ballots = ballots_of_run(run)
         if isinstance(ballots, str):
             left_out[ballots] += 1
             continue
         debate = argued(run)
         key = run.header.run_id if debate is None else debate.model_dump_json()
-        before = found.get(key)
+        before = items.get(key)
         if before is None:
-            found[key] = AuditItem(id=run.header.run_id, ballots=ballots)
+            items[key] = AuditItem(id=run.header.run_id, ballots=ballots)
         else:
-            found[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots]})
-    return Items(found=list(found.values()), left_out=left_out)
+            items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots]})
+    return Items(items=list(items.values()), left_out=left_out)
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
-    """What was argued in `run`, or in the debate that it judges again; None where that is not known."""
+    """The transcript of `run`, or of the debate that it judged again; None for a run without one."""
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
@@ -63,37 +66,33 @@ def argued(run: StoredRun) -> ArguedDebate | None:
         return None
 
 
-def read_items(path: str) -> Items:
-    """The items of the JSON Lines at `path` ("-": on stdin), at least one; BadFile with the line and the field."""
-    found = []
-    for number, line in enumerate(read_text(path, megabytes=_MEGABYTES).split("\n"), 1):
-        if line.strip():
-            found.append(_item(path, number, line))
-    if not found:
-        raise BadFile(path, "holds no item")
-    return Items(found=found)
-
-
-def _ballots(run: StoredRun) -> list[JudgeBallot] | str:
-    """The ballots of `run`; why there are none."""
+def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
+    """The ballots of `run`, or the reason why it has none."""
     if run.outcome is None:
         return "has not ended"
     if run.header.block == REJUDGE:
-        return _read(AuditItem, run.outcome.get("output"))
+        return _validated(AuditItem, run.outcome.get("output"))
     raw = run.outcome.get("raw")
     verdict = raw.get("verdict") if isinstance(raw, dict) else None
     if not isinstance(verdict, dict):
-        return "has no verdict of a judge"
-    if verdict.get("judging") is None:
-        return "has a verdict without ballots: a human's, a custom judge's, or an earlier version's"
-    return _read(Judging, verdict["judging"])
+        return NO_VERDICT
+    return NO_BALLOTS if verdict.get("judging") is None else _validated(Judging, verdict["judging"])
 
 
-def _read(model: type[AuditItem | Judging], value: object) -> list[JudgeBallot] | str:
+def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBallot] | str:
     try:
         return model.model_validate(value).ballots
     except ValidationError:
-        return "has no ballots that can be read"
+        return UNREADABLE
+
+
+def read_items(path: str) -> Items:
+    """Read the items in the JSON Lines at `path` ("-": stdin); BadFile with line and field, or where there is none."""
+    lines = read_text(path, megabytes=_MEGABYTES).split("\n")
+    items = [_item(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not items:
+        raise BadFile(path, "holds no item")
+    return Items(items=items)
 
 
 def _item(path: str, number: int, line: str) -> AuditItem:

@@ -1,4 +1,4 @@
-"""Deciding again: the laws of the protocols, what they cannot say, and whether they agree."""
+"""Recounts: the laws of the decision rules, the ballots that they cannot count, and whether they agree."""
 
 from __future__ import annotations
 
@@ -12,29 +12,27 @@ from hypothesis import strategies as st
 
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.recount.rankings import beaten, borda, copeland, instant_runoff
-from flowdebate.evaluation.recount.recount import ALL, recount
-from flowdebate.evaluation.recount.report import LIMITS, findings
-from flowdebate.measures.schemas import Ballot
-from flowdebate.patterns.debate.judging.ballots import decide, exact
+from flowdebate.evaluation import ALL_RULES, recount
+from flowdebate.evaluation.decision_rules.recount import LIMITS
+from flowdebate.evaluation.decision_rules.rules import beaten, borda, copeland, instant_runoff
+from flowdebate.measures import Ballot
+from flowdebate.measures.votes import exact
+from flowdebate.patterns.debate.judging.ballots import decide, is_settled
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from random import Random
 
-    from flowdebate.evaluation.recount.schemas import DecisionRule, Recount
+    from flowdebate.evaluation import DecisionRule, Recount
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
+    from flowdebate.patterns.debate.judging.schemas import DecidedBy
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 
 SIDES = ("a", "b", "c", "d")
-ORDERED: tuple[DecisionRule, ...] = ("single", "curtailed")
-"""What depends on the order of ballots, as it has to."""
 MONOTONE: tuple[DecisionRule, ...] = (
     "mean", "median", "plurality", "majority", "supermajority", "unanimous", "approval", "borda", "condorcet",
-    "cumulative", "weighted",
 )  # fmt: skip
 
 
@@ -73,23 +71,20 @@ def ranks(cast: list[list[str]]) -> list[dict[str, Fraction]]:
     return [{side: Fraction(-place) for place, side in enumerate(ranking)} for ranking in cast]
 
 
-def winners(found: Recount, leave_out: tuple[DecisionRule, ...] = ()) -> dict[str, Any]:
-    """What each protocol came to, as far as the order of ballots should not matter."""
-    rows = {row.protocol: (row.end, row.winner, set(row.tied), row.scores) for row in found.rows}
-    return {protocol: end for protocol, end in rows.items() if protocol not in leave_out}
+def winners(found: Recount) -> dict[str, Any]:
+    """The outcome of each rule, as far as the order of sides should not matter."""
+    return {row.rule: (row.end, row.winner, set(row.tied), row.scores) for row in found.rows}
 
 
 @given(profiles(), st.randoms(use_true_random=False))
 def test_the_order_of_ballots_changes_nothing(
     profile: tuple[list[JudgeBallot], tuple[str, ...]], random: Random
 ) -> None:
-    """To the last bit, but for the first ballot alone, and for how many it takes; not for what they come to."""
+    """To the last bit, for every rule that can count them."""
     cast, sides = profile
-    found = recount(cast, sides=sides)
+    found = recount(cast, sides=sides, rules=ALL_RULES)
     random.shuffle(cast)
-    other = recount(cast, sides=sides)
-    assert winners(found, ORDERED) == winners(other, ORDERED)
-    assert found.row("curtailed").winner == other.row("curtailed").winner
+    assert winners(recount(cast, sides=sides, rules=ALL_RULES)) == winners(found)
 
 
 @given(profiles(), st.permutations(SIDES))
@@ -102,9 +97,9 @@ def test_no_side_is_better_for_its_name(profile: tuple[list[JudgeBallot], tuple[
         for each in cast
     ]
     other = winners(recount(renamed, sides=sorted(called.values())))
-    for protocol, (end, winner, tied, scores) in winners(recount(cast, sides=sides)).items():
+    for rule, (end, winner, tied, scores) in winners(recount(cast, sides=sides)).items():
         expected = {called[side]: score for side, score in scores.items()}
-        assert other[protocol] == (end, winner and called[winner], {called[side] for side in tied}, expected)
+        assert other[rule] == (end, winner and called[winner], {called[side] for side in tied}, expected)
 
 
 @given(profiles(), st.sampled_from(SIDES[:2]))
@@ -113,24 +108,25 @@ def test_whom_all_have_first_everybody_chooses(profile: tuple[list[JudgeBallot],
     cast, sides = profile
     shares = [{side: share / 4 + 0.75 * (side == best) for side, share in each.shares.items()} for each in cast]
     raised = [each.model_copy(update={"scores": own}) for each, own in zip(cast, shares, strict=True)]
-    found = recount(raised, sides=sides)
+    found = recount(raised, sides=sides, rules=ALL_RULES)
     approval = found.row("approval")
     assert best in (approval.winner, *approval.tied)
-    assert {row.winner for row in found.rows if row.protocol != "approval"} == {best}
+    assert {row.winner for row in found.rows if row.rule != "approval"} == {best}
     by_name = recount(won(*[best] * len(cast)), sides=sides)
     assert (by_name.agree, by_name.row("plurality").winner) == (True, best)
 
 
 @given(profiles())
-def test_rows_that_are_said_to_be_one_rule_are(profile: tuple[list[JudgeBallot], tuple[str, ...]]) -> None:
-    """They end in the same way, whatever the ballots say; and only what is there is referred to."""
+def test_rules_that_are_left_out_as_another_are_that_one(profile: tuple[list[JudgeBallot], tuple[str, ...]]) -> None:
+    """Asked for, they end in the same way as the rule that the reason names, whatever the ballots say."""
     cast, sides = profile
     for data in (cast, [each.model_copy(update={"scores": None, "winner": "a"}) for each in cast]):
-        found = recount(data, sides=sides)
-        for row in found.rows:
-            if row.same_as is not None:
-                other = found.row(row.same_as)
-                assert (row.end, row.winner, row.tied, other.same_as) == (other.end, other.winner, other.tied, None)
+        everything = recount(data, sides=sides, rules=ALL_RULES)
+        for rule, reason in recount(data, sides=sides).skipped.items():
+            twin: DecisionRule = "plurality" if reason.endswith("plurality") else "mean"
+            if " it is " in reason:
+                row, other = everything.row(rule), everything.row(twin)
+                assert (row.end, row.winner, row.tied) == (other.end, other.winner, other.tied)
 
 
 @given(profiles())
@@ -139,8 +135,8 @@ def test_the_mean_and_the_vote_are_those_of_a_verdict(profile: tuple[list[JudgeB
     cast, sides = profile
     found = recount(cast, sides=sides)
     ways: tuple[tuple[DecisionRule, DecidedBy], ...] = (("mean", "mean"), ("plurality", "vote"))
-    for protocol, by in ways:
-        row, verdict = found.row(protocol), decide(cast, sides=sides, by=by)
+    for rule, by in ways:
+        row, verdict = found.row(rule), decide(cast, sides=sides, by=by)
         whole = sum(row.scores.values())
         assert [score / whole for score in row.scores.values()] == pytest.approx(list(verdict.scores.values()))
         assert row.end == "tie" or row.winner == verdict.winner
@@ -184,7 +180,7 @@ def test_who_beats_all_others_is_elected(profile: tuple[list[list[str]], int]) -
         )
     ]
     ballots = [scored(*[count - ranking.index(side) for side in SIDES[:count]]) for ranking in cast]
-    row = recount(ballots, sides=SIDES[:count], protocols=["condorcet"]).row("condorcet")
+    row = recount(ballots, sides=SIDES[:count], rules=["condorcet"]).row("condorcet")
     assert (row.winner in best) if best else row.why.startswith("no side beats all others")
     assert bool(best) == (row.why.startswith(f"{row.winner!r} beats all others"))
 
@@ -195,7 +191,7 @@ def test_what_is_won_is_not_lost_by_having_more(
 ) -> None:
     """One ballot gives the winner more, and takes it from the others in proportion: it still wins."""
     cast, sides = profile
-    for row in recount(cast, sides=sides, protocols=MONOTONE).rows:
+    for row in recount(cast, sides=sides, rules=MONOTONE).rows:
         if row.winner is None:
             continue
         raised = list(cast)
@@ -203,7 +199,7 @@ def test_what_is_won_is_not_lost_by_having_more(
         before = {side: exact(share) for side, share in cast[at].shares.items()}
         after = {side: share * (1 - more) + more * (side == row.winner) for side, share in before.items()}
         raised[at] = cast[at].model_copy(update={"scores": {side: float(share) for side, share in after.items()}})
-        assert recount(raised, sides=sides, protocols=[row.protocol]).rows[0].winner == row.winner
+        assert recount(raised, sides=sides, rules=[row.rule]).rows[0].winner == row.winner
 
 
 def test_an_instant_runoff_can_be_lost_by_having_more() -> None:
@@ -216,13 +212,13 @@ def test_an_instant_runoff_can_be_lost_by_having_more() -> None:
 
 def test_a_circle_of_duels_is_told() -> None:
     """Each beats one and loses to one: nobody beats all, and Copeland's points are level."""
-    row = recount([scored(3, 2, 1), scored(1, 3, 2), scored(2, 1, 3)], sides=SIDES[:3], protocols=["condorcet"]).rows[0]
+    row = recount([scored(3, 2, 1), scored(1, 3, 2), scored(2, 1, 3)], sides=SIDES[:3], rules=["condorcet"]).rows[0]
     assert (row.end, row.tied) == ("tie", ["a", "b", "c"])
     assert row.why == "no side beats all others; 'a', 'b' and 'c' have 1 of 2 points of duels each"
     assert copeland(ranks([list("abc"), list("bca"), list("cab")]), "abc") == dict.fromkeys("abc", 1)
 
 
-def test_protocols_can_all_find_otherwise() -> None:
+def test_rules_can_all_find_otherwise() -> None:
     """The same nine ballots: the middle choice of all, the first of most, and the one with the clearest friends."""
     cast = [
         *[scored(40, 38, 22, model="m")] * 4,
@@ -231,31 +227,34 @@ def test_protocols_can_all_find_otherwise() -> None:
     ]
     found = recount(cast, sides=SIDES[:3])
     assert not found.agree
-    named = {row.protocol: row.winner for row in found.rules}
+    named = {row.rule: row.winner for row in found.rows}
     assert named["plurality"] == "a"
     assert named["mean"] == named["median"] == named["borda"] == named["condorcet"] == "b"
     assert named["instant_runoff"] == "c"
     assert named["majority"] is None
     assert found.row("majority").end == "short"
-    assert found.line.startswith("5 of 11 protocols find for 'b'; the others: ")
+    assert found.line.startswith("5 of 10 rules find for 'b'; the others: ")
     assert "'c' (instant runoff)" in found.line
 
 
 def test_winners_alone_give_no_scores_and_no_ranking() -> None:
-    """Of three sides; of two the second place is known too. What is not known is told, and not made up."""
+    """Of three sides; of two the second place is known too. Such rules are left out, with the reason."""
     three = recount(won("a", "a", "b"), sides=SIDES[:3])
-    untold = [row.protocol for row in three.rows if row.end == "untold"]
-    assert untold == ["mean", "median", "approval", "borda", "condorcet", "instant_runoff", "cumulative"]
-    assert all("a ballot with a winner only says who is first" in three.row(name).why for name in untold)
-    assert all(not three.row(name).scores and three.row(name).winner is None for name in untold)
+    assert list(three.skipped) == ["mean", "median", "approval", "borda", "condorcet", "instant_runoff", "weighted"]
+    assert all(
+        "a ballot with a winner only says who is first" in three.skipped[rule]
+        for rule in three.skipped
+        if rule != "weighted"
+    )
     assert (three.data, three.agree, three.row("majority").winner) == ("winners", False, "a")
-    two = recount(won("a", "a", "b", None), sides=SIDES[:2])
-    assert [row.protocol for row in two.rows if row.end == "untold"] == ["mean", "median", "approval", "cumulative"]
+    with pytest.raises(LookupError, match="no row for 'borda': not every ballot ranks all sides"):
+        three.row("borda")
+    two = recount(won("a", "a", "b", None), sides=SIDES[:2], rules=ALL_RULES)
+    assert list(two.skipped) == ["mean", "median", "approval", "weighted"]
     assert two.row("borda").scores == {"a": 2.5, "b": 1.5}
-    assert two.row("borda").same_as == "plurality"
     assert two.row("majority").end == "short", "a tie is a spoiled vote"
     mixed = recount([scored(1, 2), *won("a")], sides=SIDES[:2])
-    assert (mixed.data, mixed.row("mean").end, mixed.row("plurality").end) == ("winners", "untold", "tie")
+    assert (mixed.data, "mean" in mixed.skipped, mixed.row("plurality").end) == ("winners", True, "tie")
 
 
 @pytest.mark.parametrize(
@@ -277,9 +276,9 @@ def test_who_is_approved_of() -> None:
     thirds = [scored(1, 1, 1), scored(2, 3, 1)]
     assert recount(thirds, sides=SIDES[:3]).row("approval").scores == {"a": 2, "b": 2, "c": 1}
     low = JudgeBallot(order=[], scores={"a": 0.3, "b": 0.7})
-    assert recount([low], sides=SIDES[:2], threshold=0.3).row("approval").scores == {"a": 1, "b": 1}
-    assert recount([low], sides=SIDES[:2], threshold=Fraction(7, 10)).row("approval").winner == "b"
-    assert recount([low], sides=SIDES[:2], threshold=1).row("approval").tied == ["a", "b"]
+    assert recount([low], sides=SIDES[:2], rules=["approval"], threshold=0.3).row("approval").scores == {"a": 1, "b": 1}
+    assert recount([low], sides=SIDES[:2], rules=["approval"], threshold=Fraction(7, 10)).row("approval").winner == "b"
+    assert recount([low], sides=SIDES[:2], rules=["approval"], threshold=1).row("approval").tied == ["a", "b"]
 
 
 def test_a_tie_of_scores_is_a_tie() -> None:
@@ -296,11 +295,11 @@ def test_an_exact_number_is_that_number(one: float, other: float) -> None:
 
 
 def test_a_model_may_weigh_more() -> None:
-    """By the mean of scores, or by first places; without weights it is that rule."""
+    """By the mean of scores, or by first places; without weights there is no such rule."""
     cast = [scored(3, 1, model="m"), scored(2, 3, model="n"), scored(2, 3, model="n")]
-    assert recount(cast, sides=SIDES[:2]).row("weighted").same_as == "mean"
+    assert recount(cast, sides=SIDES[:2]).skipped["weighted"] == "there are no weights"
     heavy = recount(cast, sides=SIDES[:2], weights={"n": 5}).row("weighted")
-    assert (heavy.winner, heavy.same_as) == ("b", None)
+    assert heavy.winner == "b"
     assert heavy.scores["b"] == pytest.approx((0.25 + 10 * 0.6) / 11)
     hard = [*won("a", model="m"), *won("b", "b", model="n")]
     assert recount(hard, sides=SIDES[:2], weights={"m": 2.5}).row("weighted").winner == "a"
@@ -308,12 +307,12 @@ def test_a_model_may_weigh_more() -> None:
 
 
 @pytest.mark.parametrize("planned", [1, 2, 3, 5])
-def test_curtailing_takes_as_few_ballots_as_it_can(planned: int) -> None:
+def test_a_decision_is_settled_by_as_few_ballots_as_it_can_be(planned: int) -> None:
     """Of all that could be cast: with one fewer, some others in their place would have changed the winner."""
     for names in product("ab", repeat=planned):
-        row = recount(won(*names), sides="ab", protocols=["plurality", "curtailed"]).row("curtailed")
-        assert row.winner == max("ab", key=names.count) or row.end == "tie"
-        for size, settled in ((row.ballots, True), (row.ballots - 1, False)):
+        sufficient = recount(won(*names), sides="ab").sufficient
+        assert sufficient is not None
+        for size, settled in ((sufficient, True), (sufficient - 1, False)):
             if size < 0:
                 continue
             ends = {
@@ -323,44 +322,45 @@ def test_curtailing_takes_as_few_ballots_as_it_can(planned: int) -> None:
             assert (len(ends) == 1) == settled
 
 
+@given(profiles())
+def test_ballots_are_sufficient_when_a_judge_would_stop_asking(
+    profile: tuple[list[JudgeBallot], tuple[str, ...]],
+) -> None:
+    """It is the rule by which a curtailed schedule stops."""
+    cast, sides = profile
+    by_judge = [is_settled(cast[:number], left=len(cast) - number, sides=sides) for number in range(len(cast) + 1)]
+    assert recount(cast, sides=sides).sufficient == by_judge.index(True)
+
+
 def test_ballots_that_were_saved_are_told() -> None:
-    """They were planned: what they could have changed is not known, what they could not is."""
+    """They were planned: where they could have changed the outcome, nothing is said to be sufficient."""
     saved = Judging(ballots=won("a", "a"), planned=3, scores={"a": 1, "b": 0}, decided_by="vote")
     found = recount(saved)
-    assert (found.row("curtailed").ballots, found.row("curtailed").winner, found.planned) == (2, "a", 3)
-    assert found.row("on_flip_abstain").why == "1 ballot not cast could have flipped"
-    assert "1 ballot of 3 planned were not cast, and count for nothing" in findings(found)
-    open_end = recount(saved.model_copy(update={"planned": 9}))
-    assert open_end.row("curtailed").why == "7 ballots that were not cast could have changed it"
+    assert (found.sufficient, found.planned) == (2, 3)
+    assert "the first 2 ballots of 3 would have been enough for the same outcome" in found.findings
+    assert "1 ballot of 3 planned were not cast, and count for nothing" in found.findings
+    assert recount(saved.model_copy(update={"planned": 9})).sufficient is None
 
 
-@pytest.mark.parametrize(
-    ("rule", "end", "winner"),
-    [("average", "winner", "a"), ("abstain", "abstains", None), ("tie", "tie", None), ("human", "untold", None)],
-)
-def test_what_a_flip_comes_to(rule: OnFlip, end: str, winner: str | None) -> None:
-    """One model that found for both; the same model for one side is no flip, and each rule is then the mean."""
+def test_a_flip_is_told() -> None:
+    """One model that found for both; the same model for one side is no flip."""
     flipped = [scored(3, 1, 0, model="m"), scored(2, 3, 0, model="m", view=1), scored(3, 1, 0, model="n")]
-    protocol: DecisionRule = f"on_flip_{rule}"  # type: ignore[assignment] # it is one of them
-    row = recount(flipped, sides=SIDES[:3]).row(protocol)
-    assert (row.end, row.winner) == (end, winner)
-    if rule == "tie":
-        assert (row.tied, row.scores) == (["a", "b"], {"a": 0.5, "b": 0.5, "c": 0.0})
-    steady = recount([flipped[0], flipped[2]], sides=SIDES[:3]).row(protocol)
-    assert (steady.winner, steady.same_as) == ("a", "mean")
+    found = recount(flipped, sides=SIDES[:3])
+    assert found.flipped
+    assert "a model found for different sides in different views" in found.findings
+    assert not recount([flipped[0], flipped[2]], sides=SIDES[:3]).flipped
 
 
 def test_each_ballot_alone_is_what_one_judge_would_have_said() -> None:
-    """For every ballot that could be used; the row "single" is the first of them."""
+    """For every ballot that could be used."""
     cast = [scored(1, 0, problem="-"), scored(1, 3, model="m", view=1), scored(3, 1, model="n"), scored(1, 1)]
     found = recount(cast, sides=SIDES[:2])
-    assert [(each.number, each.voter, each.view, each.winner) for each in found.alone] == [
+    assert [(each.number, each.voter, each.view, each.winner) for each in found.per_ballot] == [
         (2, "m", 1, "b"), (3, "n", 0, "a"), (4, None, 0, None)
     ]  # fmt: skip
-    assert (found.row("single").winner, found.row("single").ballots) == ("b", 1)
     said = "of 3 ballots, each as the only one, 1 would have found for 'a', 1 would have found for 'b', 1 for none"
-    assert said in findings(found)
-    assert "1 of 4 ballots could not be used; majorities are of all 4" in findings(found)
+    assert said in found.findings
+    assert "1 of 4 ballots could not be used; majorities are of all 4" in found.findings
 
 
 def vote(request: ModelRequest) -> Reply:
@@ -394,10 +394,8 @@ def test_a_consensus_is_decided_again() -> None:
     assert (majority.end, majority.why, output.winner) == ("short", output.tally.reason, "ann")
     assert (found.data, found.cast, found.usable, found.planned) == ("votes", 4, 3, 4)
     assert found.row("plurality").winner == "ann"
-    assert found.row("cumulative").winner == "bob", "one who is sure against two who are not"
-    assert found.row("borda").why.endswith("a vote says who is first, and not how the other sides stand")
-    assert found.row("on_flip_tie").why.startswith("voters are asked once")
-    assert found.row("weighted").same_as == "majority"
+    assert found.skipped["borda"].endswith("a vote says who is first, and not how the other sides stand")
+    assert found.skipped["weighted"] == "there are no weights"
     assert recount(output, weights={"ann": 3, "bob": 3}).row("weighted").winner == "ann"
 
 
@@ -406,7 +404,7 @@ def test_weights_that_a_consensus_counted_by_count_again() -> None:
     output = agreed(voting="weighted", weights={"ann": 9})
     assert (output.winner, output.consensus_reached) == ("ann", True)
     row = recount(output).row("weighted")
-    assert (row.winner, row.scores["ann"], row.same_as) == ("ann", 10, None)
+    assert (row.winner, row.scores["ann"]) == ("ann", 10)
 
 
 def test_votes_that_were_lost_have_not_agreed() -> None:
@@ -421,32 +419,31 @@ def test_votes_that_were_lost_have_not_agreed() -> None:
         update={"ballots": output.ballots[:2], "tally": output.tally.model_copy(update={"eligible": 6})}
     )
     assert recount(lost).row("majority").why.startswith("'ann' has 2 of 6 votes")
-    assert recount(output.model_copy(update={"ballots": [], "tally": None})).line == (
-        "no protocol can be told from these ballots"
-    )
+    assert recount(output.model_copy(update={"ballots": [], "tally": None})).line == ("no rule can count these ballots")
 
 
 def test_only_what_is_asked_for_is_decided() -> None:
-    """In the order of all protocols; what would be another rule's twin is a rule where that one is not there."""
-    found = recount(won("a", "b", "b"), sides=SIDES[:2], protocols=["instant_runoff", "borda"])
-    assert [(row.protocol, row.same_as) for row in found.rows] == [("borda", None), ("instant_runoff", "borda")]
-    assert (found.agree, found.line) == (True, "the one protocol finds for 'b'")
-    with pytest.raises(LookupError, match="there is no row for 'mean'"):
+    """In the order of all rules, those that cannot differ from another among them."""
+    found = recount(won("a", "b", "b"), sides=SIDES[:2], rules=["instant_runoff", "borda"])
+    assert [row.rule for row in found.rows] == ["borda", "instant_runoff"]
+    assert (found.agree, found.line) == (True, "all 2 rules find for 'b'")
+    with pytest.raises(LookupError, match="no row for 'mean': it was not asked for"):
         found.row("mean")
+    assert recount(won("a", "b", "b"), sides=SIDES[:2]).skipped["borda"] == "with two sides it is plurality"
 
 
-def test_whether_protocols_agree_is_told() -> None:
+def test_whether_rules_agree_is_told() -> None:
     """All, some, none; and that one ballot says no more than itself."""
     clear = recount([scored(3, 1, 1), scored(4, 1, 1), scored(5, 1, 1)], sides=SIDES[:3])
-    assert (clear.agree, clear.line) == (True, "all 11 protocols find for 'a'")
-    assert findings(clear)[-1] == LIMITS
-    level = recount([scored(1, 1)], sides=SIDES[:2], protocols=["plurality", "majority"])
-    assert level.line == "none of 2 protocols names a winner: a tie (plurality); not enough for anybody (majority)"
-    assert "there is one ballot, which every protocol can only repeat" in findings(level)
-    assert recount([scored(1, 1)], sides=SIDES[:2], protocols=["mean"]).line == "no winner: a tie (mean)"
+    assert (clear.agree, clear.line) == (True, "all 10 rules find for 'a'")
+    assert clear.findings[-1] == LIMITS
+    level = recount([scored(1, 1)], sides=SIDES[:2], rules=["plurality", "majority"])
+    assert level.line == "none of 2 rules names a winner: a tie (plurality); not enough for anybody (majority)"
+    assert "there is one ballot, which every rule can only repeat" in level.findings
+    assert recount([scored(1, 1)], sides=SIDES[:2], rules=["mean"]).line == "no winner: a tie (mean)"
     empty = recount([], sides=SIDES)
-    assert (empty.line, empty.agree) == ("no protocol can be told from these ballots", False)
-    assert [row.protocol for row in empty.rows] == list(ALL)
+    assert (empty.line, empty.agree) == ("no rule can count these ballots", False)
+    assert list(empty.skipped) == list(ALL_RULES)
 
 
 @pytest.mark.parametrize(
@@ -458,8 +455,8 @@ def test_whether_protocols_agree_is_told() -> None:
         ([scored(1, 1, 1)], {"sides": "ab"}, r"`ballots\[0\].scores` must be one of the sides"),
         ([*won("a"), Ballot(voter="v", choice="a")], {"sides": "ab"}, "`data` must be ballots of one kind"),
         (["a"], {"sides": "ab"}, "`data` must be ballots of one kind"),
-        (won("a"), {"sides": "ab", "protocols": ["dice"]}, "`protocols` must be some of mean"),
-        (won("a"), {"sides": "ab", "protocols": []}, "`protocols` must be at least one"),
+        (won("a"), {"sides": "ab", "rules": ["dice"]}, "`rules` must be some of mean"),
+        (won("a"), {"sides": "ab", "rules": []}, "`rules` must be at least one"),
         (won("a"), {"sides": "ab", "threshold": 0}, "`threshold` must be None or a number above 0"),
         (won("a"), {"sides": "ab", "threshold": float("nan")}, "`threshold` must be"),
         (won("a", model="m"), {"sides": "ab", "weights": {"n": 1}}, "`weights` must be weights of those"),

@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate import DebateContributionEntry, DebateRawOutput
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.rejudge import ArguedDebate, create_rejudge, rejudge
+from flowdebate.evaluation import ArguedDebate, create_rejudge, rejudge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.audit import audit
-from flowdebate.evaluation.judges.report import LIMITS, findings
-from flowdebate.evaluation.judges.significance import full_audit
+from flowdebate.evaluation import audit, full_audit
+from flowdebate.evaluation.judges.report import LIMITS
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.evaluation.judges.schemas import JudgeAudit, JudgeFigures
+    from flowdebate.evaluation import JudgeAudit, JudgeFigures
 
 SIDES = ("yes", "no", "both")
 
@@ -151,7 +150,7 @@ def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
     assert found.rho_of == "scores"
     assert (found.rho.value, found.effective_n) == pytest.approx((1.0, 1.0))
     assert audit(cast[:9]).rho is None
-    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 15 items" in findings(found)
+    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 15 items" in found.findings
     assert audit(cast, truth=["a"] * 15).rho == found.rho
     always = [[each.model_copy(update={"winner": "a"}) for each in one] for one in cast]
     assert audit(always, truth=["a"] * 15).rho is None  # nobody is ever wrong, so that no errors go together
@@ -177,7 +176,7 @@ def test_nothing_is_an_audit_of_nothing() -> None:
         found = audit(empty)
         assert (found.items, found.ballots, found.slots, found.position_consistency) == (0, 0, [], None)
         assert full_audit(empty).seed == 0
-        assert findings(found) == ["no verdict for a side in 0 ballots: nothing can be said of slots", LIMITS]
+        assert found.findings == ["no verdict for a side in 0 ballots: nothing can be said of slots", LIMITS]
 
 
 @settings(max_examples=25)
@@ -238,7 +237,7 @@ def test_no_ballot_makes_it_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
     """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""
     found = audit(cast)
     assert found.ballots == sum(map(len, cast))
-    assert findings(found)[-1] == LIMITS
+    assert found.findings[-1] == LIMITS
 
 
 def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:

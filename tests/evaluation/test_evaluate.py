@@ -9,13 +9,12 @@ import pytest
 
 from flowdebate import debate
 from flowdebate.errors import ConfigurationError, ProviderFailed
-from flowdebate.evaluation.benefit.evaluate import evaluate, evaluate_sync
+from flowdebate.evaluation import evaluate, evaluate_sync
 from flowdebate.patterns.debate.baselines import with_baselines
 from flowdebate.runs.limits import Limits
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
-
-from .debates import QUESTION, SIDES, by_seat
+from tests.patterns.debates import QUESTION, SIDES, by_seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,11 +111,11 @@ async def test_no_limit_takes_the_verdict() -> None:
 async def test_an_evaluation_says_whether_it_helped() -> None:
     """Judges that know against calls that do not, on rows with truths: all is counted row by row."""
     found = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
-    assert [standing.right for standing in found.report.standings] == [6, 3, 3]
-    assert found.report.words.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
-    assert [item.truth for item in found.compared] == [row["truth"] for row in ROWS]
+    assert [result.right for result in found.report.methods] == [6, 3, 3]
+    assert found.report.summary.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
+    assert [item.truth for item in found.items] == [row["truth"] for row in ROWS]
     assert [item.row for item in found.result] == ROWS
-    assert found.compared[0].debate.calls == 3
+    assert found.items[0].debate.calls == 3
 
 
 async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
@@ -151,7 +150,7 @@ def test_positions_may_be_each_rows_own() -> None:
         return f"{number[1]} is"
 
     found = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=answering(first, first))
-    assert [standing.right for standing in found.report.standings] == [0, 0]
+    assert [result.right for result in found.report.methods] == [0, 0]
 
 
 async def test_what_cannot_be_evaluated_is_refused() -> None:

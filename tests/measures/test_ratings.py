@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import elo_changes, expected
-from flowdebate.measures.elo import INITIAL, K
+from flowdebate.measures import INITIAL_RATING, K_FACTOR
 from tests.measures.drawn import names
 
 ratings = st.floats(0, 4000)
@@ -23,12 +23,12 @@ def rated(agents: list[str], data: st.DataObject) -> dict[str, float]:
 
 def test_the_constants_are_the_usual_ones() -> None:
     """An agent without history has 1500, and a pair plays for 32 points."""
-    assert (INITIAL, K) == (1500.0, 32.0)
+    assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
 def test_three_equals_of_whom_one_wins_with_consensus() -> None:
     """Two thirds of each pair's points, where half was expected: 32/6 from each of two."""
-    changes = elo_changes(dict.fromkeys("abc", INITIAL), winner="a", consensus=True)
+    changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
 

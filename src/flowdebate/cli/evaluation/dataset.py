@@ -1,4 +1,4 @@
-"""Questions with known answers: what a data set's rows say of positions and truth, and the debate of each."""
+"""Data sets of questions with known answers: positions and truth of each row, and its debate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.plan import Plan
     from flowdebate.patterns.debate.schemas import BaselineName
 
-__all__ = ("Trial", "Trials", "choices_of", "matched")
+__all__ = ("EvaluationPlans", "LabelledQuestion", "choices_of", "matched")
 
 _CHOICES = "choices"
 _YES, _NO = ("yes", "true"), ("no", "false")
@@ -28,17 +28,17 @@ _LETTERS = string.ascii_lowercase
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Row):
-    """A question whose answer is known."""
+class LabelledQuestion(Row):
+    """A question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """The debaters, as a plan's file has them."""
+    """The debaters, as in a plan file."""
     truth: str
-    """The stance that is right."""
+    """The right stance."""
 
 
 def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """The positions that a row brings along; none where it has no such column, and none was named."""
+    """The positions in a row's own columns; none where it has no such column, and none was named."""
     if not columns and _CHOICES not in row.others:
         return []
     cells = []
@@ -57,7 +57,7 @@ def choices_of(row: Row, columns: Sequence[str], *, path: str, number: int) -> l
 
 
 def matched(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
-    """The stance that `value` means, or None: its text, its debater's name, its letter, or its place from 0.
+    """The stance that `value` names, or None: by its text, its debater's name, its letter, or its place from 0.
 
     >>> [matched(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
     ['coffee', 'coffee', 'coffee', 'coffee', None, None]
@@ -76,11 +76,11 @@ def matched(value: object, stances: Sequence[str], names: Sequence[str]) -> str 
     return known.get(text)
 
 
-class Trials(Plans):
-    """Makes the debate of each row, with its baselines; `rows` are those of the data set as they were read.
+class EvaluationPlans(Plans):
+    """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
 
-    The positions are the row's choices, dealt to the seats by lot (else who speaks first would be right as often as the
-    data set says), or those of the debaters that were named. BadFile for a row without a truth among its positions.
+    The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
+    those of the named debaters. BadFile for a row without a truth among its positions.
     """
 
     def __init__(
@@ -96,32 +96,33 @@ class Trials(Plans):
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
         self._baselines = baselines
-        self.rows = [self._trial(row, index, path, truth, choices) for index, row in enumerate(rows)]
-        for trial in self.rows:
-            self.of(trial)  # refuses what cannot be, before anything is paid
+        self.questions = [self._question(row, index, path, truth, choices) for index, row in enumerate(rows)]
+        for question in self.questions:
+            self.of(question)  # refuses impossible options before anything is paid
 
     def name(self, rows: Sequence[Row]) -> str:
-        """As of a batch, and of the baselines and positions as well."""
-        about = [super().name(rows), list(self._baselines), [list(map(dict, trial.sides)) for trial in self.rows]]
+        """The name of a batch of these rows, baselines and positions."""
+        positions = [list(map(dict, question.sides)) for question in self.questions]
+        about = [super().name(rows), list(self._baselines), positions]
         return f"evaluation-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
     def of(self, row: Row) -> Plan:
-        """The plan of one of `rows`, which shares its models with all others."""
-        made: Plan = self._module.make_plan({}, file=self._of_trial(row))
+        """The plan of one question; all share their models."""
+        made: Plan = self._module.make_plan({}, file=self._options_of(row))
         models = {speaker.name: speaker.model for speaker in self.base.speakers}
         speakers = tuple(replace(speaker, model=models.get(speaker.name)) for speaker in made.speakers)
         return replace(made, models=self.base.models, speakers=speakers, policies=self.base.policies)
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
-        """The debate of a row and its baselines, and how its plan is kept."""
-        return self.of(row).pattern(), {**self._kept, "options": self._of_trial(row)}
+        """The debate of a row with its baselines, and its stored plan."""
+        return self.of(row).pattern(), {**self._kept, "options": self._options_of(row)}
 
-    def _of_trial(self, row: Row) -> dict[str, Any]:
-        trial = row if isinstance(row, Trial) else self.rows[0]  # the first one stands for its bare row
-        options = {**self._options(trial.question), "debaters": [dict(side) for side in trial.sides]}
+    def _options_of(self, row: Row) -> dict[str, Any]:
+        question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the first stands for its bare row
+        options = {**self._options(question.question), "debaters": [dict(side) for side in question.sides]}
         return {**options, "baselines": list(self._baselines)}
 
-    def _trial(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> Trial:
+    def _question(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         number = index + 1
         given = self._kept["options"].get("debaters")
         choices = choices_of(row, columns, path=path, number=number)
@@ -135,9 +136,9 @@ class Trials(Plans):
             raise BadFile(path, f"question {number}: there is no column `{truth}`, which holds what is right")
         right = matched(row.others[truth], stances, names or [""] * len(stances))
         if right is None:
-            told = f"one of {', '.join(map(shown, stances))}"
-            raise BadFile(path, f"question {number}: `{truth}` must be {told}, got {shown(row.others[truth])}")
-        return Trial(question=row.question, others=row.others, sides=tuple(sides), truth=right)
+            allowed = f"one of {', '.join(map(shown, stances))}"
+            raise BadFile(path, f"question {number}: `{truth}` must be {allowed}, got {shown(row.others[truth])}")
+        return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
         from flowdebate.cli.sides import default_sides
@@ -154,17 +155,17 @@ def _dealt(
     path: str,
     number: int,
 ) -> list[dict[str, Any]]:
-    """A debater for each choice, by lot: those that were named, with the row's positions, or ones called by letters."""
-    seats = [{"name": letter} for letter in _LETTERS] if given is None else [dict(side) for side in given]
-    if given is not None and len(seats) != len(choices):
-        raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(seats)} debaters")
+    """A debater for each choice, at random: the named ones with the row's positions, or ones named by letters."""
+    debaters = [{"name": letter} for letter in _LETTERS] if given is None else [dict(side) for side in given]
+    if given is not None and len(debaters) != len(choices):
+        raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
     source = Random(json.dumps([seed, question, list(choices)]))  # noqa: S311 - repeatable on purpose
     dealt = source.sample(list(choices), len(choices))
-    return [{**seat, "stance": stance} for seat, stance in zip(seats, dealt, strict=False)]
+    return [{**debater, "stance": stance} for debater, stance in zip(debaters, dealt, strict=False)]
 
 
 def _listed(cell: object) -> list[Any]:
-    """The positions of one cell: a list, or one as JSON."""
+    """The positions in one cell: a list, or a list as JSON."""
     if isinstance(cell, str):
         try:
             cell = json.loads(cell)

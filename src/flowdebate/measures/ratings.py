@@ -1,4 +1,4 @@
-"""Ratings by results (Elo 1978): what a debate changes in the ratings of those who took part."""
+"""Elo ratings (Elo 1978) of agents, and the weight of a vote by rating and calibration."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = (
-    "INITIAL",
-    "K",
+    "INITIAL_RATING",
+    "K_FACTOR",
     "elo_changes",
     "expected",
+    "vote_weight",
 )
 
-INITIAL = 1500.0
+INITIAL_RATING = 1500.0
 """The rating of an agent without history."""
 
-K = 32.0
-"""The points that a pair plays for."""
+K_FACTOR = 32.0
+"""The points at stake in a game."""
 
 _SCALE = 400.0
 """So many points more are ten times the chance."""
@@ -39,15 +40,16 @@ def expected(a: float, b: float) -> float:
     return 1 / (1 + math.pow(10, exponent))
 
 
-def elo_changes(ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K) -> dict[str, float]:
-    """What to add to each of `ratings` after one debate; the changes add up to zero.
+def elo_changes(ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K_FACTOR
+) -> dict[str, float]:
+    """Changes of `ratings` after one debate; they add up to zero.
 
     The winner plays one game against each of the others, who do not play each other. In a game the winner scores 1 and
     the other 0.5 with `consensus`, 0 without; scores are shares of what the two have together (2/3 to 1/3 with
-    consensus, 1 to 0 without). Each gains `k` times its share less the one that was to be expected. So a clear
-    favourite whom all followed may lose points: more was expected of it than 2/3.
+    consensus, 1 to 0 without). Each gains `k` times its share less the expected one. So a clear favourite whom all
+    followed may lose points: more than 2/3 was expected of it.
 
-    Without a winner (`None`) nobody has beaten anybody, and nothing changes.
+    Without a winner (`None`) nothing changes.
 
     >>> changes = elo_changes({"ann": 1500, "bob": 1500, "cy": 1500}, winner="ann", consensus=True)
     >>> {name: round(change, 3) for name, change in changes.items()}
@@ -62,6 +64,23 @@ def elo_changes(ratings: Mapping[str, float], *, winner: str | None, consensus: 
     changes.update((name, -gain) for name, gain in won.items())
     changes[winner] = math.fsum(won.values())
     return changes
+
+
+def vote_weight(elo: float | None, calibration: float | None) -> float:
+    """The weight of a vote: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
+
+    `calibration` from 0 to 1 says how well the voter's confidences were borne out; 0.5 is neutral. Without a history
+    (None) that factor is 1.
+
+    >>> vote_weight(None, None), vote_weight(2000, None), vote_weight(1500, 0)
+    (1.0, 1.3, 0.5)
+    """
+    for field, value in (("elo", elo), ("calibration", calibration)):
+        if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
+            raise ConfigurationError("vote_weight()", field, value, "a finite number or None")
+    rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
+    calibrated = 1.0 if calibration is None else 0.5 + calibration
+    return min(max(rated * calibrated, 0.1), 5.0)
 
 
 def _check(ratings: Mapping[str, float], winner: object, k: float) -> None:

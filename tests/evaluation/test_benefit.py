@@ -16,26 +16,25 @@ from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
 from flowdebate import DebateRawOutput, DebateVerdict
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.comparison import help_item, helped
-from flowdebate.evaluation.benefit.paired import holm, items_needed, newcombe, sign_test, wilson
-from flowdebate.evaluation.benefit.report import change_words
-from flowdebate.evaluation.benefit.schemas import BenefitItem, Found
+from flowdebate.evaluation import BenefitItem, MethodAnswer, benefit_item, benefit_report, change_summary
+from flowdebate.evaluation.benefit.paired import holm, newcombe, required_n, sign_test, wilson
 from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.evaluation.benefit.schemas import BenefitReport, Finding
+    from flowdebate.evaluation import BenefitReport
+    from flowdebate.evaluation.benefit.comparison import Finding
     from flowdebate.patterns.debate.schemas import BaselineName
 
 LAW = settings(max_examples=60, deadline=None)
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
 
 
-def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> Found:
+def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodAnswer:
     """An answer that is right, wrong, or a tie of both."""
     answer = {1.0: ["right"], 0.0: ["wrong"], 0.5: ["right", "wrong"]}[credit]
-    return Found(answer=answer, calls=calls, tokens=tokens)
+    return MethodAnswer(answer=answer, calls=calls, tokens=tokens)
 
 
 def item(debate: float, **baselines: float) -> BenefitItem:
@@ -109,7 +108,7 @@ def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
 
 def test_so_many_items_show_the_gain_as_often_as_is_said() -> None:
     """Simulated: with the number that is named, a gain of 15 points is shown in about four of five evaluations."""
-    n, random, shown = items_needed(0.15, differing=0.35), Random(3), 0
+    n, random, shown = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         drawn = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
         shown += sign_test(drawn.count(1), drawn.count(-1)) < 0.05
@@ -178,15 +177,15 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_it_says_plainly_what_was_found(case: Case) -> None:
     """The words a reader sees, for each kind of result."""
-    report = helped(items(*case.cells))
-    assert (report.finding, report.words) == (case.finding, case.words)
+    report = benefit_report(items(*case.cells))
+    assert (report.finding, report.summary) == (case.finding, case.words)
     assert report.comparisons[0].finding == case.finding
 
 
 def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
     """Everything that the sentence is made of can be read, too."""
-    (compared,) = helped(items(50, 25, 3, 22)).comparisons
-    assert compared.words == (
+    (compared,) = benefit_report(items(50, 25, 3, 22)).comparisons
+    assert compared.summary == (
         "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
         "+31.2; p = 2.7e-05); it cost 9.4 times the tokens and 5.0 times the calls."
     )
@@ -197,10 +196,10 @@ def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
 
 def test_a_gain_that_many_questions_leave_open_is_said_to_be_open() -> None:
     """Where there are enough to show a gain that is worth it, more are not asked for."""
-    report = helped(items(100, 27, 15, 58))
-    assert report.comparisons[0].n >= report.comparisons[0].needed
-    assert report.comparisons[0].words.endswith("A gain of 10 points is neither shown nor ruled out.")
-    assert "takes about" not in report.words
+    report = benefit_report(items(100, 27, 15, 58))
+    assert report.comparisons[0].n >= report.comparisons[0].required_n
+    assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
+    assert "takes about" not in report.summary
 
 
 def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
@@ -210,29 +209,33 @@ def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
 
 def test_as_good_a_vote_is_enough_for_it_not_to_have_helped() -> None:
     """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
-    report = helped(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
+    report = benefit_report(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
     assert [each.finding for each in report.comparisons] == ["helped", "no_gain"]
     assert report.finding == "no_gain"
-    assert report.words.startswith("The debate did not help: it was right in 72 of 100, the vote of first drafts in 73")
+    assert report.summary.startswith(
+        "The debate did not help: it was right in 72 of 100, the vote of first drafts in 73"
+    )
 
 
 def test_where_one_comparison_is_open_the_other_is_told() -> None:
     """Better than one call, and it cannot be told whether better than the vote."""
-    report = helped(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
+    report = benefit_report(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
     assert [each.finding for each in report.comparisons] == ["helped", "too_few"]
     assert report.finding == "too_few"
-    assert report.words.startswith("Too few to say: the debate was right in 69 of 100, the vote of first drafts in 65")
-    assert "It did better than one call." in report.words
+    assert report.summary.startswith(
+        "Too few to say: the debate was right in 69 of 100, the vote of first drafts in 65"
+    )
+    assert "It did better than one call." in report.summary
 
 
 def test_several_baselines_make_it_harder_to_have_helped() -> None:
     """What one comparison would show by itself is not shown by the best of two."""
     alone = items(50, 12, 3, 35)
-    assert helped(alone).finding == "helped"
+    assert benefit_report(alone).finding == "helped"
     with_drafts = [each.model_copy(update={"baselines": {**each.baselines, "drafts": each.debate}}) for each in alone]
-    report = helped(with_drafts)
+    report = benefit_report(with_drafts)
     single, drafts = report.comparisons
-    assert single.p == helped(alone).comparisons[0].p < 0.05 < single.p_holm == pytest.approx(2 * single.p)
+    assert single.p == benefit_report(alone).comparisons[0].p < 0.05 < single.p_holm == pytest.approx(2 * single.p)
     assert "helped" not in {single.finding, drafts.finding}
 
 
@@ -247,7 +250,7 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
             )
             for _ in range(30)
         ]
-        wrong += any(each.finding == "helped" for each in helped(drawn).comparisons)
+        wrong += any(each.finding == "helped" for each in benefit_report(drawn).comparisons)
     assert wrong / 300 <= 0.05
 
 
@@ -257,17 +260,17 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
     seed=st.integers(0, 9),
 )
 def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[float, ...]], seed: int) -> None:
-    """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the standings."""
+    """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the methods."""
     made = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
-    report = helped(made)
+    report = benefit_report(made)
     shuffled = list(made)
     Random(seed).shuffle(shuffled)
-    assert rounded(helped(shuffled)) == rounded(report)
-    assert [each.method for each in report.standings] == ["debate", "single", "drafts"]
-    for standing, credit in zip(report.standings, zip(*drawn, strict=True), strict=True):
-        assert standing.right == pytest.approx(sum(credit))
-        assert standing.low <= standing.accuracy <= standing.high
-        assert standing.undecided == credit.count(0.5)
+    assert rounded(benefit_report(shuffled)) == rounded(report)
+    assert [each.method for each in report.methods] == ["debate", "single", "drafts"]
+    for result, credit in zip(report.methods, zip(*drawn, strict=True), strict=True):
+        assert result.right == pytest.approx(sum(credit))
+        assert result.low <= result.accuracy <= result.high
+        assert result.undecided == credit.count(0.5)
     for compared in report.comparisons:
         assert compared.better + compared.worse <= compared.n == len(drawn)
         assert compared.p <= compared.p_holm <= 1
@@ -280,8 +283,8 @@ def rounded(report: BenefitReport) -> str:
         report.model_dump_json(round_trip=True)
         if not report.n
         else repr(
-            [(s.method, round(s.accuracy, 9), round(s.low, 9)) for s in report.standings]
-            + [(c.baseline, c.better, c.worse, round(c.high, 9), c.words) for c in report.comparisons]
+            [(s.method, round(s.accuracy, 9), round(s.low, 9)) for s in report.methods]
+            + [(c.baseline, c.better, c.worse, round(c.high, 9), c.summary) for c in report.comparisons]
         )
     )
 
@@ -291,16 +294,16 @@ def rounded(report: BenefitReport) -> str:
 )
 def test_a_tie_counts_as_its_chance_and_no_answer_as_wrong(answer: Sequence[str], credit: float) -> None:
     """The same rule for the debate and for the baselines."""
-    assert Found(answer=list(answer)).credit("a") == credit
+    assert MethodAnswer(answer=list(answer)).credit("a") == credit
 
 
 def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:
     """A comparison is made on what both have answered; what was left out is said."""
     made = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
-    report = helped([*made, unknown])
+    report = benefit_report([*made, unknown])
     assert (report.n, report.without_truth) == (6, 1)
-    assert [(each.method, each.n) for each in report.standings] == [("debate", 6), ("single", 4), ("drafts", 1)]
+    assert [(each.method, each.n) for each in report.methods] == [("debate", 6), ("single", 4), ("drafts", 1)]
 
 
 def test_costs_that_are_not_known_are_not_made_up() -> None:
@@ -313,24 +316,24 @@ def test_costs_that_are_not_known_are_not_made_up() -> None:
             each.model_copy(update={"baselines": {"single": each.baselines["single"].model_copy(update=update)}})
             for each in items(50, 0, 0, 50)
         ]
-        report = helped(made)
-        assert report.words.endswith(words)
-        assert report.standings[1].tokens is None
+        report = benefit_report(made)
+        assert report.summary.endswith(words)
+        assert report.methods[1].tokens is None
 
 
 @pytest.mark.parametrize("made", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_nothing_to_compare_is_refused(made: list[BenefitItem]) -> None:
     """No items, no baselines, no truth: there is no report, and the message says what there must be."""
     with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
-        helped(made)
+        benefit_report(made)
 
 
-@pytest.mark.parametrize(("field", "value"), list(product(("confidence", "worth"), (0, 1, True, "0.5"))))
+@pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
 def test_shares_must_be_shares(field: str, value: object) -> None:
     """The message names the option."""
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
-        helped(items(1, 0, 0, 0), **options)
+        benefit_report(items(1, 0, 0, 0), **options)
 
 
 # From a debate
@@ -352,13 +355,13 @@ def test_what_a_debate_took_is_what_its_baselines_did_not() -> None:
     """Calls and tokens of the run, less those of the baselines; a baseline without a vote is lost, not wrong."""
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     lost = answer("self_consistency", {"yes": 0, "no": 0})
-    made = help_item(raw("yes"), baselines=[*answers, lost], calls=9, tokens=1_340, truth="yes")
-    assert made.debate == Found(answer=["yes"], calls=5, tokens=940)
-    assert made.baselines["drafts"] == Found(answer=["yes", "no"], calls=2, tokens=200)
+    made = benefit_item(raw("yes"), baselines=[*answers, lost], calls=9, tokens=1_340, truth="yes")
+    assert made.debate == MethodAnswer(answer=["yes"], calls=5, tokens=940)
+    assert made.baselines["drafts"] == MethodAnswer(answer=["yes", "no"], calls=2, tokens=200)
     assert list(made.baselines) == ["single", "drafts"]
-    assert help_item(raw(None), baselines=answers, calls=9, tokens=None).debate == Found(answer=[], calls=6)
+    assert benefit_item(raw(None), baselines=answers, calls=9, tokens=None).debate == MethodAnswer(answer=[], calls=6)
     unknown = answer("single", {"yes": 1}, tokens=None)
-    assert help_item(raw("yes"), baselines=[unknown], calls=9, tokens=1_000).debate.tokens is None
+    assert benefit_item(raw("yes"), baselines=[unknown], calls=9, tokens=1_000).debate.tokens is None
 
 
 CHANGES: list[tuple[dict[str, list[str]], str]] = [
@@ -387,7 +390,7 @@ def test_without_a_truth_it_says_whether_the_answer_changed_and_at_what_cost(
     others: dict[str, list[str]], words: str
 ) -> None:
     """All that one run can tell."""
-    baselines: Any = {name: Found(answer=said, calls=1, tokens=100) for name, said in others.items()}
-    made = BenefitItem(debate=Found(answer=["yes"], calls=5, tokens=940), baselines=baselines)
+    baselines: Any = {name: MethodAnswer(answer=said, calls=1, tokens=100) for name, said in others.items()}
+    made = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in others else "."
-    assert change_words(made) == f"{words} It took 5 calls and 940 tokens{cost}"
+    assert change_summary(made) == f"{words} It took 5 calls and 940 tokens{cost}"

@@ -1,25 +1,39 @@
-"""Short answers that agents state: whether two are the same, and whose proposal one names."""
+"""Stated positions: comparison of short answers, and flips of agents between rounds."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+from flowdebate.measures.similarity import Jaccard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from flowdebate.measures.similarity import Similarity
+
 __all__ = (
+    "Flip",
+    "FlipKind",
+    "Position",
     "answer_words",
+    "flips",
     "is_negative",
     "match_choice",
     "numbers_of",
     "same_answer",
 )
 
+FlipKind = Literal["retraction", "contradiction", "refinement"]
+"""The answer is taken back; negated or replaced by another; kept, with something added to it."""
+
 _UNSEEN = {"Cc", "Cf"}
-"""Categories of what nobody sees: control characters, zero-width ones, changes of direction."""
+"""Categories of invisible characters: controls, zero-width ones, changes of direction."""
 _SELECTORS = {"\ufe0e", "\ufe0f"}
 """They choose between a character's looks."""
 _KEPT = set("#%&@")
@@ -31,11 +45,40 @@ _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 _LONGEST = 200
-"""Characters of what may name somebody, however it is written; what is longer is an essay."""
+"""The length from which on a text names nobody: it is an essay."""
 _LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
     *("of", "option", "proposal", "support", "the", "to", "vote"),
 }
 """Words that models write around a name that they choose."""
+_SENTENCE = 8
+"""Words from which an answer is so long that it can be worded anew; a shorter one with another word is another one."""
+_ALIKE = 0.6
+"""The similarity from which a long answer is the same one, worded anew."""
+_TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
+_NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
+_QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", "unless", "when", "where", "while"}
+"""What follows one of them limits what stands before; a negation in it turns nothing round."""
+
+
+class Position(WireModel):
+    """An agent's position on a claim in a round."""
+
+    agent: str
+    claim: str = ""
+    """The subject; positions are compared where agent and claim are the same."""
+    answer: str | None
+    """The stance or short answer; None for none, or for none any more."""
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    round: Annotated[int, Field(ge=1)]
+
+
+class Flip(WireModel):
+    """A change of mind."""
+
+    agent: str
+    kind: FlipKind
+    before: Position
+    after: Position
 
 
 @lru_cache(maxsize=1024)
@@ -51,7 +94,7 @@ def answer_words(text: str) -> tuple[str, ...]:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two short answers are the same, or one only goes on where the other ends.
+    """Whether two short answers are the same, or one only continues the other.
 
     "Yes" is the same as "yes, in cities", and not as "yes, but not in cities": what follows must not bring in a
     negation (English), nor go on after a number. It sees words, not meanings: "rent caps" and "caps on rents" differ.
@@ -108,7 +151,7 @@ def match_choice(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _readings(words: tuple[str, ...]) -> Iterator[set[str]]:
-    """What a text may name, from all of its words to fewer, those around a name left out; never nothing."""
+    """Names that a text may mean, from all of its words to fewer, with labels at the edges left out."""
     for left_out in range(len(words)):
         found = set()
         for start in range(left_out + 1):
@@ -119,7 +162,7 @@ def _readings(words: tuple[str, ...]) -> Iterator[set[str]]:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """`words` as one, without what may or may not stand between the parts of a name."""
+    """`words` as one, without hyphens, underscores and dots."""
     return re.sub("[-_.]", "", "".join(words))
 
 
@@ -142,3 +185,58 @@ def _without_edges(piece: str) -> str:
 
 def _is_edge(char: str) -> bool:
     return char in _DROPPED or (char not in _KEPT and unicodedata.category(char).startswith("P"))
+
+
+def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
+    """The changes of mind in `history`, in order of round: each position against the agent's last on the same claim.
+
+    - retraction: an answer was there, and is None, blank, or says that it is taken back ("I withdraw that").
+    - contradiction: one of the two is negated, or the answer is another one.
+    - refinement: the answer goes on from the same words ("yes" to "yes, but not in cities"); or it is of eight words or
+      more, and by `similarity` (None is `Jaccard()`) still the same, with the same numbers.
+
+    What is said again, or only shorter, is no flip, nor is silence: an agent who states nothing in a round holds on to
+    what it stated last.
+
+    >>> said = ["yes", "Yes, but not in cities", "no", None]
+    >>> found = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(said, 1)])
+    >>> [flip.kind for flip in found]
+    ['refinement', 'contradiction', 'retraction']
+    """
+    measure = Jaccard() if similarity is None else similarity
+    last: dict[tuple[str, tuple[str, ...] | str], Position] = {}
+    found = []
+    for position in sorted(history, key=lambda item: item.round):
+        held = position.agent, answer_words(position.claim) or position.claim
+        before = last.get(held)
+        last[held] = position
+        kind = before and _kind(before.answer, position.answer, measure)
+        if before and kind:
+            found.append(Flip(agent=position.agent, kind=kind, before=before, after=position))
+    return found
+
+
+def _kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
+    """The kind of change between two answers; None if it stays, or was none."""
+    if before is None or _is_nothing(before):
+        return None
+    if after is None or _is_nothing(after):
+        return "retraction"
+    old, new = answer_words(before), answer_words(after)
+    if is_negative(_unqualified(old)) != is_negative(_unqualified(new)):
+        return "contradiction"
+    if set(new) <= set(old):
+        return None
+    long = min(len(old), len(new)) >= _SENTENCE and numbers_of(old) == numbers_of(new)
+    same = set(old) <= set(new) or (long and measure([before, after])[0][1] >= _ALIKE)
+    return "refinement" if same else "contradiction"
+
+
+def _is_nothing(answer: str) -> bool:
+    words = " ".join(answer_words(answer))
+    return words in _NOTHING or words.startswith(_TAKEN_BACK)
+
+
+def _unqualified(words: Sequence[str]) -> Sequence[str]:
+    """`words` up to the first qualifier."""
+    return next((words[:place] for place, word in enumerate(words) if place and word in _QUALIFIERS), words)

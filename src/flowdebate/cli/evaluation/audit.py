@@ -1,0 +1,213 @@
+"""`flowdebate audit`: bias and consistency of judges, from stored ballots, a file, or judging again."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flowdebate.cli import options as opt
+from flowdebate.cli.command import problems_told, write_json
+from flowdebate.cli.evaluation import check, check_choice, check_count, check_text, counted
+from flowdebate.cli.streams import tell, writing
+from flowdebate.cli.text import in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.cli.evaluation.ballots import Items
+    from flowdebate.cli.evaluation.rejudging import Rejudging
+    from flowdebate.cli.page import Page
+    from flowdebate.evaluation import JudgeAudit, JudgeFigures
+    from flowdebate.evaluation.judges.schemas import Figure, PlaceRate, Places
+    from flowdebate.store.base import Store, StoredRun
+
+__all__ = ("ENDS_AUDIT", "audit")
+
+_FAILED, _NO_RESULT = 1, 3
+ENDS_AUDIT = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
+"""The end of its help."""
+_HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
+_FIGURES = {
+    "position_consistency": "position consistency (PC)",
+    "preference_fairness": "preference fairness (PF)",
+    "repetition_stability": "repetition stability (RS)",
+    "flip_probability": "flip probability",
+}
+
+
+def audit(  # noqa: PLR0913 - the options of the command
+    *,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help=f"{opt.RUN} Default: all stored runs.", show_default=False),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="FILE", help='Ballots of this JSON Lines file instead; "-" is stdin.')
+    ] = None,
+    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only runs with this status.")] = None,
+    block: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this block.")] = None,
+    search: Annotated[str | None, typer.Option(metavar="TEXT", help="Only runs whose subject has this text.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the newest N runs.")] = None,
+    rejudge: Annotated[
+        bool, typer.Option("--rejudge", help="Judge the stored debates again, without arguing again.")
+    ] = False,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: cyclic."),
+    ] = None,
+    repeat: Annotated[int | None, typer.Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
+    labels: Annotated[
+        bool | None, typer.Option("--labels", help="Call the sides A, B, … instead of by their stances.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="SPEC", help="The model that judges again; repeat for several.")
+    ] = None,
+    base_url: opt.BaseUrl = None,
+    concurrency: Annotated[int | None, typer.Option(metavar="N", help="Debates at once. Default: 8.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of orders, p-values and intervals.")] = 0,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Audit judges: whether they favour a slot or a label, and repeat their verdicts in another order.
+
+    The findings say which preferences were found, and for which there were too few verdicts to find any.
+    """
+    with problems_told():
+        filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
+        _check(filters, runs, data=data, seed=seed)
+        asked = {
+            "schedule": schedule, "repeat": repeat, "labels": labels, "base_url": base_url, "concurrency": concurrency,
+            "model": model or None,
+        }  # fmt: skip
+        again = _rejudging(asked, data=data, wanted=rejudge)
+        items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
+        found = _audited(items, seed)
+        with writing():
+            _write(found, items, as_json=as_json)
+    if failed:
+        raise typer.Exit(_FAILED)
+    if not found.ballots:
+        raise typer.Exit(_NO_RESULT)
+
+
+def _check(filters: Mapping[str, Any], runs: Sequence[str] | None, *, data: str | None, seed: int) -> None:
+    from flowdebate.cli.find import STATES
+
+    instead = "the runs are named" if runs else "--data is given"
+    for name, value in filters.items():
+        check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {instead}")
+    check_choice("--status", filters["status"], STATES)
+    check_text("--block", filters["block"])
+    check_text("--search", filters["search"])
+    check_count("--limit", filters["limit"])
+    check(data is None or not runs, "RUN", runs, "left out where --data is given")
+    check_text("--data", data, "the path of a file")
+    check(seed >= 0, "--seed", seed, "an int >= 0")
+
+
+def _rejudging(options: Mapping[str, Any], *, data: str | None, wanted: bool) -> Rejudging | None:
+    """The options of judging again; None without --rejudge."""
+    check(not wanted or data is None, "--rejudge", wanted, "left out where --data is given")
+    if wanted:
+        from flowdebate.cli.evaluation.rejudging import Rejudging
+
+        return Rejudging.of(**options)
+    for name, value in options.items():
+        check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
+    return None
+
+
+def _items(
+    data: str | None,
+    names: Sequence[str],
+    filters: Mapping[str, Any],
+    store: str | None,
+    *,
+    again: Rejudging | None,
+    seed: int,
+) -> tuple[Items, int]:
+    """The items to audit, and how many debates could not be judged again."""
+    from flowdebate.cli.evaluation.ballots import items_of, read_items
+    from flowdebate.cli.keeping import opened
+
+    if data is not None:
+        return read_items(data), 0
+    with opened(store) as place:
+        runs = asyncio.run(_selected(place.store, names, filters))
+        return (items_of(runs), 0) if again is None else again.judged(runs, place.store, seed=seed)
+
+
+async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Sequence[StoredRun]:
+    from flowdebate.cli.find import found, listed
+
+    if names:
+        return list({run.header.run_id: run for run in [await found(store, name) for name in names]}.values())
+    others = {name: value for name, value in filters.items() if name != "status"}
+    return await listed(store, state=filters["status"], **others)
+
+
+def _audited(items: Items, seed: int) -> JudgeAudit:
+    """The audit, with p-values and intervals where scipy is installed."""
+    from importlib.util import find_spec
+
+    from flowdebate.evaluation.judges.audit import audit as figures_of
+    from flowdebate.evaluation.judges.significance import full_audit
+
+    ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
+    if find_spec("scipy"):
+        return full_audit(ballots, truth=truth, seed=seed)
+    tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
+    return figures_of(ballots, truth=truth)
+
+
+def _write(found: JudgeAudit, items: Items, *, as_json: bool) -> None:
+    from flowdebate.cli.document import as_json as json_of
+    from flowdebate.cli.page import Page
+
+    if as_json:
+        data = {"audit": found.model_dump(mode="json", by_alias=True), "findings": found.findings}
+        write_json(json_of({**data, "leftOut": dict(sorted(items.left_out.items()))}))
+    else:
+        _show(found, Page(sys.stdout, ()), left_out=items.left_out)
+
+
+def _show(audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int]) -> None:
+    models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
+    page.line(f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}", style="bold")
+    for why, number in sorted(left_out.items()):
+        page.line(f"Left out: {counted(number, 'run')}: {why}", style="dim")
+    if not audit.ballots:
+        return
+    page.line()
+    of_models = [row for name, figures in audit.models.items() for row in _rows(in_line(name) or "(unknown)", figures)]
+    page.columns(_HEAD, [*_rows("all", audit), *of_models])
+    page.heading("Findings")
+    for finding in audit.findings:
+        page.line(f"- {in_line(finding)}")
+
+
+def _rows(judge: str, figures: JudgeFigures) -> Iterator[tuple[str, str, str, str, str]]:
+    """The figures of one judge, or of all, as lines of the table."""
+    for places in (*figures.slots, *figures.labels):
+        for place in places.places:
+            of = f"{place.wins:,} of {places.n:,}"
+            yield judge, _name(places, place), f"{place.rate:.0%}", _interval(place.low, place.high, ".0%"), of
+    for field, name in _FIGURES.items():
+        figure: Figure | None = getattr(figures, field)
+        if figure is not None:
+            over = counted(figure.n, "view" if field == "repetition_stability" else "time")
+            yield judge, name, f"{figure.value:.2f}", _interval(figure.low, figure.high, ".2f"), over
+    if figures.ballots:
+        unparsed = f"{figures.unparsed:,} of {figures.ballots:,}"
+        yield judge, "unparsed answers", f"{figures.unparsed_share:.0%}", "", unparsed
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f"{low:{form}} to {high:{form}}"
+
+
+def _name(places: Places, place: PlaceRate) -> str:
+    return f"label {in_line(place.place)}" if places.kind == "label" else f"slot {place.place} of {places.sides}"

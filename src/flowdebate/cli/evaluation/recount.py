@@ -1,0 +1,205 @@
+"""`flowdebate recount`: stored ballots under other decision rules, without asking anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
+from flowdebate.cli.command import problems_told, write_json
+from flowdebate.cli.evaluation import check, check_text, counted
+from flowdebate.cli.streams import tell, writing
+from flowdebate.cli.text import in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.cli.document import Document
+    from flowdebate.cli.page import Page
+    from flowdebate.evaluation import Recount, RuleResult
+    from flowdebate.evaluation.decision_rules.ballots import Countable
+    from flowdebate.store.base import Store, StoredRun
+
+__all__ = ("ENDS_RECOUNT", "recount")
+
+_NO_RESULT = 3
+ENDS_RECOUNT = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
+"""The end of its help."""
+_HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
+_ENDS = {"tie": "(a tie)", "short": "(not enough)"}
+
+
+class _Decided(NamedTuple):
+    """A decision to recount."""
+
+    ballots: Countable | str
+    """Or the reason why there are none."""
+    subject: str
+    winner: str | None
+    """The stored winner; None for nobody."""
+    run_id: str | None = None
+    sides: Sequence[str] | None = None
+
+
+def recount(
+    run: opt.RunName = None,
+    *,
+    last: Annotated[bool, typer.Option("--last", help="The newest run that has ballots.")] = False,
+    data: Annotated[
+        str | None, typer.Option(metavar="FILE", help='What --json printed, or a bare raw output; "-" is stdin.')
+    ] = None,
+    rule: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this decision rule; repeat for several.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="For approval. Default: 1 / the number of sides.")
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="Weight of a model, or an agent, for weighted; repeat for several."),
+    ] = None,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Decide a debate again by other decision rules, from its stored ballots. No model is called.
+
+    The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
+    """
+    with problems_told():
+        check((run is not None) + (data is not None) + last == 1, "RUN", run, _ONE_RUN)
+        check_text("--data", data, "the path of a file")
+        check(data is None or store is None, "--store", store, "left out where --data is given")
+        weights = _weights(weight or [])
+        decided = _read(data) if data is not None else _stored(run, store)
+        if isinstance(decided.ballots, str):
+            where = data if decided.run_id is None else f"run {decided.run_id}"
+            tell(f"Error: {where} {decided.ballots}")
+            raise typer.Exit(_NO_RESULT)
+        from flowdebate.evaluation.decision_rules.recount import recount as count_again
+
+        rules: Any = [name.replace("-", "_") for name in rule] if rule else None
+        found = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
+        with writing():
+            _write(found, decided, as_json=as_json)
+    if not found.usable:
+        raise typer.Exit(_NO_RESULT)
+
+
+_ONE_RUN = "the id of a run, or else --last, or else --data FILE"
+
+
+def _weights(given: Sequence[str]) -> dict[str, float] | None:
+    weights = {}
+    for each in given:
+        name, _, number = each.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            name = ""
+        check(name, "--weight", each, "a name, =, and a number")
+    return weights or None
+
+
+def _read(data: str) -> _Decided:
+    from flowdebate.cli.document import read_document
+
+    return _of_document(read_document(data))
+
+
+def _stored(run: str | None, store: str | None) -> _Decided:
+    from flowdebate.cli.keeping import opened
+
+    with opened(store) as place:
+        return asyncio.run(_found(place.store, run))
+
+
+async def _found(store: Store, run: str | None) -> _Decided:
+    """The named run, or else the newest with ballots."""
+    from flowdebate.cli.find import found
+
+    if run is not None:
+        return _of_run(await found(store, run))
+    every = [_of_run(each) for each in await store.runs()]
+    decided = next((each for each in every if not isinstance(each.ballots, str)), None)
+    check(decided, "--last", True, f"left out: no run in {store.name} has ballots")  # noqa: FBT003
+    assert decided is not None  # noqa: S101 - checked
+    return decided
+
+
+def _of_run(run: StoredRun) -> _Decided:
+    from flowdebate.cli.document import document_of
+    from flowdebate.cli.evaluation.ballots import UNREADABLE, ballots_of_run
+    from flowdebate.errors import BadFile
+    from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
+
+    run_id, subject = run.header.run_id, run.header.question
+    raw = (run.outcome or {}).get("raw")
+    if run.header.block == REJUDGE or not isinstance(raw, dict):
+        ballots = ballots_of_run(run)
+        sides = None if isinstance(ballots, str) else sorted({side for ballot in ballots for side in ballot.order})
+        return _Decided(ballots, subject, None, run_id, sides)
+    try:
+        return _of_document(document_of(raw, where=f"run {run_id}"))._replace(run_id=run_id)
+    except BadFile:
+        return _Decided(UNREADABLE, subject, None, run_id)
+
+
+def _of_document(document: Document) -> _Decided:
+    """The ballots of a debate, or the votes of a consensus."""
+    from flowdebate.cli.evaluation.ballots import NO_BALLOTS, NO_VERDICT
+
+    raw: Any = document.raw
+    subject, run_id = document.subject, document.run_id
+    if document.pattern == "consensus":
+        none = "has no votes: it did not come to them"
+        return _Decided(raw if raw.ballots else none, subject, raw.winner if raw.consensus_reached else None, run_id)
+    if document.pattern != "debate":
+        none = f"has no ballots: a {document.pattern} has neither a judge of sides nor votes"
+        return _Decided(none, subject, None, run_id)
+    if raw.verdict is None:
+        return _Decided(NO_VERDICT, subject, None, run_id)
+    return _Decided(raw.verdict.judging or NO_BALLOTS, subject, raw.verdict.winner, run_id)
+
+
+def _write(found: Recount, decided: _Decided, *, as_json: bool) -> None:
+    from flowdebate.cli.document import as_json as json_of
+    from flowdebate.cli.page import Page
+
+    if as_json:
+        data = {
+            "question": decided.subject,
+            "decided": decided.winner,
+            "recount": found.model_dump(mode="json", by_alias=True),
+            "findings": found.findings,
+            "runId": decided.run_id,
+        }
+        write_json(json_of(data))
+    else:
+        _show(found, decided, Page(sys.stdout, ()))
+
+
+def _show(found: Recount, decided: _Decided, page: Page) -> None:
+    ballots = counted(found.cast, "vote" if found.data == "votes" else "ballot")
+    page.labelled("Question", decided.subject, "bold", indent="")
+    page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
+    page.line(f"Decided again by {ballots}, without asking anybody")
+    if found.rows:
+        page.line()
+        page.columns(_HEAD, [_cells(row) for row in found.rows])
+    if len(found.per_ballot) > 1:
+        page.heading("Each ballot as the only one")
+        for each in found.per_ballot:
+            who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
+            view = "" if each.view is None else f" (view {each.view + 1})"
+            page.labelled(f"{who}{view}", each.winner or "none", "")
+    page.heading("Findings")
+    for finding in found.findings:
+        page.line(f"- {in_line(finding)}")
+
+
+def _cells(row: RuleResult) -> tuple[str, str, str, str]:
+    winner = row.winner if row.winner is not None else _ENDS[row.end]
+    return row.rule.replace("_", " "), winner, f"{row.ballots:,}", row.why

@@ -1,0 +1,292 @@
+"""Decision rules as a table of functions of exact ballots.
+
+A ballot ranks the sides by its numbers; equal numbers are a tie, and no rule breaks ties. No rule depends on the order
+of ballots, or on the names of sides.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import shown
+from flowdebate.measures.votes import exact, leaders, split, tally, total
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from flowdebate.evaluation.decision_rules.ballots import BallotSet
+    from flowdebate.measures.votes import VotingRule
+
+__all__ = (
+    "RULES",
+    "DecisionRule",
+    "RuleEnd",
+    "RuleResult",
+    "Runoff",
+    "beaten",
+    "borda",
+    "copeland",
+    "instant_runoff",
+    "reason_to_skip",
+)
+
+DecisionRule = Literal[
+    "mean",
+    "median",
+    "plurality",
+    "majority",
+    "supermajority",
+    "unanimous",
+    "approval",
+    "borda",
+    "condorcet",
+    "instant_runoff",
+    "weighted",
+]
+RuleEnd = Literal["winner", "tie", "short"]
+"""A winner; several in the lead; or a leader with less than the rule asks for."""
+Ranking: TypeAlias = "Mapping[str, Fraction]"
+_HALF = Fraction(1, 2)
+_PAIR = 2
+
+
+class RuleResult(WireModel):
+    """The outcome of one rule."""
+
+    rule: DecisionRule
+    end: RuleEnd
+    winner: str | None = None
+    """None for every end but "winner"."""
+    why: str
+    """The numbers that decided, in words."""
+    tied: list[str] = Field(default_factory=list)
+    """The sides that share the lead, in the order of the sides."""
+    scores: dict[str, float]
+    """The count of each side, in the order of the sides and in units of the rule."""
+    ballots: Annotated[int, Field(ge=0)]
+    """The number of ballots that were counted."""
+
+
+class Runoff(NamedTuple):
+    """The last count of an instant runoff."""
+
+    scores: dict[str, Fraction]
+    """The votes of the sides that were still in; 0 for the others."""
+    lead: list[str]
+    """The winner; several for a tie of all that were left."""
+    rounds: int
+    """The number of counts."""
+
+
+def borda(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fraction]:
+    """Borda points: one for each side that a ballot ranks lower, and half a point for each tie.
+
+    >>> points = borda([{"a": Fraction(3), "b": Fraction(2), "c": Fraction(2)}], ["a", "b", "c"])
+    >>> {side: float(has) for side, has in points.items()}
+    {'a': 2.0, 'b': 0.5, 'c': 0.5}
+    """
+    return total(
+        (
+            {side: _HALF * sum(1 + _sign(own[side] - own[other]) for other in sides if other != side) for side in sides}
+            for own in rankings
+        ),
+        sides,
+    )
+
+
+def beaten(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Pairwise duels: 1 where more ballots rank the one side higher than the other, -1 for fewer, 0 for a draw."""
+    return {
+        side: {other: _sign(sum(_sign(own[side] - own[other]) for own in rankings)) for other in sides if other != side}
+        for side in sides
+    }
+
+
+def copeland(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fraction]:
+    """Copeland points: one for each duel won, and half a point for each draw."""
+    return {side: _HALF * sum(1 + duel for duel in duels.values()) for side, duels in beaten(rankings, sides).items()}
+
+
+def instant_runoff(rankings: Sequence[Ranking], sides: Sequence[str]) -> Runoff:
+    """Strike the sides with the fewest first places until one has more than half, or all that are left are level.
+
+    A ballot counts in equal parts for the sides that it has first. Sides that share the last place go together, so that
+    no lot is drawn.
+    """
+    rest, rounds = list(sides), 0
+    while True:
+        rounds += 1
+        firsts = (split(leaders({side: own[side] for side in rest}), rest) for own in rankings)
+        counts = total(firsts, sides)
+        lead = leaders({side: counts[side] for side in rest})
+        if len(lead) == len(rest) or 2 * counts[lead[0]] > len(rankings):
+            return Runoff(counts, lead, rounds)
+        fewest = min(counts[side] for side in rest)
+        rest = [side for side in rest if counts[side] > fewest]
+
+
+def _mean(cast: BallotSet) -> RuleResult:
+    return _most(cast, "mean", _weighted_mean(_shares(cast), cast.sides), "a mean share of {}")
+
+
+def _median(cast: BallotSet) -> RuleResult:
+    shares = _shares(cast)
+    medians = {side: Fraction(median(own[side] for own in shares)) for side in cast.sides}
+    return _most(cast, "median", medians, "a median share of {}")
+
+
+def _plurality(cast: BallotSet) -> RuleResult:
+    places = f"{{}} of {_counted(len(cast.ballots), 'first place')}"
+    return _most(cast, "plurality", total(cast.firsts, cast.sides), places)
+
+
+def _approval(cast: BallotSet) -> RuleResult:
+    shares = _shares(cast)
+    counts = {side: Fraction(sum(own[side] >= cast.threshold for own in shares)) for side in cast.sides}
+    asked = f"{{}} of {_counted(len(shares), 'ballot')} with a share of {_number(cast.threshold)} or more"
+    return _most(cast, "approval", counts, asked)
+
+
+def _borda(cast: BallotSet) -> RuleResult:
+    most = len(cast.ballots) * (len(cast.sides) - 1)
+    return _most(cast, "borda", borda(_rankings(cast), cast.sides), f"{{}} of {most} points")
+
+
+def _condorcet(cast: BallotSet) -> RuleResult:
+    duels = beaten(_rankings(cast), cast.sides)
+    best = next((side for side, own in duels.items() if all(duel > 0 for duel in own.values())), None)
+    points = f"{{}} of {len(cast.sides) - 1} points of duels"
+    result = _most(cast, "condorcet", copeland(_rankings(cast), cast.sides), points)
+    why = f"no side beats all others; {result.why}" if best is None else f"{shown(best)} beats all others in duels"
+    return result.model_copy(update={"why": why})
+
+
+def _instant_runoff(cast: BallotSet) -> RuleResult:
+    runoff = instant_runoff(_rankings(cast), cast.sides)
+    votes = f"{{}} of {_counted(len(cast.ballots), 'vote')} in count {runoff.rounds}"
+    return _most(cast, "instant_runoff", runoff.scores, votes)
+
+
+def _weighted(cast: BallotSet) -> RuleResult:
+    if cast.data == "votes":
+        return _of_tally(cast, "weighted")
+    weights = [exact((cast.weights or {}).get(ballot.voter or "", 1.0)) for ballot in cast.ballots]
+    return _most(cast, "weighted", _weighted_mean(cast.shares or cast.firsts, cast.sides, weights), "{} of the weight")
+
+
+def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
+    """Count by a rule about all who could vote: a lost or spoiled ballot has not agreed."""
+    stored = cast.tally
+    if stored is not None and stored.rule == rule == "weighted" and cast.weights is None:
+        found = stored  # the weights themselves are not stored
+    else:
+        found = tally(
+            cast.votes,
+            choices=cast.sides,
+            eligible=cast.eligible,
+            rule=rule,
+            weights=cast.weights if rule == "weighted" else None,
+            quorum=None if stored is None else stored.quorum,
+        )
+    tied = bool(found.tied) and found.quorum_met
+    return RuleResult(
+        rule=rule,
+        end="winner" if found.reached else "tie" if tied else "short",
+        winner=found.winner if found.reached else None,
+        why=found.reason,
+        tied=found.tied if tied else [],
+        scores=dict(found.weights) if rule == "weighted" else {side: float(n) for side, n in found.counts.items()},
+        ballots=found.valid,
+    )
+
+
+RULES: Mapping[DecisionRule, Callable[[BallotSet], RuleResult]] = {
+    "mean": _mean,
+    "median": _median,
+    "plurality": _plurality,
+    "majority": lambda cast: _of_tally(cast, "majority"),
+    "supermajority": lambda cast: _of_tally(cast, "supermajority"),
+    "unanimous": lambda cast: _of_tally(cast, "unanimous"),
+    "approval": _approval,
+    "borda": _borda,
+    "condorcet": _condorcet,
+    "instant_runoff": _instant_runoff,
+    "weighted": _weighted,
+}
+"""Each rule for ballots that `reason_to_skip` has nothing against."""
+_BY_SCORES = ("mean", "median", "approval")
+_BY_RANKING = ("borda", "condorcet", "instant_runoff")
+
+
+def reason_to_skip(rule: DecisionRule, cast: BallotSet, *, asked: bool) -> str | None:
+    """Why `rule` cannot count these ballots, or (unless it was `asked` for) cannot differ from another; else None."""
+    kind = "a vote" if cast.data == "votes" else "a ballot with a winner only"
+    if not cast.ballots:
+        return "there is no ballot that could be used"
+    if rule in _BY_SCORES and cast.shares is None:
+        return f"not every ballot has scores: {kind} says who is first, and not by how much"
+    if rule in _BY_RANKING and cast.rankings is None:
+        return f"not every ballot ranks all sides: {kind} says who is first, and not how the other sides stand"
+    if rule == "weighted" and cast.weights is None and (cast.tally is None or cast.tally.rule != "weighted"):
+        return "there are no weights"
+    return None if asked else _redundant(rule, cast)
+
+
+def _redundant(rule: DecisionRule, cast: BallotSet) -> str | None:
+    """The rule from which `rule` cannot differ on such ballots, in words."""
+    even = rule == "approval" and cast.threshold == Fraction(1, len(cast.sides))
+    if len(cast.sides) <= _PAIR and (rule in _BY_RANKING or even):
+        return "with two sides it is plurality"
+    if len(cast.ballots) <= _PAIR and rule == "median":
+        return "with two ballots it is the mean"
+    return None
+
+
+def _most(cast: BallotSet, rule: DecisionRule, totals: Mapping[str, Fraction], has: str) -> RuleResult:
+    """The side with most of `totals` wins; `has` says what they are."""
+    lead = leaders(totals)
+    won = len(lead) == 1
+    amount = has.format(_number(totals[lead[0]]))
+    names = ", ".join(map(shown, lead[:-1])) + f" and {shown(lead[-1])}"
+    return RuleResult(
+        rule=rule,
+        end="winner" if won else "tie",
+        winner=lead[0] if won else None,
+        why=f"{shown(lead[0])} has {amount}" if won else f"{names} have {amount} each",
+        tied=[] if won else lead,
+        scores={side: float(totals[side]) for side in cast.sides},
+        ballots=len(cast.ballots),
+    )
+
+
+def _weighted_mean(
+    parts: Sequence[Ranking], sides: Sequence[str], weights: Sequence[Fraction] | None = None
+) -> dict[str, Fraction]:
+    each = [Fraction(1)] * len(parts) if weights is None else weights
+    heavy = ({side: part[side] * weight for side in sides} for part, weight in zip(parts, each, strict=True))
+    return {side: amount / sum(each) for side, amount in total(heavy, sides).items()}
+
+
+def _shares(cast: BallotSet) -> Sequence[Ranking]:
+    return cast.shares or []
+
+
+def _rankings(cast: BallotSet) -> Sequence[Ranking]:
+    return cast.rankings or []
+
+
+def _sign(number: Fraction | int) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _number(number: Fraction) -> str:
+    return f"{float(number):.4g}"
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

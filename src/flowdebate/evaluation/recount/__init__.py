@@ -1,1 +1,0 @@
-"""Stored debates decided by other rules."""
