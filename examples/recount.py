@@ -51,7 +51,7 @@ debaters = FunctionModel(lambda request: f"The case of {request.block}.")
 
 async def main(model: Model | str | None = None) -> Recount:
     """Hold the debate, and decide it again."""
-    result = await pattern.run("How can rents be affordable?", model={"chat": debaters} if model is None else model)
+    result = await pattern.run("How can rents be affordable?", model={"chat": debaters if model is None else model})
     judging = result.output.found.judging
     found = recount(judging or [], sides=SIDES)
     for row in found.rows:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures import elo_changes, expected
-from flowdebate.measures import INITIAL_RATING, K_FACTOR
+from flowdebate.measures import INITIAL_RATING, K_FACTOR, elo_changes, expected
 from tests.measures.drawn import names
 
 ratings = st.floats(0, 4000)

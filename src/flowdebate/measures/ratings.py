@@ -40,7 +40,8 @@ def expected(a: float, b: float) -> float:
     return 1 / (1 + math.pow(10, exponent))
 
 
-def elo_changes(ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K_FACTOR
+def elo_changes(
+    ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K_FACTOR
 ) -> dict[str, float]:
     """Changes of `ratings` after one debate; they add up to zero.
 
