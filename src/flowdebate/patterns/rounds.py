@@ -93,16 +93,18 @@ def another_round(
     reason: Callable[[Any], str | None],
     terminate_when: Function | None,
     *,
-    quorum: int,
-    heard: Callable[[Any], str],
+    quorum: int = 1,
+    heard: Callable[[Any], str] | None = None,
 ) -> Function:
     """Whether a pattern goes on; where it does not, the reason is left in its state and told.
 
-    `reason(state)` says why it ends by itself, or None; `heard(entry)` whose voice an entry is, for the quorum.
+    `reason(state)` says why it ends by itself, or None; `heard(entry)` whose voice an entry is, for the quorum; None
+    for a pattern whose rounds need none.
     """
 
     async def goes_on(_: object, ctx: Context) -> bool:
-        _end_turns(ctx, quorum, heard)
+        if heard is not None:
+            _end_turns(ctx, quorum, heard)
         state = pattern_state(ctx)
         why = reason(state)
         if why is None and terminate_when is not None and await result_of(terminate_when(ctx)):

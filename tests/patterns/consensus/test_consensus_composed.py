@@ -9,11 +9,11 @@ import pytest
 
 from flowdebate import Debater, Session, debate, sequencer
 from flowdebate.errors import NoProposals, ProviderFailed
-from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
+from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, wire_events
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import VERDICT, events
 
-from .debates import TASK, THREE, Call, answer_of, call_of, check_told, consensus_events, model, plan
+from .debates import TASK, THREE, Call, answer_of, call_of, check_told, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -74,9 +74,10 @@ async def test_one_debate_is_held_on_each_of_several_tasks(limit: int | None) ->
     for output, task in zip(result.output, tasks, strict=True):
         _check(output, task)
     assert [trail.count("completed") for trail in result.task_collections] == [15] * 4
-    numbers = [event.number for event in consensus_events(result)]
-    count = len(numbers) // 4
-    assert sorted(numbers) == sorted(list(range(1, count + 1)) * 4)
+    wire = list(wire_events(result.events))
+    for path in {event["path"] for event in wire}:
+        sequences = [event["sequence"] for event in wire if event["path"] == path]
+        assert sequences == list(range(1, len(wire) // 4 + 1))
     assert len(events(result, DebateStarted)) == len(events(result, DebateEnded)) == 4
 
 

@@ -197,7 +197,7 @@ def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: 
     check_told(run)
     assert all(WHISPER not in call.prompt for call in calls)
     dumped = json.loads(run.raw.model_dump_json())
-    for failure in [*dumped.pop("failures"), *dumped.pop("losses")]:
+    for failure in [*dumped.pop("failures"), *dumped.pop("judge_losses")]:
         assert WHISPER not in json.dumps({**failure, "error": ""})
     assert WHISPER not in json.dumps(dumped)
 

@@ -10,7 +10,7 @@ import pytest
 from flowdebate import Capability, Persona, Session, generator
 from flowdebate.models.base import ModelSettings
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.phases.analytics import analysed
+from flowdebate.patterns.consensus.output import analyse
 from flowdebate.patterns.consensus.schemas import ConsensusInput, CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ToolCall
@@ -288,16 +288,16 @@ def test_what_can_be_read_off_a_debate_is_in_its_analytics() -> None:
     assert any("mean severity" in insight for insight in analytics.insights)
 
 
-def test_a_debate_without_a_count_cannot_be_analysed() -> None:
+def test_a_debate_without_a_count_cannot_be_analyse() -> None:
     """There is nothing yet that could be read off it."""
     output = plan(max_rounds=1).run_sync(TASK, model=model()).output
     with pytest.raises(ValueError, match="not counted"):
-        analysed(output.model_copy(update={"tally": None}), 1.0)
+        analyse(output.model_copy(update={"tally": None}), 1.0)
 
 
 def test_a_debate_of_one_has_little_to_tell() -> None:
     """No dissent, no split, no risk; what was measured is there."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
-    found = analysed(output, 1.0)
+    found = analyse(output, 1.0)
     assert (found.agreement, found.dissent, found.split_opinions, found.risk_areas) == (1.0, [], [], [])
-    assert analysed(output.model_copy(update={"rounds": []}), 1.0).insights == []
+    assert analyse(output.model_copy(update={"rounds": []}), 1.0).insights == []

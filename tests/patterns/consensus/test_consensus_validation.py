@@ -91,7 +91,7 @@ REJECTED = [
     Case("a judge that is none", {"judge": "wise"}, "judge", "a block or a function"),
     Case("a judge that is switched off", {"judge": False}, "judge", "a block or a function"),
     Case("a tie rule that is none", {"tie_break": "first"}, "tie_break", "a block or a function"),
-    Case("a predicate that is none", {"terminate_when": True}, "terminate_when", "a function, or None"),
+    Case("a predicate that is none", {"terminate_when": True}, "terminate_when", "a sync or async function of (ctx)"),
     Case("breakers that are one", {"breakers": Breakers().of("ann")}, "breakers", "Breakers(…), or None"),
     Case("an archive that is a dict", {"archive": {}}, "archive", "Archive(…), or None"),
     Case("a history that is negative", {"history_limit": -1}, "history_limit", "an int >= 0"),

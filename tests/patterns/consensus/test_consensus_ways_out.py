@@ -20,11 +20,12 @@ from flowdebate.patterns.consensus.events import (
     CritiqueMade,
     DebateEnded,
     DebateStarted,
-    RoundOpened,
     VoteCast,
+    wire_events,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, StageReached
-from flowdebate.patterns.consensus.stages import FOLLOWS, in_order_of_stages
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
+from flowdebate.patterns.consensus.stages import FOLLOWS, ConsensusStage, StageReached, in_order_of_stages
+from flowdebate.patterns.events import RoundStarted
 from tests.patterns.debates import events
 
 from .debates import (
@@ -98,14 +99,15 @@ def test_without_agreement_the_last_stage_says_so() -> None:
     assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
 
 
-def test_the_events_of_a_debate_are_the_seven_of_the_design_and_two_more() -> None:
+def test_on_the_wire_the_events_of_a_debate_are_the_seven_of_the_design_and_two_more() -> None:
     """Start, rounds, messages, critiques, votes, the decision, the end; stages and failures besides."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
-    kinds = [event.kind for event in check_told(result)]
+    check_told(result)
+    kinds = [event["kind"] for event in wire_events(result.events)]
     assert [kind for kind in kinds if kind != "stage"] == [
         "debate_start",
         *["agent_message"] * 3,
@@ -124,7 +126,7 @@ def test_the_events_of_a_debate_are_the_seven_of_the_design_and_two_more() -> No
         *((name, "proposal", 0) for name in THREE),
         *((name, "revision", 1) for name in THREE),
     ]
-    assert [(event.round, event.max_rounds) for event in events(result, RoundOpened)] == [(1, 1)]
+    assert [(event.round, event.max_rounds) for event in events(result, RoundStarted)] == [(1, 1)]
     assert [event.critique for event in events(result, CritiqueMade)] == result.output.rounds[0].critiques
     assert [event.ballot for event in events(result, VoteCast)] == result.output.ballots
     (decided,) = events(result, ConsensusDecided)

@@ -20,6 +20,7 @@ __all__ = (
     "ConsensusDocument",
     "about_ballot",
     "about_critique",
+    "failed",
     "failure",
     "outcome",
     "show_ballot",
@@ -94,7 +95,7 @@ class ConsensusDocument(Document):
         for ballot in self.raw.ballots:
             show_ballot(ballot, page)
         self._show_failures(page, "vote")
-        page.losses(self.raw.losses)
+        page.losses(self.raw.judge_losses)
         show_outcome(self, page)
 
     def _show_failures(self, page: Page, phase: str, number: int | None = None) -> None:
@@ -120,8 +121,12 @@ def about_ballot(ballot: Ballot) -> str:
 
 def failure(one: AgentFailure) -> tuple[str, str]:
     """Whose call came to nothing, and of what."""
-    target = "" if one.target is None else f" of {one.target}"
-    return f"{one.agent} gave no {one.phase}{target}", one.error
+    return failed(one.agent, one.phase, one.target), one.error
+
+
+def failed(agent: str, phase: str, target: str | None) -> str:
+    """Whose call came to nothing."""
+    return f"{agent} gave no {phase}{'' if target is None else f' of {target}'}"
 
 
 def show_critique(critique: Critique, page: Page) -> None:

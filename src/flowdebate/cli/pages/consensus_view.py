@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate.cli.live import LiveView
-from flowdebate.cli.pages.consensus import ConsensusDocument, failure, show_ballot, show_critique, show_outcome
-from flowdebate.patterns.consensus.events import (
-    AgentFailed,
-    AgentMessage,
-    CritiqueMade,
-    DebateStarted,
-    RoundOpened,
-    StageEntered,
-    VoteCast,
-)
-from flowdebate.patterns.consensus.schemas import ConsensusStage
+from flowdebate.cli.pages.consensus import ConsensusDocument, failed, show_ballot, show_critique, show_outcome
+from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, DebateStarted, StageEntered, VoteCast
+from flowdebate.patterns.consensus.stages import ConsensusStage
+from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 
 if TYPE_CHECKING:
@@ -23,7 +16,7 @@ if TYPE_CHECKING:
 
     from flowdebate.cli.document import Document
     from flowdebate.cli.page import Page
-    from flowdebate.patterns.consensus.schemas import StageReached
+    from flowdebate.patterns.consensus.stages import StageReached
 
 __all__ = ("ConsensusView",)
 
@@ -55,8 +48,6 @@ class ConsensusView(LiveView):
                 self._agents = event.agents
             case StageEntered():
                 self._enter(event.stage)
-            case RoundOpened():
-                self.page.round(event.round, event.max_rounds)
             case AgentMessage():
                 self._awaited.pop(event.agent, None)
                 self.page.said(event.agent, self.page.about(event.agent), event.text)
@@ -65,9 +56,9 @@ class ConsensusView(LiveView):
             case VoteCast():
                 self._awaited.pop(event.ballot.voter, None)
                 show_ballot(event.ballot, self.page)
-            case AgentFailed():
-                self._awaited.pop(event.failure.agent, None)
-                self.page.labelled(*failure(event.failure), "yellow")
+            case RoleFailed(phase=str(phase)):
+                self._awaited.pop(event.name, None)
+                self.page.labelled(failed(event.name, phase, event.target), event.message, "yellow")
             case CallRetried() | CallFellBack():
                 self.show_trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
             case _:

@@ -28,7 +28,7 @@ def body(document: ConsensusDocument) -> Iterator[str]:
         yield from ("## Vote", "")
         yield from _listed((ballot.voter, about_ballot(ballot)) for ballot in raw.ballots)
         yield from _failures(document.failures("vote"))
-    yield from losses(raw.losses)
+    yield from losses(raw.judge_losses)
     found = outcome(raw)
     if found:
         yield from ("## Outcome", "")

@@ -1,34 +1,33 @@
-"""The seats of a phase: each call of an agent, in time, behind its circuit, under a task of the audit trail."""
+"""Calls of agents: turns that are taken at the same time, each behind the circuit of its agent."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.human.roles import go_on_after_review, set_aside
 from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import CircuitOpen, LimitReached, told
+from flowdebate.errors import CircuitOpen, told
 from flowdebate.models.events import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
-from flowdebate.patterns.consensus.events import AgentFailed, announce
 from flowdebate.patterns.consensus.schemas import AgentFailure
-from flowdebate.patterns.failures import in_time, is_provider_failure
-from flowdebate.patterns.recording import AUDIT
+from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.patterns.failures import in_time, is_provider_failure, record_loss
+from flowdebate.patterns.turn import task_of_turn
 from flowdebate.resources.resource import HeldResource
-from flowdebate.runs.durable.suspend import Suspended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from flowdebate.models.policies.circuit_breaker import Breaker, Step
+    from flowdebate.models.policies.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "AgentSeats",
+    "AgentCalls",
     "Phase",
     "breakers_of",
     "circuits",
@@ -38,7 +37,7 @@ _BREAKERS = "breakers"
 
 
 def circuits(shared: Breakers | None) -> HeldResource[Breakers]:
-    """What a pattern owns so that agents have circuits: `shared` for all runs, or new ones for each."""
+    """The resource that holds the agents' circuits: `shared` for all runs, or new ones for each."""
     return HeldResource(key=_BREAKERS, make=Breakers if shared is None else lambda: shared)
 
 
@@ -50,20 +49,20 @@ def breakers_of(ctx: Context) -> Breakers:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What is done with an agent's answer in one phase."""
+    """A phase in which agents are asked, all at once."""
 
     name: AgentPhase
     read: Callable[[Any, str, Any, Context], Any]
-    """`(answer, block, asked, ctx)`: the answer checked; OutputError for what cannot be used."""
+    """`(answer, block, asked, ctx)`: the checked answer; OutputError for one that cannot be used."""
     keep: Callable[[Any, Any, Context], object]
-    """`(answer, asked, ctx)`: puts the checked answer into the debate's state, and tells it; what the task shows."""
+    """`(answer, asked, ctx)`: puts the checked answer into the state, and emits it; the output of the task."""
 
 
-class AgentSeats(Block[Any, None]):
-    """Hands each question of a phase to the agent that it is for.
+class AgentCalls(Block[Any, None]):
+    """Hands each question of a phase to its agent, and keeps the answer at once.
 
-    What the agent answers is kept at once; what its provider loses is a failure, and counted by the agent's circuit.
-    An agent whose circuit is open is not asked: a failure as well. Errors of the application's code are raised.
+    A call that fails for good is an `AgentFailure`, and counted by the agent's circuit. An agent whose circuit is open
+    is not asked, which is a failure as well. Errors of the application's code are raised.
     """
 
     def __init__(
@@ -77,90 +76,86 @@ class AgentSeats(Block[Any, None]):
         self._timeout = timeout
 
     async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - each phase asks in a shape of its own
-        agent: str = asked.agent
-        block = self._agents[agent]
-        breaker = breakers_of(ctx).of(agent)
-        path = f"{ctx.path}/{block.place}"
-        step = await _admitted(breaker, block, path, agent, ctx)
-        if isinstance(step, Exception):
-            self._fail(step, asked, ctx)
-            return
-        audit = ctx.scope.handles[AUDIT]
-        task = audit.add_task(self._phase.name, assignee=agent, metadata=_about(asked, ctx))
-        audit.claim(task_id=task.id, by=agent)
-        succeeded: bool | None = None
+        block = self._agents[asked.agent]
+        inside = ctx.child(block.name, f"{ctx.path}/{block.place}")
         try:
-            call = block(asked, ctx.child(block.name, path))
-            answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_provider_failure)
-            answer = self._phase.read(answer, block.name, asked, ctx)
-            go_on_after_review(audit, task.id, ctx)
-            succeeded = True
+            step = await _admitted(asked.agent, inside, ctx)
+            await self._take_turn(asked, block, inside, step, ctx)
         except Exception as error:
-            if isinstance(error, LimitReached):  # nobody failed: the run has to end here
-                audit.cancel(task.id, reason=told(error))
-                raise
-            audit.fail(task.id, told(error))
             if not is_provider_failure(error):
                 raise
-            succeeded = False
-            self._fail(error, asked, ctx)
-            return
-        except Suspended as parked:
-            set_aside(audit, task.id, parked)
-            raise
-        except BaseException as ending:  # cancelled, or the process is told to end
-            audit.cancel(task.id, reason=type(ending).__name__)
-            raise
-        finally:
-            if step.ticket is not None:
-                settled = breaker.settle(step.ticket, succeeded=succeeded)
-                if settled.before != settled.after:
-                    _tell(settled, agent, block.name, ctx)
-        audit.complete(task.id, output=self._phase.keep(answer, asked, ctx))
+            self._fail(error, asked, block.name, ctx)
 
-    def _fail(self, error: Exception, asked: Any, ctx: Context) -> None:  # noqa: ANN401 - see act
+    async def _take_turn(self, asked: Any, block: Block[Any, Any], inside: Context, step: Step, ctx: Context) -> None:  # noqa: ANN401 - see act
+        number, target = ctx.sequencer.state.round, _target(asked)
+        about = {"block": block.name, "round": number, "agent_name": asked.agent, "phase": self._phase.name}
+        metadata = {"round": number} if target is None else {"round": number, "target": target}
+        with task_of_turn(ctx, self._phase.name, agent_name=asked.agent, metadata=metadata) as task:
+            ctx.emit(TurnStarted(**about, target=target, path=ctx.path))
+            with _settled(step, asked.agent, inside, ctx):
+                call = block(asked, inside)
+                answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_provider_failure)
+                answer = self._phase.read(answer, block.name, asked, ctx)
+            task.heard()
+            task.complete(self._phase.keep(answer, asked, ctx))
+        ctx.emit(TurnFinished(**about, target=target, path=ctx.path))
+
+    def _fail(self, error: Exception, asked: Any, block: str, ctx: Context) -> None:  # noqa: ANN401 - see act
         failure = AgentFailure(
-            agent=asked.agent,
+            name=asked.agent,
             phase=self._phase.name,
             round=ctx.sequencer.state.round,
-            target=asked.proposal.agent if self._phase.name == "critique" else None,
+            target=_target(asked),
             kind=type(error).__name__,
             error=one_line(told(error)),
         )
-        ctx.sequencer.state.failures.append(failure)
-        ctx.run.degrade("degraded")
-        announce(ctx, AgentFailed, failure=failure)
+        record_loss(failure, error, ctx, block=block, phase=failure.phase, target=failure.target)
 
     def outline(self) -> Outline:
         children = [Outline(text=f"{agent}:", children=(block.outline(),)) for agent, block in self._agents.items()]
         return Outline(text=self.name, kind="router", children=children)
 
 
-async def _admitted(breaker: Breaker, block: Block[Any, Any], path: str, agent: str, ctx: Context) -> Step | Exception:
-    """The circuit's leave to ask `block` at `path`, or why it may not be asked.
+def _target(asked: Any) -> str | None:  # noqa: ANN401 - each phase asks in a shape of its own
+    """Whose proposal is to be criticised."""
+    return asked.proposal.agent if asked.kind == "critique" else None
 
-    A run that is kept records a refusal, and asks no leave for what was answered before.
+
+async def _admitted(agent: str, inside: Context, ctx: Context) -> Step:
+    """The circuit's leave to ask the block at `inside`; CircuitOpen if it must not be asked.
+
+    A stored run records a refusal, and needs no leave for an answer that is recorded.
     """
-    journal, key = ctx.run.journal, f"{path}#refused"
+    journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.lost(key)
     if refused is not None:
-        return refused
+        raise refused
+    breaker = breakers_of(ctx).of(agent)
     step = breaker.admit()
-    if step.before != step.after:
-        _tell(step, agent, block.name, ctx)
+    _emit_change(step, agent, inside)
     if step.ticket is not None or (journal is not None and journal.holds(ctx.path)):
         return step
-    refusal = CircuitOpen(breaker.seconds_left, model=agent, block=block.name)
+    refusal = CircuitOpen(breaker.seconds_left, model=agent, block=inside.block)
     if journal is not None:
         await journal.lose(key, refusal)
-    return refusal
+    raise refusal
 
 
-def _about(asked: Any, ctx: Context) -> dict[str, Any]:  # noqa: ANN401 - each phase asks in a shape of its own
-    if asked.kind == "critique":
-        return {"round": asked.round, "target": asked.proposal.agent}
-    return {"round": ctx.sequencer.state.round}
+@contextmanager
+def _settled(step: Step, agent: str, inside: Context, ctx: Context) -> Iterator[None]:
+    """Tell the agent's circuit how the call went; only a provider's failure counts against it."""
+    succeeded: bool | None = None
+    try:
+        yield
+        succeeded = True
+    except Exception as error:
+        succeeded = False if is_provider_failure(error) else None
+        raise
+    finally:
+        if step.ticket is not None:
+            _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=succeeded), agent, inside)
 
 
-def _tell(step: Step, agent: str, block: str, ctx: Context) -> None:
-    ctx.emit(CircuitChanged(block=block, model=agent, before=step.before, after=step.after))
+def _emit_change(step: Step, agent: str, inside: Context) -> None:
+    if step.before != step.after:
+        inside.emit(CircuitChanged(block=inside.block, model=agent, before=step.before, after=step.after))

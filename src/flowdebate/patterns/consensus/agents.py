@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "AGENT_VISIBILITY",
+    "Who",
     "create_conclusive_judge",
     "create_critic",
     "create_proposer",
@@ -53,7 +55,7 @@ __all__ = (
     "named_agent",
 )
 
-_AGENT = Visibility(history=False)
+AGENT_VISIBILITY = Visibility(history=False)
 
 
 class Who(WireModel):
@@ -187,7 +189,7 @@ def _agent_block(
         user=turn,
         output_schema=output_schema,
         transform=transform,
-        **generator_options(options, "intent/chat", _AGENT, where=block),
+        **generator_options(options, "intent/chat", AGENT_VISIBILITY, where=block),
     )
 
 
@@ -208,7 +210,7 @@ def _judge_block(
         user=turn,
         output_schema=output_schema,
         transform=transform,
-        **generator_options(options, "intent/synthesize", _AGENT, where=block),
+        **generator_options(options, "intent/synthesize", AGENT_VISIBILITY, where=block),
     )
 
 

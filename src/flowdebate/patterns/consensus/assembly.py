@@ -1,62 +1,64 @@
-"""How a consensus debate is put together from its phases."""
+"""Assembly of a consensus debate: its phases from top to bottom, and the lifecycle around them."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.text import one_line
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who
 from flowdebate.blocks.human.roles import seated
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.consensus.agent_calls import AgentSeats, Phase, circuits
+from flowdebate.errors import told
+from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import Who, create_critic, create_proposer, create_reviser, create_voter
-from flowdebate.patterns.consensus.events import numbers
-from flowdebate.patterns.consensus.lifecycle import ConsensusLifecycle
-from flowdebate.patterns.consensus.output import output_of
-from flowdebate.patterns.consensus.phases.context import gather_context
-from flowdebate.patterns.consensus.phases.ending import another_round, check_convergence, judge_seat
-from flowdebate.patterns.consensus.phases.proposals import PROPOSING, ask_for_proposals, check_proposals
+from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
+from flowdebate.patterns.consensus.output import analyse, build_output
+from flowdebate.patterns.consensus.phases.archive import gather_context, give_feedback
+from flowdebate.patterns.consensus.phases.ending import check_convergence, conclusive_judge, rounds_go_on, time_is_up
 from flowdebate.patterns.consensus.phases.rounds import (
     CRITICISING,
+    PROPOSING,
     REVISING,
     ask_for_critiques,
+    ask_for_proposals,
     ask_for_revisions,
+    check_proposals,
     open_round,
 )
 from flowdebate.patterns.consensus.phases.vote import VOTING, ask_for_votes, count_votes
-from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusStage, ConsensusState
-from flowdebate.patterns.consensus.stages import stage_block
+from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState, Feedback
+from flowdebate.patterns.consensus.stages import ConsensusStage, stage_block
 from flowdebate.patterns.recording import AUDIT
-from flowdebate.patterns.rounds import accept, begin
+from flowdebate.patterns.rounds import accept, begin, finish
 from flowdebate.resources.tasks.collection import create_task_collection
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.outline import Outline
     from flowdebate.patterns.consensus.options import Options
     from flowdebate.patterns.roster import Persona
-    from flowdebate.resources.resource import Resource
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = ("assemble",)
 
 _S = ConsensusStage
 
 
-def assemble(options: Options) -> Sequencer[Any, Any]:
+def assemble(options: Options) -> Sequencer[Any, ConsensusOutput]:
     """The debate as a block."""
-    owned: list[Resource] = [
-        create_task_collection(options.collection_id, key=AUDIT),
-        numbers(),
-        circuits(options.breakers),
-    ]
     return (
         sequencer(
             name=options.name,
             state=ConsensusState,
-            owns=owned,
+            owns=[create_task_collection(options.collection_id, key=AUDIT), circuits(options.breakers)],
             accepts=accept(options.where, ConsensusInput),
             model=options.model,
         )
-        .tap(begin(options.name, lambda ctx, status: output_of(options, ctx, status)))
+        .tap(begin(options.name, lambda ctx, status: build_output(options, ctx, status)))
         .then(ConsensusLifecycle(options, _phases(options)))
     )
 
@@ -69,31 +71,31 @@ def _phases(options: Options) -> Sequencer[Any, Any]:
         .tap(stage_block(name, _S.START, _S.INITIALIZING))
         .tap(gather_context(options))
         .tap(stage_block(name, _S.CONTEXT_READY, _S.GENERATING_PROPOSALS))
-        .tap_each(_seats(options, PROPOSING, create_proposer), over=ask_for_proposals(names))
+        .tap_each(_calls(options, PROPOSING, create_proposer), over=ask_for_proposals(names))
         .tap(check_proposals(name, names))
         .tap(opening)
-        .tap_each(_seats(options, CRITICISING, create_critic), over=ask_for_critiques)
+        .tap_each(_calls(options, CRITICISING, create_critic), over=ask_for_critiques)
         .tap(stage_block(name, _S.ROUND_N_REVISION))
-        .tap_each(_seats(options, REVISING, create_reviser), over=ask_for_revisions(names))
+        .tap_each(_calls(options, REVISING, create_reviser), over=ask_for_revisions(names))
         .tap(check_convergence(options))
     )
     if options.judge is not None:
-        pipeline = pipeline.tap(judge_seat(options, options.judge))
+        pipeline = pipeline.tap(conclusive_judge(options, options.judge))
     return (
-        pipeline.loop_back(opening.name, when=another_round(options), max_iterations=options.max_rounds, label="round")
+        pipeline.loop_back(opening.name, when=rounds_go_on(options), max_iterations=options.max_rounds, label="round")
         .tap(stage_block(name, _S.ROUNDS_COMPLETE, _S.VOTING))
-        .tap_each(_seats(options, VOTING, create_voter), over=ask_for_votes(names))
+        .tap_each(_calls(options, VOTING, create_voter), over=ask_for_votes(names))
         .tap(count_votes(options))
     )
 
 
-def _seats(options: Options, phase: Phase, create: Any) -> AgentSeats:  # noqa: ANN401 - one of the factories
-    """A phase's seats: the agents' own blocks, the default ones for the others."""
+def _calls(options: Options, phase: Phase, create: Any) -> AgentCalls:  # noqa: ANN401 - one of the factories
+    """The calls of a phase: of the agents' own blocks, or of default ones."""
     agents = {agent.name: _block(options, agent, phase, create) for agent in options.roster}
-    return AgentSeats(f"{options.name}-{phase.name}", phase=phase, agents=agents, timeout=options.turn_timeout)
+    return AgentCalls(f"{options.name}-{phase.name}", phase=phase, agents=agents, timeout=options.turn_timeout)
 
 
-def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block[Any, Any]:  # noqa: ANN401 - see _seats
+def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block[Any, Any]:  # noqa: ANN401 - see _calls
     if agent.block is not None:
         name = f"{options.name}-agent-{agent.name}"
         block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
@@ -103,3 +105,66 @@ def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block
         given |= {"choices": options.names, "shuffle": options.shuffle}
     who = Who(name=agent.name, role=agent.role, system_prompt=agent.system_prompt)
     return create(name=options.name, agent=who, **given)  # type: ignore[no-any-return]  # all of them make generators
+
+
+class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
+    """Runs the phases within the debate's time; makes the output, of what was done by then, with its feedback."""
+
+    def __init__(self, options: Options, phases: Block[Any, Any]) -> None:
+        super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
+        self._options = options
+        self._phases = phases
+
+    async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
+        began = time.perf_counter()
+        names, path = tuple(self._options.names), ctx.sequencer.path
+        ctx.emit(DebateStarted(task=value.task, agents=names, max_rounds=self._options.max_rounds, path=path))
+        error: str | None = None
+        try:
+            await self._run_phases(value, ctx)
+            return await self._finished(ctx, began)
+        except BaseException as failure:
+            error = told(failure)
+            raise
+        finally:
+            state: ConsensusState = ctx.sequencer.state
+            ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
+
+    async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
+        """Run the phases; if the debate's time is up first, what was done until then stays done."""
+        time_limit = asyncio.timeout(self._options.timeout)
+        try:
+            async with time_limit:
+                await self._phases.act(value, ctx)
+        except Exception:
+            if not time_limit.expired():
+                raise
+            if ctx.sequencer.state.tally is None:
+                time_is_up(ctx, self._options.timeout)
+                ctx.run.degrade("limit")
+
+    async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
+        state: ConsensusState = ctx.sequencer.state
+        status: RunStatus = "degraded" if state.losses or state.problems else "complete"
+        output = build_output(self._options, ctx, "limit" if state.tally is None else status)
+        if output.tally is not None:
+            output = await self._with_aftermath(output, ctx, began)
+        finish(ctx, output)
+        return output
+
+    async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:
+        """`output` with analytics and feedback; a failure of either neither changes nor loses the answer."""
+        problems = list(ctx.sequencer.state.problems)
+        try:
+            output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
+        except Exception as error:  # noqa: BLE001 - the answer stands
+            problems.append(f"analytics: {one_line(told(error))}")
+        try:
+            feedback = await give_feedback(self._options, output, ctx)
+        except Exception as error:  # noqa: BLE001 - the answer stands
+            feedback = Feedback(problems=[f"feedback: {one_line(told(error))}"])
+        feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
+        return output.model_copy(update={"feedback": feedback})
+
+    def outline(self) -> Outline:
+        return self._phases.outline()

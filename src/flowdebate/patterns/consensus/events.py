@@ -1,41 +1,47 @@
-"""What a consensus debate tells while it goes on: one start, one end on every way out, numbered without gaps."""
+"""Events of a consensus debate, and the wire form of the pipeline that it follows.
+
+A debate emits the events that all patterns emit: rounds, turns and failed roles. Those of this module are its own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate.resources.resource import HeldResource
+from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
+
+from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from flowdebate.measures import Ballot, Strength, Tally
-    from flowdebate.patterns.consensus.schemas import AgentFailure, Critique, StageReached
-    from flowdebate.runs.context import Context
+    from flowdebate.patterns.consensus.schemas import Critique, Outcome
+    from flowdebate.patterns.consensus.stages import StageReached
 
 __all__ = (
-    "AgentFailed",
     "AgentMessage",
     "ConsensusDecided",
     "CritiqueMade",
     "DebateEnded",
     "DebateStarted",
-    "RoundOpened",
     "StageEntered",
     "VoteCast",
-    "announce",
-    "numbers",
+    "WireEvents",
+    "wire_events",
 )
 
 
 @dataclass(slots=True, kw_only=True)
 class DebateStarted:
-    """The first of a debate's events."""
+    """The first event of a debate; its `path` begins those of all others."""
 
     kind: ClassVar[str] = "debate_start"
-    number: int
-    """The place among the debate's events, from 1."""
     task: str
     agents: tuple[str, ...]
+    max_rounds: int
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,31 +49,21 @@ class StageEntered:
     """The debate has reached a stage."""
 
     kind: ClassVar[str] = "stage"
-    number: int
     stage: StageReached
-
-
-@dataclass(slots=True, kw_only=True)
-class RoundOpened:
-    """A round of critique and revision begins."""
-
-    kind: ClassVar[str] = "round_start"
-    number: int
-    round: int
-    max_rounds: int
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage:
-    """An agent has proposed, or revised its proposal; told as soon as it has."""
+    """An agent has proposed, or revised its proposal; emitted as soon as it has."""
 
     kind: ClassVar[str] = "agent_message"
-    number: int
     agent: str
     phase: Literal["proposal", "revision"]
     round: int
     """0 for the first proposals."""
     text: str
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,8 +71,8 @@ class CritiqueMade:
     """A critic has criticised a proposal."""
 
     kind: ClassVar[str] = "critique"
-    number: int
     critique: Critique
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,17 +80,8 @@ class VoteCast:
     """An agent has voted."""
 
     kind: ClassVar[str] = "vote"
-    number: int
     ballot: Ballot
-
-
-@dataclass(slots=True, kw_only=True)
-class AgentFailed:
-    """A call of an agent came to nothing."""
-
-    kind: ClassVar[str] = "agent_failure"
-    number: int
-    failure: AgentFailure
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,45 +89,89 @@ class ConsensusDecided:
     """The votes are counted."""
 
     kind: ClassVar[str] = "consensus"
-    number: int
-    outcome: Literal["consensus", "no_consensus"]
+    outcome: Outcome
     winner: str | None
     strength: Strength
     tally: Tally
+    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class DebateEnded:
-    """The last of a debate's events, whatever its end."""
+    """The last event of a debate, whatever its end."""
 
     kind: ClassVar[str] = "debate_end"
-    number: int
-    outcome: Literal["consensus", "no_consensus"] | None
-    """None where it did not come to a vote's count."""
+    outcome: Outcome | None
+    """None where the votes were not counted."""
     rounds: int
     error: str | None = None
-    """What ended it early, where something did."""
+    """The error that ended it early, if one did."""
+    path: str = ""
 
 
-_NUMBERS = "consensus_events"
+def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
+    """The wire form of consensus debates in a run's `events`; see `WireEvents`."""
+    wire = WireEvents()
+    for event in events:
+        yield from wire.of(event)
 
 
-class _Numbers:
-    """Counts a debate's events."""
+class WireEvents:
+    """Translates a run's events to plain data under the names of the pipeline that this pattern follows.
 
-    __slots__ = ("last",)
+    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage` and
+    `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the debate, from 1
+    without gaps. Events of other blocks have no wire form here.
+
+    >>> wire = WireEvents()
+    >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
+    [{'kind': 'debate_start', 'sequence': 1, 'path': 'plan', 'task': 'rents', 'agents': ['ann'], 'maxRounds': 3}]
+    """
 
     def __init__(self) -> None:
-        self.last = 0
+        self._started: dict[str, DebateStarted] = {}
+        self._sequences: dict[str, int] = {}
+
+    def of(self, event: object) -> Iterator[dict[str, Any]]:
+        """What `event` is on the wire: nothing, one event, or two for the stage that opens a round."""
+        match event:
+            case DebateStarted():
+                self._started[event.path] = event
+                yield self._numbered(event.path, event.kind, _facts(event))
+            case StageEntered() | AgentMessage() | CritiqueMade() | VoteCast() | ConsensusDecided():
+                debate = self._debate(event.path)
+                if isinstance(event, StageEntered) and event.stage.stage == "ROUND_N_CRITIQUE":
+                    opened = {"round": event.stage.round, "maxRounds": self._started[debate].max_rounds}
+                    yield self._numbered(debate, "round_start", opened)
+                yield self._numbered(debate, event.kind, _facts(event))
+            case RoleFailed(phase=str()):
+                yield self._numbered(self._debate(event.path), "agent_failure", {"failure": _failure(event)})
+            case DebateEnded():
+                yield self._numbered(event.path, event.kind, _facts(event))
+                del self._started[event.path], self._sequences[event.path]
+            case _:
+                pass
+
+    def _debate(self, path: str) -> str:
+        """The innermost debate in progress around `path`; events have to be given from its start on."""
+        return max((debate for debate in self._started if path.startswith(f"{debate}/")), key=len)
+
+    def _numbered(self, debate: str, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+        sequence = self._sequences[debate] = self._sequences.get(debate, 0) + 1
+        return {"kind": kind, "sequence": sequence, "path": debate, **facts}
 
 
-def numbers() -> HeldResource[_Numbers]:
-    """What a pattern owns so that its events are numbered."""
-    return HeldResource(key=_NUMBERS, make=_Numbers)
+def _facts(event: Any) -> dict[str, Any]:  # noqa: ANN401 - one of the events above
+    names = [field.name for field in fields(event) if field.name != "path"]
+    return {to_camel(name): to_jsonable_python(getattr(event, name), by_alias=True) for name in names}
 
 
-def announce(ctx: Context, event: type[Any], **facts: Any) -> None:  # noqa: ANN401 - the fields of the event
-    """Tell `event` with the next number."""
-    counter: _Numbers = ctx.scope.handles[_NUMBERS]
-    counter.last += 1
-    ctx.run.emit(event(number=counter.last, **facts))
+def _failure(event: RoleFailed) -> dict[str, Any]:
+    return {
+        "agent": event.name,
+        "phase": event.phase,
+        "round": event.round,
+        "target": event.target,
+        "kind": event.error,
+        "error": event.message,
+    }

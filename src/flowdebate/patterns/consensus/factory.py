@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Mapping
-from random import Random
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import as_block, invocation
-from flowdebate.errors import ConfigurationError
-from flowdebate.measures import Similarity, VotingRule, best_similarity
-from flowdebate.measures.topologies import Topology, edges
-from flowdebate.models.policies.circuit_breaker import Breakers
-from flowdebate.models.resolve import check_model
+from flowdebate.measures import best_similarity
 from flowdebate.patterns import checks
+from flowdebate.patterns.consensus.agents import AGENT_VISIBILITY
 from flowdebate.patterns.consensus.assembly import assemble
 from flowdebate.patterns.consensus.options import Options
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.resources.archive import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from random import Random
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.measures import Edge
+    from flowdebate.measures import Edge, Similarity, VotingRule
+    from flowdebate.measures.topologies import Topology
     from flowdebate.models.base import ModelSettings
+    from flowdebate.models.policies.circuit_breaker import Breakers
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.resources.archive import Archive
 
 __all__ = ("consensus",)
-
-AGENT = Visibility(client=True, history=False)
 
 
 def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -125,113 +118,44 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     checks.check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
-    roster = checked_roster(agents, where=where, kind=Persona, field="agents", least=1)
-    names = [agent.name for agent in roster]
-    check_count(where, max_rounds=max_rounds)
-    _check_topology(where, topology, names, hub, sparsity)
-    _check_bounds(where, convergence, diverging)
-    _check_vote(where, voting, weights, quorum, names)
-    for field, value in (("budget", budget), ("quorum", quorum)):
-        if value is not None:
-            check_count(where, **{field: value})
-    check_seconds(where, **{k: v for k, v in (("timeout", timeout), ("turn_timeout", turn_timeout)) if v is not None})
-    if not isinstance(history_limit, int) or isinstance(history_limit, bool) or history_limit < 0:
-        raise ConfigurationError(where, "history_limit", history_limit, "an int >= 0")
-    for field, kind, given in (("breakers", Breakers, breakers), ("archive", Archive, archive)):
-        if given is not None and not isinstance(given, kind):
-            raise ConfigurationError(where, field, given, f"{kind.__name__}(…), or None")
-    if terminate_when is not None and not callable(terminate_when):
-        raise ConfigurationError(where, "terminate_when", terminate_when, "a function, or None")
-    _check_similarity(where, similarity)
-    check_model(model, where=where)
-    if collection_id is not None:
-        checks.check_name(collection_id, where=where, field="collection_id")
-    return assemble(
-        Options(
-            name=name,
-            where=where,
-            roster=roster,
-            max_rounds=max_rounds,
-            topology=topology,
-            hub=hub,
-            sparsity=sparsity,
-            converged=1.0 if convergence is None else convergence,
-            diverging=diverging,
-            ends_converged=convergence is not None,
-            similarity=best_similarity() if similarity is None else similarity,
-            voting=voting,
-            weights=weights,
-            quorum=quorum,
-            judge=_seat(judge, f"{name}-judge", where, "judge"),
-            tie_break=_seat(tie_break, f"{name}-tie-judge", where, "tie_break"),
-            terminate_when=terminate_when,
-            budget=budget,
-            timeout=timeout,
-            turn_timeout=turn_timeout,
-            breakers=breakers,
-            archive=archive,
-            history_limit=history_limit,
-            research=None if research is None else invocation(research, where=where, field="research"),
-            shuffle=shuffle,
-            model=model,
-            defaults={
-                "tools": tools,
-                "uses": uses,
-                "context": context,
-                "instructions": instructions,
-                "settings": settings,
-                "visibility": as_visibility(agent_visibility, AGENT, where=where, field="agent_visibility"),
-            },
-            collection_id=name if collection_id is None else collection_id,
-        )
+    options = Options(
+        name=name,
+        where=where,
+        roster=checked_roster(agents, where=where, kind=Persona, field="agents", least=1),
+        max_rounds=max_rounds,
+        topology=topology,
+        hub=hub,
+        sparsity=sparsity,
+        convergence=convergence,
+        diverging=diverging,
+        similarity=best_similarity() if similarity is None else similarity,
+        voting=voting,
+        weights=weights,
+        quorum=quorum,
+        judge=_optional(judge, f"{name}-judge", where, "judge"),
+        tie_break=_optional(tie_break, f"{name}-tie-judge", where, "tie_break"),
+        terminate_when=terminate_when,
+        budget=budget,
+        timeout=timeout,
+        turn_timeout=turn_timeout,
+        breakers=breakers,
+        archive=archive,
+        history_limit=history_limit,
+        research=None if research is None else invocation(research, where=where, field="research"),
+        shuffle=shuffle,
+        model=model,
+        defaults={
+            "tools": tools,
+            "uses": uses,
+            "context": context,
+            "instructions": instructions,
+            "settings": settings,
+            "visibility": as_visibility(agent_visibility, AGENT_VISIBILITY, where=where, field="agent_visibility"),
+        },
+        collection_id=name if collection_id is None else collection_id,
     )
+    return assemble(options)
 
 
-def _seat(value: BlockLike | None, name: str, where: str, field: str) -> Block[Any, Any] | None:
+def _optional(value: BlockLike | None, name: str, where: str, field: str) -> Block[Any, Any] | None:
     return None if value is None else as_block(value, name=name, where=where, field=field)
-
-
-def _check_topology(where: str, topology: Any, names: list[str], hub: Any, sparsity: Any) -> None:  # noqa: ANN401 - to be checked
-    if hub is not None and topology != "star":
-        raise ConfigurationError(where, "hub", hub, "None: only the star has a hub")
-    own = callable(topology) and not inspect.iscoroutinefunction(topology)
-    try:  # what a function of the application gives is checked in each round
-        edges("all-to-all" if own else topology, names, round=1, random=Random(0), hub=hub, sparsity=sparsity)  # noqa: S311
-    except ConfigurationError as error:
-        raise ConfigurationError(where, error.field, error.got, error.allowed) from None
-
-
-def _check_similarity(where: str, similarity: object) -> None:
-    if similarity is not None and not isinstance(similarity, Similarity):
-        allowed = "a measure with a name, to be called with texts, or None"
-        raise ConfigurationError(where, "similarity", similarity, allowed)
-
-
-def _check_bounds(where: str, convergence: Any, diverging: Any) -> None:  # noqa: ANN401 - to be checked
-    for field, value in (("convergence", 1.0 if convergence is None else convergence), ("diverging", diverging)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise ConfigurationError(
-                where, field, value, "a number from 0 to 1" + " or None" * (field == "convergence")
-            )
-    if convergence is not None and diverging > convergence:
-        raise ConfigurationError(where, "diverging", diverging, f"no more than convergence={convergence}")
-
-
-def _check_vote(
-    where: str, voting: object, weights: Mapping[str, float] | None, quorum: object, names: Collection[str]
-) -> None:
-    if voting not in get_args(VotingRule):
-        raise ConfigurationError(where, "voting", voting, f"one of {', '.join(map(repr, get_args(VotingRule)))}")
-    if isinstance(quorum, int) and quorum > len(names):
-        raise ConfigurationError(where, "quorum", quorum, f"no more than the {len(names)} agents")
-    if weights is None:
-        return
-    if not isinstance(weights, Mapping):
-        raise ConfigurationError(where, "weights", weights, "a dict of agent to number, or None")
-    if voting != "weighted":
-        raise ConfigurationError(where, "weights", weights, "None with voting other than 'weighted'")
-    for agent, weight in weights.items():
-        if agent not in names:
-            raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {list(names)}")
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight) or weight <= 0:
-            raise ConfigurationError(where, f"weights[{agent!r}]", weight, "a finite number > 0")

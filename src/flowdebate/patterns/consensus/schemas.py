@@ -1,16 +1,17 @@
-"""What travels through a consensus debate: proposals, critiques, revisions, votes, and all that it came to."""
+"""Data of a consensus debate: questions and answers, records, state, and output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
+from flowdebate.patterns.consensus.stages import ConsensusStage, StageReached
+from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.state import DebateStatus, Instead, PatternInput, PatternState, ProviderFailure, Seat
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = (
     "ConsensusInput",
     "ConsensusOutput",
     "ConsensusRound",
-    "ConsensusStage",
     "ConsensusState",
     "CriticAnswer",
     "Critique",
@@ -33,52 +33,23 @@ __all__ = (
     "EarlyEnd",
     "Feedback",
     "JudgeAnswer",
+    "Outcome",
     "Proposal",
     "ProposalAsked",
     "RevisionAnswer",
     "RevisionAsked",
     "RoundsAsked",
     "SkippedContext",
-    "StageReached",
     "TieAsked",
     "VoteAnswer",
     "VoteAsked",
 )
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Outcome = Literal["consensus", "no_consensus"]
+"""Whether the agents agreed."""
 AgentPhase = Literal["proposal", "critique", "revision", "vote"]
 """What an agent was asked for."""
-
-
-class ConsensusStage(StrEnum):
-    """The stages of a consensus debate, in their order; the three of a round repeat."""
-
-    START = "START"
-    INITIALIZING = "INITIALIZING"
-    CONTEXT_READY = "CONTEXT_READY"
-    GENERATING_PROPOSALS = "GENERATING_PROPOSALS"
-    PROPOSALS_COMPLETE = "PROPOSALS_COMPLETE"
-    ROUND_N_CRITIQUE = "ROUND_N_CRITIQUE"
-    ROUND_N_REVISION = "ROUND_N_REVISION"
-    CONVERGENCE_CHECK = "CONVERGENCE_CHECK"
-    ROUNDS_COMPLETE = "ROUNDS_COMPLETE"
-    VOTING = "VOTING"
-    VOTE_AGGREGATION = "VOTE_AGGREGATION"
-    CONSENSUS_REACHED = "CONSENSUS_REACHED"
-    NO_CONSENSUS = "NO_CONSENSUS"
-
-
-class StageReached(WireModel):
-    """A stage, and the round that it belongs to."""
-
-    stage: ConsensusStage
-    round: int | None = None
-    """For the stages of a round; None for the others."""
-
-    @property
-    def label(self) -> str:
-        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
-        return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
 # What is asked of agents, and what they answer. Questions are not frozen, for speed, as events are not.
@@ -150,6 +121,11 @@ class Critique(CriticAnswer):
     critic: str
     target: str
     round: int
+
+    @property
+    def text(self) -> str:
+        """The reasoning, the issues and the suggestions, a line each."""
+        return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,10 +232,17 @@ def _choice_among(names: Sequence[str]) -> type[WireModel]:
 # What is recorded
 
 
-class AgentFailure(WireModel):
-    """A call of an agent that came to nothing."""
+class AgentFailure(ProviderFailure):
+    """A call of an agent that failed for good; the debate went on without its answer.
 
-    agent: str
+    On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
+    """
+
+    seat: Seat = Field("debater", exclude=True)
+    name: str = Field(alias="agent")
+    """The agent's."""
+    stance: str | None = Field(None, exclude=True)
+    instead: Instead = Field("skipped", exclude=True)
     phase: AgentPhase
     round: int
     """0 for proposals; for votes the last round."""
@@ -267,7 +250,11 @@ class AgentFailure(WireModel):
     """Whose proposal was to be criticised."""
     kind: str
     """The class of the error."""
-    error: str
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self.name
 
 
 class EarlyEnd(WireModel):
@@ -323,7 +310,7 @@ class Analytics(WireModel):
 
     seconds: float
     rounds: int
-    outcome: Literal["consensus", "no_consensus"]
+    outcome: Outcome
     agreement: Share
     """The share of all eligible voters who voted for what most voted for."""
     dissent: list[Dissent] = Field(default_factory=list)
@@ -367,19 +354,31 @@ class ConsensusState(PatternState):
     rounds: list[ConsensusRound] = Field(default_factory=list)
     """The last one is the one in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
-    failures: list[AgentFailure] = Field(default_factory=list)
     early_end: EarlyEnd | None = None
+    """Why the rounds are to end, or have ended, before their number is up."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
-    """What else went wrong, and was gone over."""
+    """Failures of the archive that the debate went on without."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Whether the agents agreed; None before the votes are counted."""
+        return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
+
+    @property
+    def failures(self) -> list[AgentFailure]:
+        """Those of the losses that are an agent's."""
+        return [loss for loss in self.losses if isinstance(loss, AgentFailure)]
 
 
-class ConsensusOutput(WireModel):
+class ConsensusOutput(PatternOutput):
     """Everything that a consensus debate came to."""
 
+    subject_field: ClassVar[str] = "task"
+
     task: str
-    outcome: Literal["consensus", "no_consensus"] | None
-    """None where it did not come to a vote's count."""
+    outcome: Outcome | None
+    """None where the votes were not counted."""
     answer: str | None
     """The text of the proposal that won; None without a winner."""
     winner: str | None
@@ -400,9 +399,9 @@ class ConsensusOutput(WireModel):
     early_end: EarlyEnd | None = None
     """Why the rounds ended before their number was up; None where they did not."""
     failures: list[AgentFailure] = Field(default_factory=list)
-    """Calls of agents that came to nothing; what they said is nowhere else."""
-    losses: list[ProviderFailure] = Field(default_factory=list)
-    """What the providers of judges lost."""
+    """Calls of agents that failed for good; what they may have said is nowhere else."""
+    judge_losses: list[ProviderFailure] = Field(default_factory=list, alias="losses")
+    """The same of judges; `losses` on the wire."""
     stages: list[StageReached]
     analytics: Analytics | None = None
     feedback: Feedback | None = None
@@ -414,6 +413,24 @@ class ConsensusOutput(WireModel):
         """Whether the agents agreed."""
         return self.outcome == "consensus"
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
+    @property
+    def losses(self) -> list[ProviderFailure]:
+        """What providers lost: the failures of agents, then those of judges."""
+        return [*self.failures, *self.judge_losses]
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why there was no further round: "max_rounds" or the source of the early end; None if they were cut short."""
+        if self.early_end is not None:
+            return self.early_end.source
+        over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
+        return "max_rounds" if over else None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All proposals, critiques and revisions: those of a round in declared order."""
+        said = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
+        for one in self.rounds:
+            said += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
+            said += [Entry(round=one.round, speaker=item.agent, text=item.text) for item in one.revisions]
+        return said

@@ -1,1 +1,1 @@
-"""The phases of a consensus debate."""
+"""Phases of a consensus debate."""

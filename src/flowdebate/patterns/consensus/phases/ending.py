@@ -1,4 +1,4 @@
-"""Whether there is another round: what was found out after one, and who or what ends the rounds early."""
+"""End of the rounds: convergence, the agents, a judge, a budget, a stop condition, or their number."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import clean_text
-from flowdebate.blocks.handler import Handler, handler, result_of
+from flowdebate.blocks.handler import Handler, handler
 from flowdebate.measures import Jaccard, convergence
 from flowdebate.patterns.consensus.phases.rounds import critiques_made, current_round
-from flowdebate.patterns.consensus.schemas import ConsensusStage, EarlyEnd, JudgeAnswer, RoundsAsked
-from flowdebate.patterns.consensus.stages import enter
+from flowdebate.patterns.consensus.schemas import EarlyEnd, JudgeAnswer, RoundsAsked
+from flowdebate.patterns.consensus.stages import ConsensusStage, enter
 from flowdebate.patterns.failures import WithFallback, is_provider_failure, lose
+from flowdebate.patterns.rounds import another_round
 from flowdebate.patterns.state import as_model
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.blocks.handler import Function
     from flowdebate.measures import Convergence
     from flowdebate.patterns.consensus.options import Options
     from flowdebate.patterns.consensus.schemas import ConsensusState
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "another_round",
+    "ask_judge",
     "check_convergence",
-    "end_early",
-    "judge_seat",
+    "conclusive_judge",
+    "early_end",
+    "lose_judge",
+    "rounds_go_on",
+    "time_is_up",
 )
 
 
 def check_convergence(options: Options) -> Handler[Any, None]:
-    """A tap that closes a round: how alike the proposals are, and whether that, the agents or the budget end it."""
+    """A tap that measures how alike the proposals are; that, the agents or the budget may end the rounds."""
 
     @handler(name=f"{options.name}-convergence")
     async def check(_: object, ctx: Context) -> None:
@@ -39,12 +44,11 @@ def check_convergence(options: Options) -> Handler[Any, None]:
         live = [name for name in options.names if name in state.proposals]
         found = await _measured(options, state, live)
         latest = state.rounds[-1] = current_round(ctx).model_copy(update={"convergence": found})
-        if found.status == "converged" and options.ends_converged:
-            end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
+        if found.status == "converged" and options.convergence is not None:
+            _end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
         elif len(latest.enough) * 2 > len(live):
-            end_early(
-                ctx, "agents", f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
-            )
+            reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
+            _end_early(ctx, "agents", reason)
         elif options.budget is not None and state.round < options.max_rounds:
             _keep_to_budget(options, options.budget, ctx)
 
@@ -62,16 +66,16 @@ async def _measured(options: Options, state: ConsensusState, live: list[str]) ->
             before,
             positions=positions or None,
             similarity=options.similarity,
-            converged=options.converged,
+            converged=1.0 if options.convergence is None else options.convergence,
             diverging=options.diverging,
         )
 
-    # other measures than ours load libraries and models, for which nothing else should wait
+    # other measures load libraries and models: they must not block the event loop
     return measure() if isinstance(options.similarity, Jaccard) else await asyncio.to_thread(measure)
 
 
 def _before(name: str, state: ConsensusState) -> str:
-    """What an agent proposed before the round in progress."""
+    """The agent's proposal before the round in progress."""
     for earlier in reversed(state.rounds[:-1]):
         for revised in earlier.revisions:
             if revised.agent == name:
@@ -79,13 +83,8 @@ def _before(name: str, state: ConsensusState) -> str:
     return state.first[name].text
 
 
-def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
-    """A tap that asks the judge whether the discussion is conclusive, where it could go on; no answer is no."""
-
-    def recover(error: Exception, _: object, ctx: Context) -> None:
-        lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
-
-    guarded = WithFallback(judge, recover=recover, losses=is_provider_failure, timeout=options.turn_timeout)
+def conclusive_judge(options: Options, judge: Block[Any, Any]) -> Handler[Any, None]:
+    """A tap that asks `judge` whether the discussion is conclusive, unless the rounds end anyway; no answer is no."""
 
     @handler(name=f"{options.name}-conclusive")
     async def ask(_: object, ctx: Context) -> None:
@@ -98,38 +97,61 @@ def judge_seat(options: Options, judge: Block[Any, Any]) -> Block[Any, Any]:
             proposals=[state.proposals[name] for name in options.names if name in state.proposals],
             critiques=critiques_made(ctx),
         )
-        answer = await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+        answer = await ask_judge(judge, asked, options, ctx)
         if answer is None:
             return
         said = as_model({"conclusive": answer} if isinstance(answer, bool) else answer, JudgeAnswer, block=judge.name)
         if said.conclusive:
-            end_early(ctx, "judge", clean_text(said.reasoning))
+            _end_early(ctx, "judge", clean_text(said.reasoning))
 
     return ask
 
 
-def end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
-    """Remember why the rounds end before their number is up; the first to say so counts."""
+async def ask_judge(judge: Block[Any, Any], asked: object, options: Options, ctx: Context) -> Any:  # noqa: ANN401 - what it gives
+    """The judge's answer, in time; None if its provider failed for good."""
+
+    def recover(error: Exception, _: object, inside: Context) -> None:
+        lose_judge(error, judge, inside)
+
+    guarded = WithFallback(judge, recover=recover, losses=is_provider_failure, timeout=options.turn_timeout)
+    return await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+
+
+def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
+    """Record that the debate goes on without the judge's answer."""
+    lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
+
+
+def rounds_go_on(options: Options) -> Function:
+    """The condition of the loop: whether there is another round."""
+
+    def reason(state: ConsensusState) -> str | None:
+        if state.round >= options.max_rounds:
+            return "max_rounds"
+        return None if state.early_end is None else state.early_end.source
+
+    return another_round(reason, options.terminate_when)
+
+
+def early_end(state: ConsensusState) -> EarlyEnd | None:
+    """The record of why the rounds ended before their number was up; None if they did not."""
+    if state.stop_reason == "predicate":
+        return EarlyEnd(source="predicate", reason="terminate_when", round=state.round)
+    return None if state.stop_reason == "max_rounds" else state.early_end
+
+
+def time_is_up(ctx: Context, timeout: float | None) -> None:
+    """Record that the debate took longer than `timeout`, unless its rounds had a reason of their own to end early."""
+    if early_end(ctx.sequencer.state) is None:
+        ctx.sequencer.update(early_end=None, stop_reason="timeout")
+        _end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
+
+
+def _end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
+    """Have the rounds end before their number is up; the first reason counts."""
     state: ConsensusState = ctx.sequencer.state
     if state.early_end is None:
         ctx.sequencer.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
-
-
-def another_round(options: Options) -> Any:  # noqa: ANN401 - a function of (input, ctx)
-    """Whether the rounds go on."""
-
-    async def goes_on(_: object, ctx: Context) -> bool:
-        state: ConsensusState = ctx.sequencer.state
-        if state.round >= options.max_rounds:
-            if state.early_end is not None:  # nothing was cut short
-                ctx.sequencer.update(early_end=None, stop_reason="max_rounds")
-            return False
-        predicate = options.terminate_when if state.early_end is None else None
-        if predicate is not None and await result_of(predicate(ctx)):
-            end_early(ctx, "predicate", "terminate_when")
-        return ctx.sequencer.state.early_end is None
-
-    return goes_on
 
 
 def _keep_to_budget(options: Options, budget: int, ctx: Context) -> None:
@@ -140,4 +162,4 @@ def _keep_to_budget(options: Options, budget: int, ctx: Context) -> None:
     used = len(options.names) + sum(calls) + judged * (len(calls) - 1)
     more = judged + calls[-1] + len(options.names) + (options.tie_break is not None)
     if used + more > budget:
-        end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")
+        _end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")

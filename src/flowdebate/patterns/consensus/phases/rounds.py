@@ -1,4 +1,4 @@
-"""Phase 2: rounds of critique and revision."""
+"""Proposals, then rounds of critique and revision."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import clean_data, is_blank
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import OutputError
+from flowdebate.errors import NoProposals, OutputError
 from flowdebate.measures.topologies import edges
 from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
-from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, RoundOpened, announce
+from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade
 from flowdebate.patterns.consensus.schemas import (
     ConsensusRound,
-    ConsensusStage,
     CriticAnswer,
     Critique,
     CritiqueAsked,
     Proposal,
+    ProposalAsked,
     RevisionAnswer,
     RevisionAsked,
 )
-from flowdebate.patterns.consensus.stages import enter
+from flowdebate.patterns.consensus.stages import ConsensusStage, enter
+from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.recording import text_said
 from flowdebate.patterns.state import as_model
 
 if TYPE_CHECKING:
@@ -32,17 +34,62 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CRITICISING",
+    "PROPOSING",
     "REVISING",
     "ask_for_critiques",
+    "ask_for_proposals",
     "ask_for_revisions",
+    "check_proposals",
     "critiques_made",
     "current_round",
     "open_round",
 )
 
 
+def ask_for_proposals(names: list[str]) -> Callable[[object, Context], list[ProposalAsked]]:
+    """The questions of the phase: each agent is asked for a proposal."""
+
+    def asks(_: object, ctx: Context) -> list[ProposalAsked]:
+        task = ctx.sequencer.state.question
+        return [ProposalAsked(task=task, agent=agent) for agent in names]
+
+    return asks
+
+
+def check_proposals(name: str, agents: list[str]) -> Handler[Any, None]:
+    """A tap that ends the phase; NoProposals if nobody has proposed anything."""
+
+    @handler(name=f"{name}-check-proposals")
+    def check(_: object, ctx: Context) -> None:
+        state = ctx.sequencer.state
+        if not state.proposals:
+            errors = {failure.agent: failure.error for failure in state.failures}
+            raise NoProposals(name, {agent: errors[agent] for agent in agents})
+        enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
+
+    return check
+
+
+def _read_proposal(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> str:
+    text = text_said(answer, asked.agent, ctx)
+    if is_blank(text):
+        raise OutputError(block, "a proposal", [("", "got blank text")])
+    return text
+
+
+def _keep_proposal(text: str, asked: ProposalAsked, ctx: Context) -> str:
+    state: ConsensusState = ctx.sequencer.state
+    proposal = Proposal.model_construct(agent=asked.agent, text=text, round=0, position=None)
+    state.first[asked.agent] = state.proposals[asked.agent] = proposal
+    ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=text, path=ctx.path))
+    return text
+
+
+PROPOSING = Phase(name="proposal", read=_read_proposal, keep=_keep_proposal)
+
+
 def open_round(options: Options) -> Handler[Any, None]:
-    """A tap that opens the next round: who criticises whom is decided now."""
+    """A tap that opens the next round, and decides who criticises whom."""
 
     @handler(name=f"{options.name}-open-round")
     def opening(_: object, ctx: Context) -> None:
@@ -65,7 +112,7 @@ def open_round(options: Options) -> Handler[Any, None]:
         )
         state.rounds.append(opened)
         ctx.sequencer.update(round=number)
-        announce(ctx, RoundOpened, round=number, max_rounds=options.max_rounds)
+        ctx.emit(RoundStarted(round=number, max_rounds=options.max_rounds, path=ctx.path))
         enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
 
     return opening
@@ -78,14 +125,14 @@ def current_round(ctx: Context) -> ConsensusRound:
 
 
 def critiques_made(ctx: Context) -> list[Critique]:
-    """This round's critiques in the order of its edges, in whatever order they came."""
+    """This round's critiques in the order of its edges, whatever order they came in."""
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
 
 
 def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
-    """What the phase asks: each critic about each of its targets."""
+    """The questions of the phase: each critic is asked about each of its targets."""
     state: ConsensusState = ctx.sequencer.state
     return [
         CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
@@ -94,7 +141,7 @@ def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
 
 
 def ask_for_revisions(names: list[str]) -> Callable[[object, Context], list[RevisionAsked]]:
-    """What the phase asks: each author whose proposal was criticised; without a critique there is nothing to answer."""
+    """The questions of the phase: each author whose proposal was criticised is asked to revise it."""
 
     def asks(_: object, ctx: Context) -> list[RevisionAsked]:
         state: ConsensusState = ctx.sequencer.state
@@ -127,7 +174,7 @@ def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context)
 
 def _keep_critique(critique: Critique, _: CritiqueAsked, ctx: Context) -> Critique:
     current_round(ctx).critiques.append(critique)
-    announce(ctx, CritiqueMade, critique=critique)
+    ctx.emit(CritiqueMade(critique=critique, path=ctx.path))
     return critique
 
 
@@ -150,7 +197,8 @@ def _keep_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Co
     if enough:
         latest.enough.append(asked.agent)
     ctx.sequencer.state.proposals[asked.agent] = proposal
-    announce(ctx, AgentMessage, agent=asked.agent, phase="revision", round=asked.round, text=proposal.text)
+    said = AgentMessage(agent=asked.agent, phase="revision", round=asked.round, text=proposal.text, path=ctx.path)
+    ctx.emit(said)
     return proposal.text
 
 

@@ -1,4 +1,4 @@
-"""Phase 3: every agent votes, all at once; the votes are counted."""
+"""The vote: every agent casts a ballot, all at once, and the ballots are counted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flowdebate.errors import OutputError, shown, told
 from flowdebate.measures import Ballot, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
-from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast, announce
-from flowdebate.patterns.consensus.phases.feedback import answer_of
-from flowdebate.patterns.consensus.schemas import ConsensusStage, TieAsked, VoteAnswer, VoteAsked
-from flowdebate.patterns.consensus.stages import enter
-from flowdebate.patterns.failures import WithFallback, is_provider_failure, lose
+from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast
+from flowdebate.patterns.consensus.phases.archive import ask_archive
+from flowdebate.patterns.consensus.phases.ending import ask_judge, lose_judge
+from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
+from flowdebate.patterns.consensus.stages import ConsensusStage, enter
 from flowdebate.patterns.state import as_model
 from flowdebate.resources.archive import Rating
 
@@ -35,7 +35,7 @@ __all__ = (
 
 
 def ask_for_votes(names: list[str]) -> Callable[[object, Context], list[VoteAsked]]:
-    """What the phase asks: every agent, also one without a proposal of its own."""
+    """The questions of the phase: every agent is asked, also one without a proposal of its own."""
 
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.sequencer.state
@@ -59,7 +59,7 @@ def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
 
 def _keep(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
     ctx.sequencer.state.ballots[asked.agent] = ballot
-    announce(ctx, VoteCast, ballot=ballot)
+    ctx.emit(VoteCast(ballot=ballot, path=ctx.path))
     return ballot
 
 
@@ -67,7 +67,7 @@ VOTING = Phase(name="vote", read=_read, keep=_keep)
 
 
 def count_votes(options: Options) -> Handler[Any, None]:
-    """A tap that counts the ballots, has a tie broken where somebody may, and finds the outcome."""
+    """A tap that counts the ballots, asks `tie_break` about a tie, and finds the outcome."""
 
     @handler(name=f"{options.name}-count-votes")
     async def count(_: object, ctx: Context) -> None:
@@ -80,14 +80,14 @@ def count_votes(options: Options) -> Handler[Any, None]:
             counted = _tally(options, state, weights, broken)
         ctx.sequencer.update(tally=counted)
         enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
-        announce(
-            ctx,
-            ConsensusDecided,
+        decided = ConsensusDecided(
             outcome="consensus" if counted.reached else "no_consensus",
             winner=counted.winner,
             strength=strength(counted.counts, eligible=counted.eligible),
             tally=counted,
+            path=ctx.path,
         )
+        ctx.emit(decided)
 
     return count
 
@@ -107,7 +107,7 @@ def _tally(
 
 
 async def _weights(options: Options, ctx: Context) -> dict[str, float]:
-    """What each vote weighs: as the application says, else by the agents' ratings; 1 where neither knows."""
+    """The weights of the votes: those of the application, then those by the archive's ratings; 1 without either."""
     own = dict(options.weights or {})
     archive, unknown = options.archive, [name for name in options.names if name not in own]
     if archive is None or not unknown:
@@ -117,7 +117,7 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
         return dict(await archive.ratings.of(unknown))
 
     try:
-        ratings = await answer_of(archive, known, ctx, key="ratings", returns=dict[str, Rating])
+        ratings = await ask_archive(archive, known, ctx, key="ratings", returns=dict[str, Rating])
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
         ctx.sequencer.state.problems.append(f"weights: {one_line(told(error))}; unrated votes weigh 1")
@@ -127,21 +127,15 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
 
 
 async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
-    """Whom the judge of ties chose; None where its answer was lost, or names nobody of them."""
+    """The author that `judge` has chosen among those tied; None if it gave no answer, or named nobody of them."""
     state: ConsensusState = ctx.sequencer.state
-
-    def recover(error: Exception, _: object, ctx: Context) -> None:
-        lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
-
     asked = TieAsked(task=state.question, proposals=[state.proposals[name] for name in counted.tied])
-    guarded = WithFallback(judge, recover=recover, losses=is_provider_failure, timeout=options.turn_timeout)
-    answer = await guarded(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+    answer = await ask_judge(judge, asked, options, ctx)
     if answer is None:
         return None
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
     chosen = named_agent(choice, counted.tied) if isinstance(choice, str) else None
     if chosen is None:
-        names = ", ".join(map(repr, counted.tied))
-        problem = f"chose {shown(choice)}; tied: {names}"
-        recover(OutputError(judge.name, "one of the tied agents", [("", problem)]), None, ctx)
+        problem = f"chose {shown(choice)}; tied: {', '.join(map(repr, counted.tied))}"
+        lose_judge(OutputError(judge.name, "one of the tied agents", [("", problem)]), judge, ctx)
     return chosen

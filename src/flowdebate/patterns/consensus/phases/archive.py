@@ -1,16 +1,18 @@
-"""Phase 7: what a debate leaves for later ones, once its answer stands."""
+"""Archive of a consensus debate: what agents are told from before, and what the debate leaves for later ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from flowdebate._util.text import one_line
+from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.errors import told
+from flowdebate.blocks.handler import Handler, handler, result_of
+from flowdebate.errors import LimitReached, told
 from flowdebate.measures import Position, elo_changes, flips
-from flowdebate.patterns.consensus.schemas import Feedback
+from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
 
 if TYPE_CHECKING:
@@ -22,16 +24,23 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "answer_of",
+    "ask_archive",
     "critique_patterns",
+    "gather_context",
     "give_feedback",
     "positions_of",
     "records_of",
 )
+
 T = TypeVar("T")
+KnownT = TypeVar("KnownT", PastDebate, CritiquePattern)
+
+_FROM_ARCHIVE: tuple[Literal["history"], Literal["patterns"]] = ("history", "patterns")
+LONGEST_RESEARCH = 20_000
+"""Characters: every call of every agent is shown it."""
 
 
-async def answer_of(
+async def ask_archive(
     archive: Archive,
     call: Callable[[], Awaitable[T]],
     ctx: Context,
@@ -53,6 +62,95 @@ async def answer_of(
 
     found: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
     return found
+
+
+def gather_context(options: Options) -> Handler[Any, None]:
+    """A tap that puts past debates, points of critics and research into the debate's state.
+
+    A source that fails is skipped, and the reason kept: a debate does not need its past.
+    """
+
+    @handler(name=f"{options.name}-context")
+    async def gather(_: object, ctx: Context) -> None:
+        skipped: list[SkippedContext] = []
+        archive, limit = options.archive, options.history_limit
+        task = ctx.sequencer.state.question
+        past: list[PastDebate] = []
+        patterns: list[CritiquePattern] = []
+        if archive is None:
+            skipped += [SkippedContext(source=source, reason="there is no archive") for source in _FROM_ARCHIVE]
+        elif limit == 0:
+            skipped += [SkippedContext(source=source, reason="history_limit is 0") for source in _FROM_ARCHIVE]
+        else:
+            stored = _Stored(archive, limit, ctx)
+            history = stored.some(PastDebate, lambda: archive.past_debates.recent(task, limit=limit), "history")
+            past = await _fetched(history, "history", skipped)
+            points = stored.some(CritiquePattern, lambda: archive.critique_patterns.successful(limit=limit), "patterns")
+            patterns = await _fetched(points, "patterns", skipped)
+        research = await _researched(options, skipped, ctx)
+        context = ConsensusContext(past_debates=past, critique_patterns=patterns, research=research, skipped=skipped)
+        ctx.sequencer.update(context=context)
+
+    return gather
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the archive knows, at most `limit` of each."""
+
+    archive: Archive
+    limit: int
+    ctx: Context
+
+    async def some(self, kind: type[KnownT], call: Callable[[], Awaitable[Sequence[KnownT]]], key: str) -> list[KnownT]:
+        """What a store gives, if it is of that kind."""
+
+        async def checked() -> list[KnownT]:
+            return [kind.model_validate(item) for item in list(await call())[: self.limit]]
+
+        return await ask_archive(self.archive, checked, self.ctx, key=key, returns=list[kind])  # type: ignore[valid-type]
+
+
+async def _fetched(
+    call: Awaitable[list[T]], source: Literal["history", "patterns", "research"], skipped: list[SkippedContext]
+) -> list[T]:
+    try:
+        found = await call
+    except LimitReached:
+        raise
+    except Exception as error:  # noqa: BLE001 - a store may raise anything
+        skipped.append(SkippedContext(source=source, reason=one_line(told(error))))
+        return []
+    if not found:
+        skipped.append(SkippedContext(source=source, reason="nothing was found"))
+    return found
+
+
+async def _researched(options: Options, skipped: list[SkippedContext], ctx: Context) -> str | None:
+    research = options.research
+    if research is None:
+        skipped.append(SkippedContext(source="research", reason="none was asked for"))
+        return None
+    task = ctx.sequencer.state.question
+
+    async def call() -> str:
+        found = await result_of(research(task, ctx))
+        return "" if found is None else clean_text(str(found)).strip()
+
+    found = await _fetched(_as_list(ctx.step(call, key="research", failures=True)), "research", skipped)
+    text = "".join(found)
+    if not text:
+        if found:
+            skipped.append(SkippedContext(source="research", reason="nothing was found"))
+        return None
+    if len(text) > LONGEST_RESEARCH:
+        reason = f"cut after {LONGEST_RESEARCH:,} of its {len(text):,} characters"
+        skipped.append(SkippedContext(source="research", reason=reason))
+    return text[:LONGEST_RESEARCH]
+
+
+async def _as_list(call: Awaitable[str]) -> list[str]:
+    return [await call]
 
 
 async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context) -> Feedback:
@@ -116,7 +214,7 @@ class _Teller:
             await call()
 
         try:
-            await answer_of(self._archive, told_of, self._ctx, key=what, returns=None)
+            await ask_archive(self._archive, told_of, self._ctx, key=what, returns=None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
             self.problems.append(f"{what}: {one_line(told(error))}")
             return False
@@ -129,7 +227,7 @@ class _Teller:
             return dict(await archive.ratings.of(names))
 
         try:
-            return await answer_of(archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
+            return await ask_archive(archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
         except Exception as error:  # noqa: BLE001 - as above
             self.problems.append(f"ratings: {one_line(told(error))}")
             return None

@@ -1,0 +1,191 @@
+"""A consensus debate has no engine of its own: it tells and gives what all patterns do, with the same meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from flowdebate.errors import NoProposals, ProviderFailed
+from flowdebate.patterns.consensus.agents import create_conclusive_judge
+from flowdebate.patterns.consensus.events import wire_events
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.state import ProviderFailure
+from flowdebate.runs.events import ModelCalled
+from tests.patterns.debates import events
+
+from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_told, model, plan
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+
+def held(world: World, **options: Any) -> Any:
+    """A run of a debate in `world`, whatever its end."""
+    try:
+        return plan(world.names, **options).run_sync(TASK, model=world.model(), seed=world.seed)
+    except NoProposals as error:
+        return error.run
+
+
+@QUICK
+@given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
+def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
+    """It starts once; then it is finished, or the agent's role has failed. Only those who are asked have turns."""
+    world = World(seed, NAMES[:size], failing)
+    run = held(world, max_rounds=2)
+    check_told(run)
+    asked = {(call.phase, call.agent, call.target) for call in world.prompts}
+    answered = {(call.phase, call.agent, call.target) for call in world.answers}
+    started = events(run, TurnStarted)
+    assert {(turn.phase, turn.agent_name, turn.target) for turn in started} == asked
+    assert len(started) == len(world.prompts)
+    finished = events(run, TurnFinished)
+    assert {(turn.phase, turn.agent_name, turn.target) for turn in finished} == answered
+    assert len(finished) == len(world.answers)
+    failed = [event for event in events(run, RoleFailed) if event.error != "CircuitOpen"]
+    assert len(failed) == len(started) - len(finished)
+
+
+@QUICK
+@given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
+def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
+    """Counted from 1; the last one is followed by the reason that stands in the output."""
+    run = held(World(seed, failing=failing), max_rounds=rounds)
+    raw: ConsensusOutput = run.raw
+    assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
+    assert {event.max_rounds for event in events(run, RoundStarted)} <= {rounds}
+    ended = [(event.rounds, event.reason) for event in events(run, RoundsEnded)]
+    assert ended == ([(len(raw.rounds), raw.stop_reason)] if raw.rounds else [])
+    assert raw.stop_reason == ("max_rounds" if raw.early_end is None else raw.early_end.source) or not raw.rounds
+
+
+def test_every_event_of_a_debate_has_its_place_below_the_debate() -> None:
+    """The events of its rounds, turns and failures as well as those of its own."""
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call == Call("vote", "cy") else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    kinds = (RoundStarted, RoundsEnded, TurnStarted, TurnFinished, RoleFailed)
+    told = [event for event in result.events if isinstance(event, kinds)]
+    assert {type(event) for event in told} == set(kinds)
+    assert all(event.path.startswith("plan/") for event in told)
+    assert {event["path"] for event in wire_events(result.events)} == {"plan"}
+
+
+def test_a_debate_on_an_agents_seat_keeps_its_events_apart() -> None:
+    """On the wire each has sequence numbers of its own."""
+
+    async def inner(asked: Any, ctx: Context) -> Any:
+        if asked.kind == "vote":
+            return "cy"
+        return (await team(asked.task, ctx.child("team", f"{ctx.path}/team"))).answer
+
+    team = plan(NAMES[:2], max_rounds=1, name="plan")
+    outer = plan(agents=[{"name": "cy", "block": inner}], max_rounds=1, name="outer")
+    result = outer.run_sync(TASK, model=model())
+    wire = list(wire_events(result.events))
+    debates = {event["path"] for event in wire if event["kind"] == "debate_start"}
+    assert len(debates) == 2
+    for path in debates:
+        own = [event for event in wire if event["path"] == path]
+        assert [event["sequence"] for event in own] == list(range(1, len(own) + 1))
+        assert [own[0]["kind"], own[-1]["kind"]] == ["debate_start", "debate_end"]
+
+
+def test_the_output_has_what_the_outputs_of_all_patterns_have() -> None:
+    """Subject, entries, answer, stop reason, status, losses, and seed."""
+
+    def answer(call: Call) -> Any:
+        lost = call == Call("critique", "ann", 1, "bob") or call.phase == "judge"
+        return ProviderFailed("down") if lost else None
+
+    judge = create_conclusive_judge(name="plan")
+    result = plan(NAMES[:2], max_rounds=2, convergence=None, judge=judge, turn_timeout=5).run_sync(
+        TASK, model=model(answer), seed=7
+    )
+    raw = result.raw
+    assert isinstance(raw, PatternOutput)
+    assert (raw.subject, raw.status, raw.seed, raw.stop_reason) == (TASK, "degraded", 7, "max_rounds")
+    assert raw.answer == "ann has idea number 2, quite another one."
+    assert raw.entries[:3] == [
+        Entry(round=0, speaker="ann", text="ann has a first idea."),
+        Entry(round=0, speaker="bob", text="bob has a first idea."),
+        Entry(round=1, speaker="bob", text=_text_of("bob", "ann")),
+    ]
+    assert all(isinstance(loss, ProviderFailure) for loss in raw.losses)
+    assert [(loss.round, loss.seat, loss.name, loss.instead) for loss in raw.losses] == [
+        (1, "debater", "ann", "skipped"),
+        (1, "judge", "plan-judge", "no_report"),
+    ]
+
+
+def _text_of(critic: str, target: str) -> str:
+    said = answer_of(Call("critique", critic, 1, target))
+    return "\n".join((said["reasoning"], *said["issues"], *said["suggestions"]))
+
+
+def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -> None:
+    """As they have always been; reading them gives the same output."""
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
+
+    judge = create_conclusive_judge(name="plan")
+    raw = plan(max_rounds=2, convergence=None, judge=judge).run_sync(TASK, model=model(answer)).output
+    wire = raw.to_wire()
+    assert wire["failures"] == snapshot(
+        [
+            {
+                "round": 2,
+                "agent": "bob",
+                "error": "ProviderFailed: down (block 'plan-vote-bob', model 'function')",
+                "phase": "vote",
+                "target": None,
+                "kind": "ProviderFailed",
+            }
+        ]
+    )
+    assert wire["losses"] == snapshot(
+        [
+            {
+                "round": 1,
+                "seat": "judge",
+                "name": "plan-judge",
+                "stance": None,
+                "error": "ProviderFailed: down (block 'plan-judge', model 'function')",
+                "instead": "no_report",
+            }
+        ]
+    )
+    assert ConsensusOutput.model_validate(wire) == raw
+
+
+def test_what_failed_stands_in_the_state_of_every_pattern() -> None:
+    """A stop condition sees agents' failures among the losses."""
+    seen: list[list[tuple[str, str]]] = []
+
+    def stop(ctx: Context) -> bool:
+        seen.append([(loss.seat, loss.name) for loss in ctx.sequencer.state.losses])
+        return False
+
+    def answer(call: Call) -> Any:
+        return ProviderFailed("down") if call.phase == "revision" and call.agent == "bob" else None
+
+    plan(max_rounds=2, convergence=None, terminate_when=stop).run_sync(TASK, model=model(answer))
+    assert seen == [[("debater", "bob")]]
+
+
+@pytest.mark.parametrize(("stops", "reason"), [(False, "max_rounds"), (True, "predicate")])
+def test_an_agents_turn_is_a_call_of_its_model(stops: object, reason: str) -> None:
+    """Where default blocks speak, there are as many turns as calls, and each names the block that was asked."""
+    result = plan(max_rounds=2, convergence=None, terminate_when=lambda _: stops).run_sync(TASK, model=model())
+    assert result.raw.stop_reason == reason
+    asked = [event.block for event in events(result, TurnStarted)]
+    assert sorted(asked) == sorted(call.block for call in events(result, ModelCalled))
