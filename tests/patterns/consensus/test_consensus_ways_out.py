@@ -351,7 +351,7 @@ def test_time_that_is_up_while_the_rounds_are_judged_loses_no_round() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    result = plan(max_rounds=2, convergence=None, terminate_when=late, timeout=0.03).run_sync(TASK, model=model())
+    result = plan(max_rounds=2, convergence=None, terminate_when=late, timeout=0.3).run_sync(TASK, model=model())
     check_cut_short(result, "limit", 3 + 6 + 3)
     assert result.output.rounds[0].convergence is not None
 
