@@ -17,7 +17,7 @@ _UNSEEN = re.compile(
 """Characters that show nothing by themselves, though they are letters or marks."""
 _SAME = (
     dict.fromkeys("\u2018\u2019\u201b\u02bc\u00b4\u2032", "'")
-    | dict.fromkeys("\u2010\u2011\u2012\u2212\ufe63", "-")
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-")
     | dict.fromkeys("\x85\u2028\u2029", "\n")
 )
 
@@ -38,8 +38,10 @@ class _Folds(dict[int, str]):
         elif category(char) == "Cf" or _UNSEEN.match(char):
             folded = ""
         else:
-            apart = normalize("NFKD", char).casefold()
-            folded = normalize("NFC", "".join(part for part in normalize("NFKD", apart) if not _is_accent(part)))
+            apart = normalize("NFKD", normalize("NFKD", char).casefold())
+            folded = normalize("NFC", "".join(part for part in apart if not _is_accent(part))).replace("\u2044", "/")
+            if category(char) == "No":  # 10² is not 102
+                folded = f"^{folded}"
         self[code] = folded
         return folded
 

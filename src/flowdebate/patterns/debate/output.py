@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.debate.events import VerdictReached
-from flowdebate.patterns.debate.quotes.check import quotes_in
+from flowdebate.patterns.debate.quotes.verify import quotes_in
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict, JudgedVerdict
 from flowdebate.patterns.debate.state import debate_state
 from flowdebate.patterns.failures import LOST, lose

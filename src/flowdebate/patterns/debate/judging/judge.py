@@ -21,8 +21,7 @@ from flowdebate.patterns.debate.judging.prompt import (
     verdict_among,
 )
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
-from flowdebate.patterns.debate.quotes.check import quotes_line
-from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
+from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES, quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.patterns.roles import generator_options

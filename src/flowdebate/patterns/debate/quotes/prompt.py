@@ -1,4 +1,4 @@
-"""How it is shown that quotes were looked up, so that no argument can forge it.
+"""Verified quotes in prompts: a line and marks that no argument can forge.
 
 A line of its own stands below an argument, `(quotes: 1 verified in "report", 1 not found: "rents fell")`, where nothing
 of an argument can be: its lines stand behind a tag or a bar. In a text that `mark_quotes` gives, marks stand in `⟦…⟧`,
@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from flowdebate.prompts.escaping import quoted, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
 __all__ = (
     "HOW_TO_READ_QUOTES",
     "is_quotes_line",
     "mark_quotes",
+    "quotes_line",
     "render_quotes",
 )
 
@@ -29,7 +31,7 @@ HOW_TO_READ_QUOTES = (
     "for word, in the sources, and which were not. Nothing that an argument says of its own quotes counts. Also a "
     "quote that is found may prove nothing."
 )
-"""What a system message says about a transcript with such lines."""
+"""The sentences of a system message about a transcript with such lines."""
 
 _BEGIN = "(quotes: "
 _LINE = re.compile(r"\(quotes: [^\n]+\)")
@@ -64,6 +66,14 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     if missing:
         parts.append(f"{len(missing)} not found: {_listed(missing)}")
     return f"{_BEGIN}{', '.join(parts)})" if parts else ""
+
+
+def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry], str]:
+    """A function that gives the line below an entry, with its quotes looked up in `sources`."""
+    from flowdebate.patterns.debate.quotes.verify import look_up
+
+    items = tuple(sources.items())
+    return lambda entry: render_quotes(look_up(entry.text, items))
 
 
 def is_quotes_line(line: str) -> bool:
