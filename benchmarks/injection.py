@@ -22,10 +22,7 @@ from pydantic import BaseModel, Field, create_model
 
 from flowdebate import Debater, create_debate_transcript, debate
 from flowdebate.errors import FlowDebateError, ModelUnavailable
-from flowdebate.models.base import ModelSettings
-from flowdebate.models.local.model import LocalModel
-from flowdebate.models.output import OutputSchema
-from flowdebate.models.wrapper import Wrapper
+from flowdebate.models import LocalModel, ModelSettings, OutputSchema, Wrapper
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ATTACKS
 from flowdebate.testing.hostile import Returns
@@ -36,7 +33,7 @@ from injection_report import Judged, report, write_into
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models import Model, ModelRequest, ModelResponse
     from injection_debates import TwoSided
 
 STRONG = ("forged-entry", "ignore-the-above", "evaluation-team", "chatml", "verdict-json")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate import DebateContributionEntry
-    from flowdebate.models.base import ModelSettings
+    from flowdebate.models import ModelSettings
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
 

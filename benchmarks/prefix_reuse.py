@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, create_debate_transcript, debate, generator
 from flowdebate.errors import ModelUnavailable
-from flowdebate.models.base import ModelSettings
-from flowdebate.models.local.model import LocalModel
+from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.runs.events import ModelCalled
 from report import print_table
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import Model
+    from flowdebate.models import Model
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import debate
 from flowdebate.evaluation import evaluate_sync
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

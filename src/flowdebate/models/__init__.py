@@ -1,23 +1,32 @@
-"""How a language model is reached: the `Model` protocol, openai and instructor, the local model, wrappers."""
+"""Language models: the `Model` protocol, OpenAI-compatible and local models, policies around them, recording."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall, ToolSpec
+from flowdebate.models.base import (
+    FinishReason,
+    Flag,
+    Message,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ToolCall,
+    ToolSpec,
+)
 from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.output import OutputSchema
-from flowdebate.models.resolve import resolve_model
+from flowdebate.models.resolve import PROVIDERS, ModelChoice, ModelSpec, Provider, resolve_model
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.local.model import LocalModel, stop_local_servers
     from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
-    from flowdebate.models.policies.concurrency_limit import ConcurrencyLimit
     from flowdebate.models.policies.fallback import Fallback
-    from flowdebate.models.policies.rate_limit import RateLimit
+    from flowdebate.models.policies.limits import ConcurrencyLimit, RateLimit
     from flowdebate.models.policies.retrying import Retrying
     from flowdebate.models.policies.shared_rate_limit import SharedRateLimit
     from flowdebate.models.policies.timeout import Timeout
@@ -27,21 +36,27 @@ if TYPE_CHECKING:
     from flowdebate.models.wrapper import PerRequestWrapper, Wrapper
 
 __all__ = (
+    "PROVIDERS",
     "Attempt",
     "Breaker",
     "Breakers",
     "CircuitBreaker",
     "ConcurrencyLimit",
     "Fallback",
+    "FinishReason",
+    "Flag",
     "LocalModel",
     "Message",
     "Model",
+    "ModelChoice",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
+    "ModelSpec",
     "OpenAIModel",
     "OutputSchema",
     "PerRequestWrapper",
+    "Provider",
     "RateLimit",
     "RecordingModel",
     "ReplayModel",
@@ -65,11 +80,11 @@ _ELSEWHERE = {
     "Breaker": "policies.circuit_breaker",
     "Breakers": "policies.circuit_breaker",
     "CircuitBreaker": "policies.circuit_breaker",
-    "ConcurrencyLimit": "policies.concurrency_limit",
+    "ConcurrencyLimit": "policies.limits",
     "PerRequestWrapper": "wrapper",
     "Fallback": "policies.fallback",
     "LocalModel": "local.model",
-    "RateLimit": "policies.rate_limit",
+    "RateLimit": "policies.limits",
     "RecordingModel": "recording.recorder",
     "ReplayModel": "recording.replay",
     "Retry": "retry",
@@ -79,7 +94,7 @@ _ELSEWHERE = {
     "Wrapper": "wrapper",
     "stop_local_servers": "local.model",
 }
-"""Imported when they are used: most programs use none of them."""
+"""Names that are imported at first use: most programs use none of them."""
 
 
 def __getattr__(name: str) -> object:

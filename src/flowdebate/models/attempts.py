@@ -1,4 +1,4 @@
-"""The account of one call of a model: every request that was really sent for it, with what each took."""
+"""Attempts of one model call: every request that was sent for it, with its time and usage."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _UNKNOWN = Usage.unknown()
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One request that was sent to a model, answered or not."""
+    """One request sent to a model, answered or not."""
 
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """How a structured answer was asked for; None for text, and where the model does not say."""
+    """Structured mode of the request; None for text, and where the model does not say."""
     waited: float = 0.0
-    """Seconds that went by before it was sent: for a retry, a rate limit, a place in a queue."""
+    """Seconds of waiting before it was sent: for a retry, a rate limit, a concurrency limit."""
     seconds: float = 0.0
-    """How long it took itself."""
+    """Seconds from sending to the end."""
     usage: Usage = _UNKNOWN
     error: str | None = None
-    """The class of the error that it ended in, "cancelled" where nobody waited for its end; None for an answer."""
+    """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
 
 
 def usage_of(attempts: Iterable[Attempt]) -> Usage:
-    """What `attempts` came to together."""
+    """Sum up the usage of `attempts`."""
     total = Usage.none()
     for attempt in attempts:
         total += attempt.usage
@@ -55,20 +55,20 @@ def usage_of(attempts: Iterable[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """What counts requests against the limits of a run."""
+    """Counter of requests against a run's limits."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Take in a request that is about to be sent; LimitReached if it may not be."""
+        """Reserve a request that is about to be sent; raise LimitReached if it may not be."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace what was reserved by what it came to."""
+        """Replace a reservation by the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
-        """Give back what was reserved for a request that was never sent."""
+        """Release the reservation of a request that was never sent."""
 
 
 class Attempts:
-    """What was sent for one call, in order; the call's request carries it through all wrappers."""
+    """Attempts of one call, in order; the request carries them through all wrappers."""
 
     __slots__ = ("_meter", "_random", "_seed", "_tell", "_waited", "made")
 
@@ -83,16 +83,16 @@ class Attempts:
         self._random: Random | None = None
 
     def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
-        """Count against a run's limits, tell its readers, and draw by its seed; gives itself."""
+        """Bind to a run: its limits, its event readers and its seed. Returns itself."""
         self._meter, self._tell, self._seed = meter, tell, seed
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
-        """`with attempts.sending(...) as attempt:` around each request; LimitReached instead of one too many."""
+        """Account for one request: `with attempts.sending(...) as attempt:`. LimitReached instead of one too many."""
         return Sending(self, self._meter, model, request, asked_as)
 
     def waiting(self) -> Waiting:
-        """`with attempts.waiting():` around what is no work of the model: it counts as waiting for the next request."""
+        """Count the time inside as waiting for the next request: `with attempts.waiting():`."""
         return Waiting(self)
 
     @contextmanager
@@ -113,34 +113,34 @@ class Attempts:
             self._tell = outer
 
     def tell(self, event: object) -> None:
-        """Tell the run's readers of `event`."""
+        """Pass `event` to the run's readers."""
         if self._tell is not None:
             self._tell(event)
 
     @property
     def random(self) -> Random:
-        """Where jitter is drawn from: the call's place in the run, so that it repeats."""
+        """Source of jitter, seeded by the call's place in the run, so that it is repeatable."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
 
     @property
     def usage(self) -> Usage:
-        """What all of them came to."""
+        """Usage of all attempts together."""
         return usage_of(self.made)
 
     def take_waited(self) -> float:
-        """The seconds that were waited since this was last asked."""
+        """Return the seconds waited since the last call of this method."""
         waited, self._waited = self._waited, 0.0
         return waited
 
     def add_waited(self, seconds: float) -> None:
-        """Count `seconds` as waited."""
+        """Add `seconds` of waiting."""
         self._waited += seconds
 
 
 class Waiting:
-    """Counts the time inside as waited."""
+    """Context manager that counts its time as waiting."""
 
     __slots__ = ("_attempts", "_since")
 
@@ -156,7 +156,7 @@ class Waiting:
 
 
 class Sending:
-    """One request on its way; gives the `Attempt`, whose `usage` the sender sets once it is known."""
+    """Context manager around one request; yields its `Attempt`, whose `usage` the sender sets once it is known."""
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
 
@@ -197,7 +197,7 @@ class Sending:
 
 
 def _never_answered(error: BaseException) -> bool:
-    """Whether the endpoint refused or failed before any model was at work; other failures may have cost tokens."""
+    """Return whether the endpoint failed before any model ran; other failures may have cost tokens."""
     if isinstance(error, ModelUnavailable):
         return not isinstance(error, ConnectionLost)
     return isinstance(error, RequestRejected) or (isinstance(error, ProviderFailed) and error.status is not None)

@@ -1,4 +1,4 @@
-"""How a language model is asked: the `Model` protocol and what goes in and out of it."""
+"""`Model` protocol, with its requests, responses and settings."""
 
 from __future__ import annotations
 
@@ -26,43 +26,42 @@ __all__ = (
 )
 
 Message = dict[str, Any]
-"""One chat message as the chat completions API knows it: `{"role": …, "content": …}`."""
+"""Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-"""Why the model stopped: it was done, it ran out of room, or it wants tools to be called."""
+"""Reason for the end of an answer: complete, out of room, or tools to be called."""
 
 Flag = Literal["cleaned", "json_in_text", "more_choices", "other_model", "unknown_finish", "usage_unknown"]
-"""What was odd: characters that no text may hold were replaced, the JSON stood in prose, there were several answers and
-the first was taken, another model than the one asked for answered, the reason for the end is none that is known, tokens
-were not told."""
+"""Oddities of a usable answer: invalid characters were replaced, the JSON stood in prose, the first of several answers
+was taken, another model answered, the finish reason is unknown, the server reported no tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """How a call is made; None leaves the choice to the model."""
+    """Settings of a call; None leaves the choice to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
-    """Room for the answer, in tokens."""
+    """Maximum length of the answer, in tokens."""
     timeout: float | None = 300.0
-    """Deadline of one call as a whole, retries and their waits included, in seconds; None for no deadline."""
+    """Deadline of the whole call in seconds, retries and backoff included; None for none."""
     max_chars: int = 200_000
-    """Characters that an answer may have; a longer one is `ResponseTooLarge`."""
+    """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further parameters of the request, as the provider names them."""
+    """Further request parameters, named as the provider names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model is told of it."""
+    """Tool as it is described to a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """The JSON Schema of its arguments: an object."""
+    """JSON Schema of the arguments: an object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """The tool as the chat completions API wants it.
+        """Convert to the format of the chat completions API.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -74,7 +73,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A model's wish to call a tool; `arguments` are JSON as the model wrote it, not yet looked at."""
+    """Tool call requested by a model; `arguments` are the model's JSON, not yet validated."""
 
     id: str
     name: str
@@ -83,68 +82,68 @@ class ToolCall:
 
 @dataclass(slots=True, kw_only=True)
 class ModelRequest:
-    """One call of a model."""
+    """Request for one answer of a model."""
 
     messages: Sequence[Message]
     block: str
-    """The name of the block that asks."""
+    """Name of the calling block."""
     output: OutputSchema | None = None
-    """What the answer must be; None for text."""
+    """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)
     on_text: Callable[[str], None] | None = None
-    """Takes pieces of text as they arrive; None where nobody listens."""
+    """Callback for pieces of text as they arrive; None without a listener."""
     attempts: Attempts = field(default_factory=Attempts)
-    """What was sent for this call so far; wrappers hand it on."""
+    """Requests sent for this call so far; wrappers pass it on."""
     deadline: float | None = None
-    """When the whole call must be over, by the event loop's clock; None for never."""
+    """End of the whole call by the event loop's clock; None for none."""
     retried: bool = False
-    """Whether somebody outside repeats this call already: there is one retry loop, the outermost."""
+    """Whether an outer model retries this call already: only the outermost retry loop is active."""
     skipped_modes: int = 0
     """Structured modes that a model should skip, since their answers did not fit the schema."""
 
     @property
     def characters(self) -> int:
-        """How long its messages are together."""
+        """Length of all messages in characters."""
         return sum(len(str(message.get("content") or "")) for message in self.messages)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of a structured answer; None for text."""
+        """JSON Schema of the answer; None for text."""
         return None if self.output is None else self.output.json_schema
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelResponse:
-    """One answer of a model: text, or data for a request with `output`, or tool calls."""
+    """Answer of a model: text, data for a request with `output`, or tool calls."""
 
     text: str = ""
     data: object = None
-    """The structured answer: an instance that `output` validated, plain data, or None (then `text` holds JSON)."""
+    """Structured answer: an instance validated by `output`, plain data, or None if `text` holds the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
-    """The name under which the endpoint says it answered."""
+    """Model name reported by the endpoint."""
     asked_as: str | None = None
-    """How a structured answer was asked for, where the model knows several ways."""
+    """Structured mode that was used, for models that know several."""
     flags: tuple[Flag, ...] = ()
-    """What was odd about an answer that could be used all the same."""
+    """Oddities of an answer that is usable all the same."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """The schema that `data` was validated by already; models leave it alone."""
+    """Schema that has validated `data` already; models do not set it."""
 
 
 @runtime_checkable
 class Model(Protocol):
-    """Anything that answers requests; nothing to inherit.
+    """Protocol of all models: a name and `request`; nothing to inherit.
 
-    What it raises reaches the caller of the run: errors of `flowdebate.errors` as such, all others as the
-    application's own.
+    Its exceptions reach the caller of the run: those of `flowdebate.errors` as such, all others as the application's
+    own.
     """
 
     @property
     def name(self) -> str:
-        """What errors, events and usage call it."""
+        """Name in errors, events and usage."""
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; no retries."""
+        """Answer once, without retries."""

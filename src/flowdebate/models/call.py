@@ -1,4 +1,4 @@
-"""The one function through which every model is called: deadline, retries, checks of the answer, names in errors."""
+"""Call boundary of all models: deadline, retries, validation of answers, names in errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 async def within(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await `call`; ModelTimeout once `seconds` have passed, None for no deadline."""
+    """Await `call` and raise ModelTimeout after `seconds`; None for no deadline."""
     if seconds is None:
         return await call
     deadline = asyncio.timeout(seconds)
@@ -55,16 +55,15 @@ _FINISHES = frozenset({"stop", "length", "tool_calls"})
 
 
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` and give back an answer that can be used as it is.
+    """Call `model` and return a validated answer.
 
-    The text is valid Unicode and not longer than `request.settings.max_chars`; a text answer is not blank; `data` of a
-    structured answer is what `request.output.validate` made of it (where the model calls tools instead, `data` is
-    left alone). A call that failed is repeated as the model's `retry` says, if it has one.
+    The text is valid Unicode and at most `request.settings.max_chars` long; a text answer is not blank; `data` of a
+    structured answer is the result of `request.output.validate` (unless the model calls tools instead). Failed calls
+    are retried according to the model's `retry`, if it has one.
 
-    Errors: ModelTimeout when `request.settings.timeout` passes, whatever the model is doing then;
-    MalformedResponse, EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for answers that cannot be
-    used; LimitReached from the run; what the model raises passes as it is, a ModelError with `model` and `block`
-    filled in.
+    Errors: ModelTimeout after `request.settings.timeout`, whatever the model is doing; MalformedResponse,
+    EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for unusable answers; LimitReached from the
+    run; exceptions of the model as they are, a ModelError with `model` and `block` filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:
@@ -79,7 +78,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """`ask` within a call that has its deadline already: what a wrapper asks the model inside of it with."""
+    """Call `model` within a call that has its deadline already, as wrappers do with their inner model."""
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
         return await _once(model, request)
@@ -104,7 +103,7 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _account(error: ModelError, request: ModelRequest, before: int) -> None:
-    """Say what became of the last request: its answer was found to be of no use, or came too late."""
+    """Set the error of the last attempt, whose answer was unusable or too late."""
     made = request.attempts.made
     if len(made) <= before:
         return
@@ -118,7 +117,7 @@ def _name(error: ModelError, model: Model, request: ModelRequest) -> None:
 
 
 def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """`response`, or a cleaned copy of it: a model may hand out the same object twice."""
+    """Return `response`, or a cleaned copy: a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
     if not isinstance(response.usage, Usage):
@@ -180,7 +179,7 @@ def _clean(data: object) -> object:
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Tools that nobody offered are the caller's to answer; here only types and sizes count."""
+    """Check types and sizes of tool calls; unknown tools are the caller's to answer."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:

@@ -1,4 +1,4 @@
-"""What happens while a model is asked, as events of the run that asks."""
+"""Events of model calls: retries, fallbacks, circuit breakers."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ __all__ = (
 
 @dataclass(slots=True, kw_only=True)
 class CallRetried:
-    """A call failed, and is made again after `wait` seconds; text that it streamed so far does not count."""
+    """A call failed and is retried after `wait` seconds; text that it has streamed so far does not count."""
 
     kind: ClassVar[str] = "call_retried"
     block: str
     model: str | None
     attempt: int
-    """The number of the request that comes now, from 2."""
+    """Number of the request that follows, from 2."""
     error: str
-    """The class of the error."""
+    """Class name of the error."""
     message: str
     wait: float
 
 
 @dataclass(slots=True, kw_only=True)
 class CallFellBack:
-    """A model failed for good, and the next one is asked; text that the first streamed does not count."""
+    """A model failed for good and a fallback is asked; text that the first has streamed does not count."""
 
     kind: ClassVar[str] = "call_fell_back"
     block: str
     model: str
-    """The one that failed."""
+    """The failed model."""
     to: str
-    """The one that is asked now."""
+    """The fallback model."""
     error: str
-    """The class of the error."""
+    """Class name of the error."""
     message: str
 
 

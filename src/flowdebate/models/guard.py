@@ -1,4 +1,4 @@
-"""Real model calls can be forbidden, so that a test cannot make one by accident."""
+"""Guard against real model calls, for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """What one `with` block says; the innermost block holds, in every thread and task of the process."""
+    """Rule of one `with` block; the innermost block decides, in every thread and task of the process."""
 
     remote: bool
     local: bool
@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
-    """Inside, a call of a real model raises RealModelForbidden; `allow_local` lets loopback endpoints through.
+    """Forbid real model calls inside: they raise RealModelForbidden; `allow_local` permits loopback endpoints.
 
     >>> with forbid_real_models():
     ...     check_real_calls_allowed("openai/gpt-5-mini")
@@ -50,13 +50,13 @@ def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allow_real_models() -> Iterator[None]:
-    """Inside, real models may be called, whatever is forbidden outside."""
+    """Allow real model calls inside, whatever is forbidden outside."""
     with _in_force(_Rule(remote=True, local=True)):
         yield
 
 
 def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
-    """RealModelForbidden if the endpoint at `base_url` (None: a provider's own) must not be called here."""
+    """Raise RealModelForbidden if the endpoint at `base_url` (None: a provider's own) must not be called here."""
     if not _rules:
         return
     with _lock:
@@ -67,7 +67,7 @@ def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Whether `base_url` names this machine.
+    """Return whether `base_url` names this machine.
 
     >>> is_loopback("http://localhost:11434/v1"), is_loopback("https://localhost.example.com")
     (True, False)

@@ -1,4 +1,4 @@
-"""What a structured answer must be: one type for pydantic models, other types, and JSON Schemas."""
+"""Schemas of structured answers: pydantic models, other types and JSON Schemas behind one class."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = (
 
 
 def one_object(text: str) -> str | None:
-    """The one JSON object in `text`, as it is written there; None if there is none, or more than one.
+    """Find the only JSON object in `text`, as it is written there; None if there is none, or more than one.
 
-    A part of an object that is broken is none, and neither is one that has a field twice.
+    Parts of a broken object do not count, nor does an object that has a field twice.
 
     >>> one_object('Sure: {"winner": null} - that is all.')
     '{"winner": null}'
@@ -76,17 +76,17 @@ def _with_each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_with_each_field_once)
 _OBJECT = re.compile(r'\{\s*"')
-"""How an object begins, whole or broken; other braces stand in prose."""
+"""Beginning of an object, whole or broken; other braces belong to prose."""
 _TRIES = 200
-"""Braces that are looked at: each can cost as much time as the text is long."""
+"""Maximum number of braces to try: each can cost time in proportion to the text."""
 
 
 class OutputSchema:
-    """The promise that a structured answer keeps.
+    """Schema of a structured answer.
 
     `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type that pydantic can validate,
     or a JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that
-    want one; `validate` gives back what the application asked for.
+    want one; `validate` returns the type that the application asked for.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
     {'n': 1}
@@ -100,7 +100,7 @@ class OutputSchema:
 
     @classmethod
     def of(cls, spec: object, *, where: str = "output schema", field: str = "output_schema") -> OutputSchema:
-        """The schema of `spec`; ConfigurationError if nothing can be validated against it."""
+        """Build the schema of `spec`; ConfigurationError if nothing can be validated against it."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
@@ -111,17 +111,17 @@ class OutputSchema:
 
     @property
     def name(self) -> str:
-        """A name for it, as providers accept names."""
+        """Name of the schema, as providers accept names."""
         return self.model.__name__
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema; its top level is an object."""
+        """JSON Schema whose top level is an object."""
         return _with_object_on_top(self.model.model_json_schema())
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from other schemas."""
+        """Hash that identifies the schema."""
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def dumped(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
@@ -130,7 +130,7 @@ class OutputSchema:
         return whole.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
-        """`value` (JSON text, plain data, or an instance) as what was asked for; SchemaViolation if it is not."""
+        """Validate JSON text, plain data or an instance into the requested type; SchemaViolation if it does not fit."""
         try:
             if isinstance(value, (str, bytes)):
                 checked = self.model.model_validate_json(_finite(value))
@@ -142,13 +142,13 @@ class OutputSchema:
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
     def _wrapped(self, value: object) -> object:
-        """A bare value of a type that is no object, as the object that stands for it."""
+        """Wrap a bare value of a non-object type in the object that stands for it."""
         wrapped = isinstance(value, Mapping) and set(value) == {"value"}
         return {"value": value} if self._unwrap == "value" and not wrapped else value
 
 
 def _finite(text: str | bytes) -> str | bytes:
-    """JSON `text` as it is; SchemaViolation where it holds NaN or Infinity, which no JSON has and no score means."""
+    """Return JSON `text` as it is; SchemaViolation where it contains NaN or Infinity, which are no JSON."""
     if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
         from pydantic_core import from_json
 
@@ -181,7 +181,7 @@ def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401
 
 
 class _ObjectOnTop:
-    """A pydantic model whose JSON Schema is no reference, for those who ask the model itself."""
+    """Mixin of pydantic models whose JSON Schema has no reference at its top level."""
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
@@ -189,7 +189,7 @@ class _ObjectOnTop:
 
 
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema`, where it only refers to one of its definitions, as that definition: servers want to see an object."""
+    """Replace a `schema` that only refers to a definition by that definition: servers want an object."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
@@ -239,11 +239,11 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 _PREFIX = "#/$defs/"
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords that hold data, which may look like anything."""
+"""Keywords with data, which may look like anything."""
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of `schema` with each reference to one of its `$defs` replaced by what is defined there.
+    """Copy `schema` with each reference to one of its `$defs` replaced by the definition.
 
     What stands beside a reference, such as a description, goes before what the definition says. Definitions that refer
     to themselves stay, and so do references to them. A `const` is written as an `enum` of one, which every provider
@@ -282,7 +282,7 @@ def _inside(schema: Any, definitions: dict[str, Any], kept: set[str]) -> Any:  #
 
 
 def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:  # noqa: ANN401
-    """The definitions that `schema` refers to, and those that these refer to."""
+    """Return the definitions that `schema` refers to, directly or through others."""
     if isinstance(schema, list):
         for part in schema:
             seen = _reached(part, definitions, seen)
@@ -299,7 +299,7 @@ def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = fr
 
 
 def _meant(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
-    """The name of the definition that `schema` refers to."""
+    """Return the name of the definition that `schema` refers to."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return None
@@ -308,7 +308,7 @@ def _meant(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
 
 
 _LONGEST = 1_500
-"""Characters; llama.cpp refuses grammars with 2,000 repetitions and more."""
+"""Characters of a string; llama.cpp refuses grammars with 2,000 or more repetitions."""
 
 _SCHEMAS = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -318,7 +318,7 @@ _NAMED_SCHEMAS = frozenset({"properties", "$defs", "definitions", "patternProper
 
 
 def bounded(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """A copy of `schema` in which every free string has a `maxLength` of at most 1,500.
+    """Copy `schema` with a `maxLength` of at most 1,500 for every free string.
 
     >>> bounded({"properties": {"type": {"type": "string"}, "side": {"type": "string", "enum": ["for"]}}})
     {'properties': {'type': {'type': 'string', 'maxLength': 1500}, 'side': {'type': 'string', 'enum': ['for']}}}

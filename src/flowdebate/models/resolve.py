@@ -72,12 +72,12 @@ class KeptModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """How to reach a provider's models."""
+    """Connection options of a provider."""
 
     base_url: str | None
-    """None is OpenAI itself, or what OPENAI_BASE_URL says."""
+    """The endpoint; None for OPENAI_BASE_URL, or OpenAI itself."""
     key_env: str | None
-    """The environment variable that holds the key; None for servers that want none."""
+    """Environment variable of the key; None for servers without one."""
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
 
@@ -87,7 +87,7 @@ def _hosted(base_url: str, key_env: str, **options: object) -> Provider:
 
 
 def _own(port: int) -> Provider:
-    """A server on this machine: no key, and its grammar takes tools or a schema, not both."""
+    """Describe a server on this machine: no key, and tools or a schema, not both."""
     return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False)
 
 

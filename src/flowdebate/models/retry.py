@@ -1,7 +1,7 @@
-"""When a call that failed is made again, how long is waited before, and what is changed: the one retry loop.
+"""Retry loop shared by all models: conditions, backoff, and changes of the request.
 
-An endpoint's own retries are off, and so are instructor's, so that attempts are counted, bounded and told here alone.
-Where several models around each other would repeat a call, the outermost does.
+The retries of the SDKs and of instructor are off, so that every attempt is counted, bounded and reported here. Where
+several nested models would retry a call, the outermost does.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often and when a call is made again.
+    """Retry policy: number of attempts and backoff.
 
-    Waits grow by the factor two from `first_wait` to `longest_wait`, each drawn between its half and its whole; an
-    endpoint that says how long to wait is waited for as long, and one that asks for more than `longest_wait` is not
-    waited for at all. An answer that did not fit is asked for again at once, with the reason. What would end after
-    the call's deadline is not begun.
+    Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
+    endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
+    did not fit the schema is asked for again at once, with the reason. A wait that would pass the call's deadline is
+    not begun.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
     """
 
     attempts: int = 3
-    """Requests at most, the first one included."""
+    """Maximum number of requests, the first one included."""
     first_wait: float = 0.5
     """Seconds."""
     longest_wait: float = 60.0
     """Seconds."""
     on: Callable[[ModelError], bool] | None = None
-    """Which errors; None for those whose `transient` is true."""
+    """Predicate of retried errors; None for those whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
-    """How it waits; tests put their own in."""
+    """Function that waits; tests pass their own."""
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
@@ -67,7 +67,7 @@ class Retry:
                 raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
-        """Seconds to wait before request number `attempt`, after `error`; None if there is to be none."""
+        """Return the seconds to wait before request number `attempt`, after `error`; None for no retry."""
         if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
             return None
         if isinstance(error, _AT_ONCE):
@@ -83,7 +83,7 @@ class Retry:
 async def repeated(
     once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
 ) -> ModelResponse:
-    """`once(request)`, again as often as `retry` says; the last error as it is."""
+    """Call `once(request)` and retry it according to `retry`; raise the last error as it is."""
     request = replace(request, retried=True)
     seen: Counter[type[ModelError]] = Counter()
     number = 1
@@ -125,14 +125,14 @@ def _wait(
 
 
 def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> ModelRequest:
-    """The request as it is made again: with the reason, on a lower rung, or with more room."""
+    """Return the request of a retry: with the reason, in the next structured mode, or with more room."""
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_LONGEST_QUOTE]
         said = [{"role": "assistant", "content": answer}] if answer.strip() else []
         reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
         skipped = (
             request.skipped_modes + (seen[SchemaViolation] + 1) % 2
-        )  # once more as it was asked, then one rung down
+        )  # once more in the same mode, then in the next one
         return replace(request, messages=[*request.messages, *said, reason], skipped_modes=skipped)
     if isinstance(error, OutputTruncated) and request.output is not None and request.settings.max_tokens:
         more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
@@ -141,11 +141,11 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
 
 
 REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
-"""What a model is told of an answer that does not fit."""
+"""Message to a model whose answer did not fit the schema."""
 
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
-"""Failures of the answer, not of the endpoint: there is nothing to wait for."""
+"""Failures of the answer, not of the endpoint: retried without a wait."""
 _ONCE = (EmptyResponse, OutputTruncated)
-"""What a model does twice it will do again."""
+"""Failures that are retried once only: what a model does twice it will do again."""
 _LONGEST_QUOTE = 20_000
-"""Characters of a bad answer that the model is shown."""
+"""Characters of the rejected answer that the model is shown."""

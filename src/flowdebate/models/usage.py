@@ -1,4 +1,4 @@
-"""What calls cost, in calls and tokens."""
+"""Usage: counts of calls and tokens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = (
 )
 
 _CHARACTERS = 4
-"""Of a token, about."""
+"""Characters of a token, approximately."""
 
 
 def estimated_tokens(characters: int) -> int:
-    """How many tokens so many characters are, about: for servers that do not tell, and before they can.
+    """Estimate the tokens of a text of `characters` length, for servers that report none.
 
     >>> estimated_tokens(400)
     100
@@ -24,7 +24,7 @@ def estimated_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Calls and tokens of one call or of many; None is "unknown", which is not 0.
+    """Calls and tokens of one or many calls; None means unknown, which is not 0.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -32,28 +32,28 @@ class Usage:
 
     calls: int = 0
     prompt_tokens: int | None = None
-    """Tokens of the prompts, cached ones included."""
+    """Prompt tokens, cached ones included."""
     cached_tokens: int | None = None
-    """Those of `prompt_tokens` that the server did not compute anew."""
+    """Prompt tokens that the server took from its cache."""
     completion_tokens: int | None = None
 
     @classmethod
     def unknown(cls) -> Usage:
-        """One call whose server does not say what it took."""
+        """Return the usage of one call whose server reports no tokens."""
         return _UNKNOWN
 
     @classmethod
     def none(cls) -> Usage:
-        """No call."""
+        """Return the usage of no call."""
         return _NONE
 
     @property
     def total_tokens(self) -> int | None:
-        """Prompt and completion tokens."""
+        """Prompt and completion tokens together."""
         return _sum(self.prompt_tokens, self.completion_tokens)
 
     def __add__(self, other: Usage) -> Usage:
-        """The two together; a part that is unknown on either side is unknown."""
+        """Add two usages; a part that is unknown on either side is unknown."""
         if not self.calls:
             return other
         if not other.calls:

@@ -1,4 +1,4 @@
-"""`Wrapper`: a model around other models, which is how every policy is made."""
+"""`Wrapper`: base class of models around other models, such as all policies."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = (
 
 
 class Wrapper:
-    """A model around `inner`, to inherit from: `request` may do something before, after, or instead of `ask`.
+    """Base class of a model around `inner`: override `request` to act before, after, or instead of `ask`.
 
-    It goes by its inner model's name, and holds its connections. `inner` may be a model's name, but not an intent.
+    It has its inner model's name and connections. `inner` may be a model's name, but not an intent.
 
     >>> class Polite(Wrapper):
     ...     async def request(self, request):
@@ -36,31 +36,31 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """The requests that are sent stand in `request.attempts`: those who send them put them there."""
+    """Tells the call boundary that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner = inner_model(inner, where=type(self).__name__)
 
     @property
     def name(self) -> str:
-        """What errors, events and usage call it."""
+        """Name in errors, events and usage: the inner model's."""
         return self.inner.name
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer, by asking the inner model."""
+        """Answer by asking the inner model."""
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
-        """A checked answer of the inner model, repeated as it says where nobody outside repeats the call already."""
+        """Return a validated answer of the inner model, with its retries unless an outer model retries already."""
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
-        """The models that it may ask."""
+        """Return the models that it may ask."""
         return (self.inner,)
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the connections of all its models until the block ends."""
+        """Keep the connections of all its models open inside the `async with` block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
                 opened: Any = getattr(model, "open_connections", None)
@@ -73,14 +73,14 @@ class Wrapper:
 
 
 def inner_model(spec: Model | str, *, where: str) -> Model:
-    """The model that a wrapper is put around; ConfigurationError for what none can be meant by, and for an intent."""
+    """Resolve a wrapper's inner model; ConfigurationError for an intent, and for anything that is no model."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
         raise ConfigurationError(where, "model", spec, "a Model or the name of one: an intent is known to runs alone")
     return resolve_model(spec)
 
 
 class PerRequestWrapper(Wrapper):
-    """A wrapper whose `request` goes once around each request of `inner`, not once around all of a call's.
+    """Wrapper whose `request` goes around each single request of `inner`, retries included.
 
     >>> from flowdebate.models import OpenAIModel, Retry
     >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
@@ -89,5 +89,5 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def retry(self) -> Retry | None:
-        """How `inner` repeats failed calls: whoever asks this model does so instead, around it."""
+        """The retry policy of `inner`, which the caller applies around this wrapper instead."""
         return getattr(self.inner, "retry", None)

@@ -1,7 +1,7 @@
-"""The embedded engine's own process: llama.cpp's server, which lives as long as its standard input is open.
+"""Engine process of the local model: llama.cpp's server, which lives as long as its standard input is open.
 
-It is a process of its own because loading a model holds Python's global lock for seconds, and because what goes wrong
-in native code should cost one answer and not the application. Run as a script; only the standard library and
+It is a separate process because loading a model holds Python's global lock for seconds, and because a crash in native
+code should cost one answer, not the application. Run as a script; only the standard library and
 xllamacpp are imported. One line of JSON comes in (`Config`), one goes out (`{"address": …}` or `{"error": …}`).
 """
 
@@ -17,7 +17,7 @@ __all__ = ("Config",)
 
 
 class Config(TypedDict):
-    """What the engine is told."""
+    """Configuration of the engine."""
 
     model: str
     """Path of the GGUF file."""
@@ -30,7 +30,7 @@ class Config(TypedDict):
 
 
 def main() -> None:
-    """Serve until standard input ends: when its other end closes it, or is no more."""
+    """Serve until standard input ends: the parent has closed it, or has died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which then closes the input
     report = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

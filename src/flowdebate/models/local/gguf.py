@@ -1,4 +1,4 @@
-"""Where the local model's file is: one that FLOWDEBATE_LOCAL_MODEL names, or the one joined from its packages."""
+"""GGUF file of the local model: FLOWDEBATE_LOCAL_MODEL, or joined from its packages."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WAYS_OUT = (
     '"openai/gpt-5-mini", or give the base_url of a running Ollama, LM Studio or llama-server ("ollama/…", '
     '"lmstudio/…", OpenAIModel(…, base_url=…))'
 )
-"""What to do where there is no local model."""
+"""Advice where there is no local model."""
 
 _ENV = "FLOWDEBATE_LOCAL_MODEL"
 
 _PARTS = 22
 _BYTES = 1_117_320_768
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-"""What Qwen publishes for Qwen2.5-Coder-1.5B-Instruct Q4_K_M: the packages' publisher is nobody one knows."""
+"""Hash published by Qwen for Qwen2.5-Coder-1.5B-Instruct Q4_K_M; the packages' publisher is unknown."""
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 _BLOCK = 1 << 20
@@ -42,9 +42,9 @@ _joining = threading.Lock()
 
 
 def find_local_model() -> Path:
-    """The GGUF file of the model "local", joined from its packages if that has not been done yet (seconds, 1.1 GB).
+    """Return the GGUF file of the model "local", joining it from its packages at first use (seconds, 1.1 GB).
 
-    Errors: ModelUnavailable, which says the ways out.
+    Raises ModelUnavailable, with advice.
     """
     named = os.environ.get(_ENV)
     if named:
@@ -57,7 +57,7 @@ def find_local_model() -> Path:
 
 
 def local_model_installed() -> bool:
-    """Whether `find_local_model` has something to find, and there is an engine to run it; imports nothing."""
+    """Return whether a model and an engine are installed, without importing anything."""
     if importlib.util.find_spec("xllamacpp") is None:
         return False
     return bool(os.environ.get(_ENV)) or _is_whole(_joined_path()) or importlib.util.find_spec(_package(1)) is not None
@@ -87,7 +87,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
-    """Copy and hash in one pass."""
+    """Copy the parts to `file` and return their hash, in one pass."""
     from hashlib import sha256
 
     digest = sha256()
@@ -100,7 +100,7 @@ def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
 
 
 def _parts() -> list[Path]:
-    """The parts inside their packages, which are found and not imported: their code is nobody's that one knows."""
+    """Find the parts in their packages without importing those: their publisher is unknown."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))
@@ -133,7 +133,7 @@ def _joined_path() -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """The hash was checked before the file got its name; the size shows whether somebody has cut it since."""
+    """Return whether the file is complete: its hash was checked before it got its name, its size shows later damage."""
     try:
         return path.stat().st_size == _BYTES
     except OSError:

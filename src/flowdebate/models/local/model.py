@@ -1,4 +1,4 @@
-"""`LocalModel`: a model in the user's own machine, without key or network, behind the embedded engine."""
+"""`LocalModel`: a model on the user's machine, without key or network."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ __all__ = (
 )
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.2, "repeat_last_n": 2048}
-"""Without it a small model repeats, word for word, what the other side has just said."""
+"""Sampling parameters, without which a small model repeats the other side word for word."""
 _TEMPERATURE = 0.7
 
 _TURN = 160
-"""Tokens of a text: two to four sentences, more of which make a small model ramble."""
+"""Tokens of a text: two to four sentences; small models ramble beyond that."""
 _ANSWER = 1_200
-"""Tokens of a structured answer, at first."""
+"""Tokens of a structured answer, at the first attempt."""
 _RETRY = Retry(attempts=2, first_wait=0)
 _MORE = 3
-"""How many times the room when a structured answer did not fit."""
+"""Factor on the maximum tokens after a truncated structured answer."""
 
 
 class LocalModel(PooledModel):
-    """A GGUF model that llama.cpp runs here; the engine starts at the first call and ends with the process.
+    """A GGUF model run by llama.cpp; the engine starts at the first call and ends with the process.
 
     - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
-    - `settings`: what holds where a request leaves the choice open; unset parts are what small models need.
-    - `retry`: how often a call that failed is made again; None for never. A dead engine is started anew.
+    - `settings`: defaults where a request leaves the choice open; unset parts are what small models need.
+    - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
-    All `LocalModel`s of a file share one engine. It answers one call after the other, in order, since a prompt that
-    repeats the last one's beginning then costs only its end. A deadline is the call's as a whole: starting the engine
-    and waiting for earlier calls count. A structured answer that does not fit is asked for once more, with more room.
+    All `LocalModel`s of a file share one engine. It answers one call at a time, in order, since a prompt that repeats
+    the last one's beginning then costs only its end. The deadline covers the whole call: starting the engine and
+    waiting for earlier calls count. A truncated structured answer is asked for once more, with more room.
     """
 
     tells_attempts = True
@@ -69,14 +69,14 @@ class LocalModel(PooledModel):
 
     @property
     def name(self) -> str:
-        """What errors, events and usage call it."""
+        """Name in errors, events and usage."""
         return "local" if self._path is None else f"local:{self._path.stem}"
 
     def __repr__(self) -> str:
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; a structured answer that did not fit is asked for once more."""
+        """Answer once; a truncated structured answer is asked for once more."""
         check_real_calls_allowed(self.name, base_url="http://127.0.0.1")
         timeout = self._settings.timeout
         response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
@@ -101,7 +101,7 @@ class LocalModel(PooledModel):
 
 
 async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """The answer; a structured one that did not fit is asked for once more, with more room."""
+    """Ask, and ask once more with more room for a truncated structured answer."""
     first = await chat.answer(request)
     if request.output is None or first.finish != "length":
         return first
@@ -130,10 +130,10 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 
 
 def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters with messages that cannot end themselves, and with a schema whose strings end.
+    """Escape control tokens in messages, and bound the strings of the schema.
 
-    llama.cpp takes control tokens for what they are wherever they stand: what a tool found, or a history holds, could
-    end its message and begin a system's.
+    llama.cpp obeys control tokens wherever they stand: a tool's result or an old message could end its message and
+    begin a system message.
     """
     parameters = {**parameters, "messages": [_as_text(message) for message in parameters["messages"]]}
     form = parameters.get("response_format")

@@ -1,4 +1,4 @@
-"""The embedded engine's processes: one per model file, started at first need, ended with this process."""
+"""Engine processes of local models: one per model file, started at first use, ended with this process."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = (
 )
 
 _CONTEXT = 8192
-"""Tokens of prompt and answer together: what the models of this size handle well."""
+"""Context length in tokens, prompt and answer together: what models of this size handle well."""
 
 _PATIENCE = 5.0
-"""Seconds that an engine has to end by itself."""
+"""Seconds that an engine has to exit by itself."""
 
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
-"""By process, so that a fork neither uses nor stops its parent's engines, and by file; None is "the local model"."""
+"""Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local"."""
 _lock = threading.Lock()
 
 
 def running_server(path: Path | None) -> LocalServer:
-    """The engine for the model file at `path` (None: whichever "local" means), started if it does not run."""
+    """Return the engine for the model file at `path` (None: the model "local"), starting it if necessary."""
     key = (os.getpid(), path)
     with _lock:
         if not _servers:
@@ -55,7 +55,7 @@ def running_server(path: Path | None) -> LocalServer:
 
 
 def stop_local_servers() -> None:
-    """End all engines of this process; the next call starts a new one. Calls under way fail with ConnectionLost."""
+    """Stop all engines of this process; the next call starts a new one. Calls in flight fail with ConnectionLost."""
     with _lock:
         mine = [key for key in _servers if key[0] == os.getpid()]
         stopped = [_servers.pop(key) for key in mine]
@@ -64,7 +64,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """One engine: begins to start when it is made, in a thread, so that nobody's event loop waits."""
+    """One engine, which a thread starts at once, so that no event loop waits."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -77,23 +77,23 @@ class LocalServer:
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
-        """Where it listens, once it does; ModelUnavailable if it did not start."""
+        """Wait until the engine listens and return its endpoint; ModelUnavailable if it did not start."""
         return await asyncio.wrap_future(self._ready)
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Held during a call. The engine has one slot; who waits here is served in order, and may give up."""
+        """Lock around each call: the engine has one slot; waiting calls are served in order and may be cancelled."""
         return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     @property
     def ended(self) -> bool:
-        """Whether it did not start, was stopped, or has died."""
+        """Whether it failed to start, was stopped, or has died."""
         if self._stopping or (self._ready.done() and self._ready.exception() is not None):
             return True
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """End it, and wait until it has ended."""
+        """Stop the engine and wait for its end."""
         with self._lock:
             self._stopping = True
             process = self._process
@@ -158,7 +158,7 @@ class LocalServer:
 
 
 def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
-    """What the engine reported."""
+    """Read the address that the engine reported."""
     if not line:
         code = process.wait(_PATIENCE)
         raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
@@ -169,7 +169,7 @@ def _address(line: bytes, process: subprocess.Popen[bytes]) -> str:
 
 
 def _usable_cores() -> int:
-    """Cores that this process may use: fewer than there are in containers and under taskset."""
+    """Count the cores that this process may use: fewer than exist in containers and under taskset."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

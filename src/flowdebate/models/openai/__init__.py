@@ -1,1 +1,1 @@
-"""Models behind an OpenAI-compatible API."""
+"""OpenAI-compatible models: client, requests, structured answers, error mapping."""

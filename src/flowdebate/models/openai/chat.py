@@ -1,4 +1,4 @@
-"""One exchange with a chat completions server: parameters out, `ModelResponse` in, foreign errors classified."""
+"""Chat completions: request parameters, streaming, and mapping of errors."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ __all__ = (
 )
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
-"""How a structured answer is asked for: with a response format, as a tool call, as JSON, as JSON in a code block."""
+"""Structured mode: a response format, a tool call, JSON, or JSON in a code block."""
 
 Parameters = dict[str, Any]
-"""What goes into a request, under the names of the chat completions API."""
+"""Request parameters, named as in the chat completions API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What one server wants to be told, and how."""
+    """Peculiarities of one server and model."""
 
     model: str
     label: str
-    """What attempts and errors call it."""
+    """Name in attempts and errors."""
     told: bool = True
-    """Whether the server answers under the name that it was asked by."""
+    """Whether the server answers under the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
-    """How a structured answer is asked for: first the first, the next where that is refused or does not come to fit."""
+    """Structured modes in order: the next one is used where one is refused or yields no fitting answer."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the server calls the limit of an answer's length."""
+    """Name of the parameter that limits an answer's length."""
     strict_model: bool = False
-    """Whether the answer of a model by another name is refused."""
+    """Whether the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
-    """Has the last word on the parameters of each request."""
+    """Hook that may change the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
-    """Finds the tool calls that a model has written as text."""
+    """Hook that finds tool calls written as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A client in use, by a dialect; it raises FlowDebateError, and what `on_text` raises."""
+    """Client with a dialect; raises FlowDebateError, and exceptions of `on_text`."""
 
     dialect: Dialect
     client: AsyncOpenAI
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
-        """The answer; a structured one is JSON in `text`, and cut off where `finish` is "length"."""
+        """Answer a request; a structured answer is JSON in `text`, cut off where `finish` is "length"."""
         if request.output is None:
             return await self._text(request)
         if not request.tools or self.dialect.tools_with_schema:
@@ -132,14 +132,14 @@ class Chat:
     async def _send(
         self, parameters: Parameters, request: ModelRequest, *, asked_as: str | None = None
     ) -> tuple[Any, ModelResponse]:
-        """One whole answer: as openai has it, and as it is read."""
+        """Request one whole answer: openai's completion, and the response read from it."""
         with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
             during = sys.exception()
             try:
                 completion = await self.client.chat.completions.create(**self._amended(parameters))
                 attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
                 return completion, self._read(completion, request)
-            except Exception as error:  # noqa: BLE001 - this is where foreign errors are classified
+            except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
                 failure = self._mapped(error, during)
             raise failure
 
@@ -158,7 +158,7 @@ class Chat:
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
-        """One answer in pieces; a server that sends it in one has it read as it is."""
+        """Request a streamed answer; a server that sends it whole is read as such."""
 
         def on_usage(usage: Usage) -> None:
             attempt.usage = usage
@@ -182,7 +182,7 @@ class Chat:
         return response
 
     async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
-        """The pieces of a streamed answer; the connection is given back however the iteration ends."""
+        """Yield the chunks of a streamed answer; the connection is released however the iteration ends."""
         stream: Any = None
         during = sys.exception()
         try:
@@ -213,7 +213,7 @@ class Chat:
 
 
 class _Whole(Exception):
-    """Brings a whole answer to where a stream was to be read."""
+    """Carries a whole answer to the reader of a stream."""
 
     def __init__(self, completion: Any) -> None:  # noqa: ANN401 - whatever openai made of it
         self.completion = completion
@@ -221,7 +221,7 @@ class _Whole(Exception):
 
 
 async def _check_stream(response: httpx2.Response) -> None:
-    """See that `response` can be a stream: _Whole for a server that does not stream, MalformedResponse for a page."""
+    """Check that `response` is a stream: _Whole for a server that does not stream, MalformedResponse for a page."""
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
         from openai.types.chat import ChatCompletion
@@ -233,7 +233,7 @@ async def _check_stream(response: httpx2.Response) -> None:
 
 
 def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """`response` without calls of tools, where none were offered: its text is the answer, or there is none."""
+    """Drop tool calls from `response` where no tools were offered; its text is the answer."""
     if not response.tool_calls or request.tools:
         return response
     if is_blank(response.text):

@@ -1,4 +1,4 @@
-"""Connections to one endpoint: one openai client per running event loop, open as long as somebody holds it."""
+"""openai clients: one for each event loop and endpoint, open as long as it is in use."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ __all__ = (
 )
 
 Transport = Literal["aiohttp", "httpx2"]
-"""What carries the calls, below openai."""
+"""HTTP library below openai."""
 
 _CONNECTIONS = 5_000
-"""Calls in flight at once per model and loop; what is more waits for a connection."""
+"""Maximum number of concurrent calls per model and loop; others wait for a connection."""
 
 _CONNECT_SECONDS = 30.0
-"""An endpoint that does not even accept the connection for so long is not there; all else is the call's deadline."""
+"""Seconds to establish a connection; everything after that is up to the call's deadline."""
 
 
 NO_KEY = "no-key"
-"""Sent to servers that want none; a header must hold something."""
+"""Placeholder for servers that want no key: the header must not be empty."""
 
 _LONGEST_BODY = 16_000_000
-"""Bytes of a response, head not included."""
+"""Maximum bytes of a response body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a model is, and the key to it."""
+    """Address of a model, and its key."""
 
     base_url: str
     api_key: str = field(repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What nobody may be shown: the key, and a password in the address."""
+        """Texts that must never be shown: the key, and a password in the address."""
         try:
             password = urlsplit(self.base_url).password
         except ValueError:
@@ -70,7 +70,7 @@ class Endpoint:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """What one event loop has: how many hold it, and its clients (a second one when the endpoint has moved)."""
+    """Clients of one event loop (a second one if the endpoint has moved), and how many use them."""
 
     users: int = 0
     clients: dict[Endpoint, AsyncOpenAI] = field(default_factory=dict)
@@ -80,8 +80,8 @@ class _LoopClients:
 class Clients:
     """The clients of one model.
 
-    `hold` keeps connections open for as long as it is entered; `client` gives the running loop's client inside of
-    one. Loops, and so threads, do not share clients.
+    `opened` keeps connections open inside its block, where `client` returns the running loop's client. Event loops,
+    and so threads, do not share clients.
     """
 
     def __init__(self, headers: Mapping[str, str] | None = None, *, transport: Transport = "aiohttp") -> None:
@@ -93,7 +93,7 @@ class Clients:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Keep the running loop's connections open until the block, and every other one like it, has ended."""
+        """Keep the running loop's connections open until the last block like this one has ended."""
         self.acquire()
         try:
             yield
@@ -101,12 +101,12 @@ class Clients:
             await self.release()
 
     def acquire(self) -> None:
-        """Begin to hold."""
+        """Start using the connections."""
         with self._lock:
             self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 
     async def release(self) -> None:
-        """End it; the last one closes the connections."""
+        """Stop using the connections; the last user closes them."""
         loop = asyncio.get_running_loop()
         with self._lock:
             own = self._loops[loop]
@@ -118,7 +118,7 @@ class Clients:
         await own.closing.aclose()
 
     async def client(self, endpoint: Endpoint) -> AsyncOpenAI:
-        """The running loop's client for `endpoint`; call it inside a `hold`."""
+        """Return the running loop's client for `endpoint`; call it inside `opened`."""
         if "openai" not in sys.modules or _secure(endpoint) not in self._contexts:
             await load(self._prepare, endpoint)
         own = self._loops[asyncio.get_running_loop()]
@@ -146,8 +146,8 @@ class Clients:
         aiohttp = self._transport == "aiohttp"
         make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
         http = make(
-            # httpx2 takes stray bytes on a connection that was kept for the beginning of the next call's answer, so
-            # that one debater would be given the other's: it may keep none
+            # httpx2 takes stray bytes on a kept connection for the beginning of the next call's answer, so that one
+            # debater would get another's: it may keep none
             limits=httpx2.Limits(
                 max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS if aiohttp else 0
             ),
@@ -178,7 +178,7 @@ def _secure(endpoint: Endpoint) -> bool:
 
 
 def _no_cookies() -> CookieJar:
-    """A jar that stays empty: one cookie that cannot be sent back would fail every later call of the client."""
+    """Make a cookie jar that stays empty: one malformed cookie would fail every later call of the client."""
     from http.cookiejar import CookieJar
 
     class NoCookies(CookieJar):
@@ -189,7 +189,7 @@ def _no_cookies() -> CookieJar:
 
 
 async def _bounded(response: httpx2.Response) -> None:
-    """Let `response` be read up to `_LONGEST_BODY` bytes, and not at all where its head tells of more."""
+    """Bound the body of `response` to `_LONGEST_BODY` bytes; reject it at once where its head announces more."""
     from flowdebate.models.openai.transport import bounded_stream, encoding_of
 
     told = response.headers.get("content-length", "")
@@ -205,18 +205,18 @@ async def _bounded(response: httpx2.Response) -> None:
 
 
 async def load(function: Callable[..., object], *arguments: object) -> None:
-    """Run a slow first import, or the like, beside the event loop."""
+    """Run a slow function, such as a first import, in a thread."""
     await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 
 class PooledModel:
-    """A model with `Clients`: runs hold its connections while they last, `async with model:` for longer."""
+    """Base class of models with `Clients`: runs keep the connections open, `async with model:` does so for longer."""
 
     _clients: Clients
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections until the block, and every other one like it, has ended."""
+        """Keep the running loop's connections open until the last block like this one has ended."""
         async with self._clients.opened():
             yield self
 
@@ -242,7 +242,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Rewrites records that tell one of `secrets`; each is in force as often as it was added."""
+    """Log filter that redacts `secrets`; each is active as often as it was added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ _REDACTING = _Redacting()
 
 @contextmanager
 def kept_out_of_logs(secret: str) -> Iterator[None]:
-    """Inside, nothing that is logged about connections tells `secret`."""
+    """Redact `secret` in all logs of connections inside the block."""
     if not _REDACTING.secrets:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_REDACTING)

@@ -1,8 +1,8 @@
-"""What foreign libraries raise while a model is asked, as errors of flowdebate.
+"""Error mapping: exceptions of openai, instructor, aiohttp and httpx2 as errors of flowdebate.
 
-The most specific class comes first. Whatever is left over broke while an answer was being read (openai and instructor
-let TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it is a
-MalformedResponse: no foreign exception leaves this package.
+The most specific class comes first. Anything else was raised while an answer was being read (openai and instructor let
+TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
+MalformedResponse: no exception of a library leaves this package.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = (
 )
 
 _LONGEST_WAIT = 7 * 24 * 3600.0
-"""Seconds; a server that asks for a longer wait is not believed."""
+"""Seconds; a longer `retry-after` is ignored."""
 
 _UNAUTHORIZED = frozenset({401, 403})
 _OVERLOADED = frozenset({429, 529})
@@ -60,7 +60,7 @@ _QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your curr
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a server said about its refusal."""
+    """Message and code of a server's refusal."""
 
     message: str
     code: str
@@ -69,11 +69,10 @@ class _Told:
 def map_error(
     error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
 ) -> FlowDebateError:
-    """`error` as one of the project's own, caused by `error` unless that could show one of `secrets`.
+    """Map `error` to one of the library's own, with `error` as its cause unless that could show one of `secrets`.
 
-    `during` is what the application was handling when it asked: Python chains that to `error`, and it explains nothing.
-
-    Raise it outside the `except` block that caught `error`, or Python chains the two by itself.
+    `during` is the exception that the application was handling when it called: Python chains it to `error`, and it
+    explains nothing. Raise the result outside the `except` block that caught `error`, or Python chains the two.
     """
     own = _own(error)
     if own is not None:
@@ -96,7 +95,7 @@ def map_error(
 
 
 def _own(error: BaseException) -> FlowDebateError | None:
-    """The error of ours that was raised below openai, which wraps what it does not know."""
+    """Find the library's own error that openai has wrapped."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
         cause = cause.__cause__
@@ -111,7 +110,7 @@ def status_error(  # noqa: PLR0911 - a table
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """The error that HTTP `status` with the decoded `body` means."""
+    """Map an HTTP `status` with its decoded `body` to an error."""
     told = _told(body, secrets)
     text = f"the endpoint answered {status}: {told.message}" if told.message else f"the endpoint answered {status}"
     searched = f"{told.code} {told.message}".lower()
@@ -135,7 +134,7 @@ def status_error(  # noqa: PLR0911 - a table
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds `headers` ask to wait; None where they do not say, or say nonsense.
+    """Read the seconds that `headers` ask to wait; None where they do not say, or say nonsense.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
     (2.5, None, None)
@@ -203,7 +202,7 @@ def _instructor(error: Exception, links: Sequence[BaseException], secrets: Seque
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Errors of the connection; the transport under httpx2 is aiohttp, whose own errors are more exact."""
+    """Map connection errors; the transport below httpx2 is aiohttp, whose own errors are more exact."""
     import ssl
 
     import aiohttp
@@ -235,11 +234,11 @@ def _transport(  # noqa: PLR0911 - a table
 
 
 _ENDED = re.compile("disconnected without|closed connection without")
-"""How httpx2 says that a connection was closed too early; to it that is as little HTTP as nonsense would be."""
+"""httpx2's words for a connection that was closed too early, which it reports like nonsense."""
 
 
 def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
-    """Whether no connection came about in time; the aiohttp transport has that name for every broken one, too."""
+    """Return whether connecting timed out; the aiohttp transport uses that name for every broken connection, too."""
     import aiohttp
     import httpx2
 
@@ -261,7 +260,7 @@ def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
 
 
 def _chain(error: BaseException | None, during: BaseException | None) -> Iterator[BaseException]:
-    """`error` and what led to it, up to `during`."""
+    """Yield `error` and its causes, up to `during`."""
     seen: set[int] = set()
     while error is not None and error is not during and id(error) not in seen:
         seen.add(id(error))
@@ -270,7 +269,7 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 
 def _told(body: object, secrets: Sequence[str]) -> _Told:
-    """Message and code of an error body; every provider nests them in its own way."""
+    """Read message and code of an error body; every provider nests them in its own way."""
     inner: Any = body
     if isinstance(body, dict):
         inner = body.get("error", body)
@@ -286,13 +285,13 @@ def _told(body: object, secrets: Sequence[str]) -> _Told:
 
 
 def as_status(code: object) -> int | None:
-    """The HTTP status that an error's `code` is; None for words."""
+    """Return the HTTP status in an error's `code`; None for words."""
     text = str(code)
     return int(text) if text.isdecimal() and len(text) == 3 and text[0] in "345" else None  # noqa: PLR2004
 
 
 def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:
-    """Whether a traceback of these could show a key."""
+    """Return whether a traceback of these could show a key."""
     told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in links)
     return any(secret in told for secret in secrets if secret)
 
@@ -312,12 +311,12 @@ def _safe_repr(error: BaseException) -> str:
 
 
 def _at(base_url: str) -> str:
-    """Where the endpoint is, as a part of a sentence."""
+    """Format the endpoint's address as part of a sentence."""
     return f" {address_of(base_url)}" if base_url else ""
 
 
 def address_of(base_url: str) -> str:
-    """`base_url` without what may be secret in an address: user, password, query.
+    """Remove from `base_url` what may be secret: user, password, query.
 
     >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
     'https://example.com/v1'

@@ -1,4 +1,4 @@
-"""`OpenAIModel`: a model behind any server that speaks OpenAI's chat completions API."""
+"""`OpenAIModel`: a model on any server with OpenAI's chat completions API."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _KEY_ENV = "OPENAI_API_KEY"
 
 
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
-"""Ways to ask for a structured answer, from the most to the least constraining."""
+"""Structured modes, from the most to the least constraining."""
 
 _MODE = re.compile(
     r"response_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
     re.IGNORECASE,
 )
-"""What a server's refusal of such a way speaks of."""
+"""Words in a server's refusal of a structured mode."""
 
 _RETRY = Retry()
 
@@ -47,22 +47,21 @@ class OpenAIModel(PooledModel):
 
     - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
     - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
-    - `settings`: what holds where a request leaves the choice open; of two deadlines the shorter one counts, and a
+    - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and a
       timeout that is left at its default is none.
-    - `structured`: how structured answers are asked for; "json_schema" constrains the model on servers that can. Where
-      the server refuses that way, or what comes does not fit twice, the next of `STRUCTURED_MODES` is taken; the way
-      that was
-      taken is the answer's `asked_as`.
+    - `structured`: the first structured mode; "json_schema" constrains the model on servers that can. Where the server
+      refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
+      `asked_as` names the mode.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
-    - `retry`: how often and when a call that failed is made again; None for never.
-    - `transport`: "aiohttp", or "httpx2" where that has to be: it is slower, and opens a connection for each call.
-    - `strict_model`: True refuses the answer of a model by another name (MalformedResponse), which is otherwise marked
-      with the flag `other_model`. Names of which one holds the other are the same: "gpt-4o" and "gpt-4o-2024-08-06".
-    - `label`: what errors and events call the model; None for `name`.
+    - `retry`: the retry policy; None for no retries.
+    - `transport`: "aiohttp", or "httpx2" where necessary: it is slower, and opens a connection for each call.
+    - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked
+      with the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
+    - `label`: the model's name in errors and events; None for `name`.
 
-    Connections are kept while `hold()` is entered, which a run does for its models; `async with model:` keeps them
-    over many runs. One object serves any number of runs, event loops and threads.
+    Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them
+    open over many runs. One object serves any number of runs, event loops and threads.
 
     >>> OpenAIModel("gemma3", base_url="http://127.0.0.1:11434/v1", retry=Retry(attempts=5))
     OpenAIModel('gemma3', base_url='http://127.0.0.1:11434/v1')
@@ -102,12 +101,12 @@ class OpenAIModel(PooledModel):
 
     @property
     def name(self) -> str:
-        """What errors, events and usage call it."""
+        """Name in errors, events and usage."""
         return self._label
 
     @property
     def base_url(self) -> str:
-        """The endpoint that a call made now would go to."""
+        """The endpoint of a call made now."""
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or f"{_OPENAI}/v1"
 
     def __repr__(self) -> str:
@@ -115,7 +114,7 @@ class OpenAIModel(PooledModel):
         return f"OpenAIModel({self._name!r}{where})"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; `retry` is for those who ask through the library's boundary, as runs do."""
+        """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         timeout = self._settings.timeout
         response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
@@ -135,7 +134,7 @@ class OpenAIModel(PooledModel):
                 except RequestRejected as error:
                     if request.output is None or len(before) == 1 or not _refuses_mode(error):
                         raise
-                    # what the server refuses once it refuses always: later calls do without it
+                    # a mode that was refused once will always be: later calls skip it
                     refused = before[min(request.skipped_modes, len(before) - 1)]
                     self._modes = tuple(mode for mode in self._modes if mode != refused) or before[-1:]
 
@@ -160,7 +159,7 @@ class OpenAIModel(PooledModel):
 
 
 def _refuses_mode(error: RequestRejected) -> bool:
-    """Whether a server that was asked for a structured answer says that it cannot be asked in this way."""
+    """Return whether a server refuses the structured mode of the request."""
     return type(error) is RequestRejected and _MODE.search(error.message) is not None
 
 

@@ -1,8 +1,8 @@
-"""What an OpenAI-compatible server sends back, whole or in a stream, as a `ModelResponse`.
+"""Reader of chat completions, whole or streamed, as `ModelResponse`.
 
-openai does not validate what it is given, so nothing here trusts a type. An answer counts only with a reason for its
-end: `length` as such, `content_filter` as Refused, none at all as OutputTruncated; reasons that this file does not
-know count as "stop", because servers have names of their own for it ("eos", "end_turn").
+openai does not validate responses, so nothing here trusts a type. An answer needs a finish reason: `length` is kept,
+`content_filter` is ContentFiltered, a missing one is OutputTruncated. Unknown reasons count as "stop", since servers
+have names of their own for it ("eos", "end_turn").
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = (
 )
 
 Json = Any
-"""What openai constructed from a server's JSON without a check."""
+"""Object that openai constructed from a server's JSON without validation."""
 
 
 def read_completion(
     completion: Json, *, asked: str | None = None, strict: bool = False, secrets: Sequence[str] = ()
 ) -> ModelResponse:
-    """The answer of the model `asked` in a whole chat completion; no error that it raises shows one of `secrets`.
+    """Read the answer of the model `asked` from a whole chat completion; its errors show none of `secrets`.
 
-    With `strict`, that of another model is MalformedResponse.
+    With `strict`, the answer of another model is MalformedResponse.
     """
     if isinstance(completion, str):
         raise _no_json(completion, secrets)
@@ -83,9 +83,9 @@ async def read_stream(
     max_chars: int = 200_000,
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
-    """The answer of the model `asked` in a stream of chunks, each piece of text told to `on_text` as it arrives.
+    """Read the answer of the model `asked` from a stream of chunks, passing each piece of text to `on_text`.
 
-    What it took is told to `on_usage` once it is known, also where the answer is of no use.
+    The usage is passed to `on_usage` once it is known, even if the answer is unusable.
     ResponseTooLarge once there are more than `max_chars` characters.
     """
     read = 0
@@ -118,7 +118,7 @@ async def read_stream(
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call whose pieces arrive one after the other."""
+    """Tool call that arrives in pieces."""
 
     id: str = ""
     name: str = ""
@@ -127,7 +127,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Parts:
-    """What has arrived of a streamed answer."""
+    """Parts of a streamed answer that have arrived so far."""
 
     chunks: int = 0
     text: list[str] = field(default_factory=list)
@@ -137,10 +137,10 @@ class _Parts:
     usage: Usage = field(default_factory=Usage.unknown)
     model: object = None
     several: bool = False
-    """Whether there were pieces of more than one answer; only those of the first are read."""
+    """Whether pieces of more than one answer came; only the first is read."""
 
     def add(self, chunk: Json) -> str:
-        """Take in one chunk; gives its text, clean."""
+        """Add one chunk and return its text, cleaned."""
         self.chunks += 1
         self.model = getattr(chunk, "model", None) or self.model
         if getattr(chunk, "usage", None) is not None:
@@ -175,7 +175,7 @@ class _Parts:
         call.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
 
     def tool_calls(self) -> list[ToolCall]:
-        """The calls, whole."""
+        """Return the complete tool calls."""
         return [
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
             for _, call in sorted(self.calls.items())
@@ -226,13 +226,13 @@ def _answer(  # noqa: PLR0913 - the parts of an answer
 
 
 _REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
-"""Reasons for the end of an answer that the protocol knows."""
+"""Finish reasons of the protocol."""
 _LONGEST_NAME = 200
-"""Characters of a model's name, as the endpoint tells it."""
+"""Maximum characters of a reported model name."""
 
 
 def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
-    """What openai could not read and gives back as text: a page will be there again, half a JSON may not."""
+    """Return the error for a body that openai returned as text: pages are permanent, incomplete JSON is transient."""
     if not text.strip():
         return MalformedResponse("nothing came back")
     begin = one_line(text[:200], secrets=secrets)
@@ -242,7 +242,7 @@ def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
 
 
 def _raise_told_error(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
-    """Some proxies answer 200 with an error inside."""
+    """Raise the error inside a response with status 200, as some proxies send it."""
     error = getattr(holder, "error", None)
     if error and isinstance(error, (dict, str)):
         code = error.get("code") if isinstance(error, dict) else None
@@ -272,7 +272,7 @@ def _tool_call(call: Json) -> ToolCall:
 
 
 def _clean_call(call: ToolCall, index: int, secrets: Sequence[str]) -> ToolCall:
-    """`call` as it may stand in the next prompt, which has to be sent."""
+    """Clean `call` for the next prompt."""
     return ToolCall(
         id=_clean(call.id, secrets) or f"call_{index}",
         name=_clean(call.name, secrets),
@@ -293,7 +293,7 @@ def _str(value: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """What was got, without its text: that may hold anything, a key among it."""
+    """Describe a value without its text, which may contain a key."""
     return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
@@ -306,7 +306,7 @@ def _list(value: object) -> list[Json]:
 
 
 def usage_of(completion: Json) -> Usage:
-    """What a completion, or the chunk of a stream, says that it took; unknown is what it does not say."""
+    """Read the usage of a completion or chunk; None for what is missing."""
     usage = getattr(completion, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
     return Usage(
@@ -322,5 +322,5 @@ def _count(value: object) -> int | None:
 
 
 _MOST_TOKENS = 100_000_000
-"""Of one answer; a server that tells of more is not believed."""
+"""Maximum plausible tokens of one answer; larger counts are ignored."""
 _UNKNOWN = Usage.unknown()

@@ -1,7 +1,7 @@
-"""Structured answers through instructor: it asks in the way that the server knows, and reads what comes back.
+"""Structured answers through instructor, in the mode that the server knows.
 
-This module is imported when the first structured answer is asked for, because instructor is slow to import.
-instructor is never given `context=` (it would render what debaters wrote as templates), and asks once.
+This module is imported at the first structured answer, since instructor is slow to import. instructor is never given
+`context=` (it would render debaters' texts as templates), and its own retries are off.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<
 
 
 def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """`response` with the calls that its text consists of; itself if that holds anything but calls of offered tools."""
+    """Read tool calls from the text of `response`; unchanged if it has anything but calls of offered tools."""
     if response.tool_calls or not request.tools:
         return response
     text = response.text.strip()
@@ -81,7 +81,7 @@ _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 
 
 def prepare() -> None:
-    """Let instructor import, in a thread that may wait, what it otherwise imports in its first call."""
+    """Import what instructor imports at its first call; run this in a thread."""
     asyncio.run(_rehearse())
 
 
@@ -96,7 +96,7 @@ async def _rehearse() -> None:
 
 
 def _not_asking(_: logging.LogRecord) -> bool:
-    """Keep back what instructor would log of our calls: failures are raised, and model text belongs in no log."""
+    """Suppress instructor's logs of our calls: failures are raised, and model text belongs in no log."""
     return not _asking.get()
 
 
@@ -104,7 +104,7 @@ logging.getLogger("instructor.v2.retry").addFilter(_not_asking)
 
 
 class _Settled(IncompleteOutputException):
-    """Ends instructor's work early: the one exception that it passes on as it is, without a word."""
+    """Ends instructor's work early: the one exception that it passes on unchanged and unlogged."""
 
     def __init__(self, outcome: ModelResponse | FlowDebateError) -> None:
         self.outcome = outcome
@@ -121,12 +121,12 @@ async def ask_structured(
     parameters: Mapping[str, Any],
     secrets: Sequence[str] = (),
 ) -> ModelResponse:
-    """Ask for `output`: a response whose text is JSON that fits, or calls of `tools`, or one cut off by `length`.
+    """Ask for `output`: the response's text is fitting JSON, or it calls `tools`, or it was cut off (`length`).
 
-    JSON that stands in prose, or in the text where a call was due, counts where it is the one object there, and is
-    marked as `json_in_text`; two answers, or one field twice, are none.
+    JSON in prose, or in the text instead of a tool call, counts if it is the only object there, and is flagged
+    `json_in_text`. Two answers, or an object with a field twice, do not count.
 
-    `send` makes the call: the request's parameters in, the raw completion and what it says out.
+    `send` takes the request's parameters and returns the raw completion and the response read from it.
     """
     seen: list[ModelResponse] = []
     during = sys.exception()
@@ -168,14 +168,14 @@ async def ask_structured(
 
 @lru_cache(maxsize=256)
 def _prepared(model: type[BaseModel]) -> type[BaseModel]:
-    """`model` as instructor wants it; it would otherwise make a new class of it for each call."""
+    """Prepare `model` for instructor once; it would otherwise make a new class for each call."""
     return instructor.openai_schema(model)
 
 
 def _request(
     prepared: dict[str, Any], mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What instructor prepared, with the application's tools, and its messages as they are where it adds none."""
+    """Complete instructor's request: add the application's tools, and restore messages that it did not extend."""
     if mode in ("json_schema", "tools"):
         prepared["messages"] = list(messages)
     else:  # instructor makes an empty list of an empty text, which few servers accept
@@ -189,7 +189,7 @@ def _request(
 
 
 def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offered: bool) -> None:
-    """What instructor should not look at: calls of tools, text where a call was due, an answer that was cut off."""
+    """Settle answers that instructor should not read: tool calls, text instead of a call, truncated answers."""
     if response.finish == "length":
         raise _Settled(response)
     calls = response.tool_calls
@@ -207,7 +207,7 @@ def _settle_early(response: ModelResponse, mode: str, answer_tool: str, *, offer
 
 
 def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
-    """`response` with the JSON that instructor accepted as its text; instructor's own objects stay behind."""
+    """Return `response` with the JSON that instructor accepted as its text."""
     if mode == "tools":
         response = replace(response, text=response.tool_calls[0].arguments, tool_calls=(), finish="stop")
     if mode != "md_json" and not response.text.lstrip().startswith("{"):
@@ -219,7 +219,7 @@ def _with_json(response: ModelResponse, mode: str) -> ModelResponse:
 
 
 def _from_text(response: ModelResponse) -> ModelResponse | SchemaViolation:
-    """The JSON in the text of an answer that calls nothing, though that was asked for."""
+    """Read the JSON from the text of an answer that should have been a tool call."""
     found = one_object(response.text)
     if found is None and not is_blank(response.text):
         return SchemaViolation(_NOT_ONE, answer=response.text)
@@ -232,7 +232,7 @@ _NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its
 def _read_again(
     response: ModelResponse, violation: SchemaViolation, output: OutputSchema, mode: str
 ) -> ModelResponse | SchemaViolation:
-    """What instructor could not read, but for prose around it; `violation`, with what was said, where there is none."""
+    """Read JSON that instructor missed because of prose around it; else return `violation` with the answer's text."""
     said = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
     violation.answer = said
     found = None if mode == "tools" else one_object(said)
@@ -248,5 +248,5 @@ def _read_again(
 
 
 def _as_instructor_reads(messages: Sequence[Message]) -> list[Message]:
-    """What instructor can read: it wants a content in every message, and takes None for a list."""
+    """Replace a missing content by an empty text: instructor takes None for a list."""
     return [message if message.get("content") is not None else {**message, "content": ""} for message in messages]

@@ -33,14 +33,14 @@ __all__ = (
 )
 
 _LINES = 100
-"""Of one event, which usually has one."""
+"""Maximum lines of one event, which usually has one."""
 
 
 async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """`parts` of an event stream, cut after whole lines; MalformedResponse for an event that does not end.
+    """Cut `parts` of an event stream after whole lines; MalformedResponse for an event that does not end.
 
-    openai copies all that it has of an event for each further line or part of one, so that a server could keep a
-    process busy. What holds no data is left out: comments, ids and the like, of which openai makes events without any.
+    openai copies the whole event for each further line or part of it, so that a server could keep a process busy. Lines
+    without data are left out: openai makes empty events of comments, ids and the like.
     """
     rest: list[bytes] = []
     lines = 0
@@ -68,13 +68,13 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 _BOM = b"\xef\xbb\xbf"
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-"""What zlib wants to be told of each packing."""
+"""zlib's window bits for each content encoding."""
 _SENT = 1_000_000
-"""Bytes of an unpacked body that are handed on at once."""
+"""Maximum decompressed bytes of one piece."""
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
-    """How a body was packed, though no packing was asked for; None for not at all."""
+    """Return the content encoding of a body, though `identity` was requested; None for none."""
     told = headers.get("content-encoding", "").strip().lower()
     return None if told in ("", "identity") else told
 
@@ -82,9 +82,9 @@ def encoding_of(headers: Mapping[str, str]) -> str | None:
 def bounded_stream(
     stream: object, limit: int, *, encoding: str | None = None, events: bool = False
 ) -> httpx2.AsyncByteStream:
-    """`stream`, unpacked, up to `limit` bytes; ResponseTooLarge then, MalformedResponse for a packing that is unknown.
+    """Bound `stream` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.
 
-    A byte order mark at its beginning is left out; what `events` are, comes in whole lines (see `event_lines`).
+    A byte order mark at the beginning is dropped; with `events`, the stream is cut into whole lines (`event_lines`).
     """
     if not isinstance(stream, httpx2.AsyncByteStream):
         raise TypeError(stream)
@@ -144,11 +144,11 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 _HEADER = 65_536
-"""Bytes that one header may have; aiohttp's own limit is below what proxies are seen to send."""
+"""Maximum bytes of one header; aiohttp's own limit is below what some proxies send."""
 
 
 def keep_only_clean(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLContext) -> None:
-    """Have `client`, an `openai.DefaultAioHttpClient` that was not used yet, open its connections in this way."""
+    """Let `client`, an unused `openai.DefaultAioHttpClient`, reuse only clean connections."""
 
     def session() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -165,7 +165,7 @@ def keep_only_clean(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLC
 
 
 class _Ending(ResponseHandler):
-    """Ends when it is closed, and not when the other side has taken what was to be sent, which may be never."""
+    """Protocol that ends when it is closed, without waiting for the other side to read what was to be sent."""
 
     def close(self) -> None:
         transport = self.transport

@@ -1,1 +1,1 @@
-"""Policies around a model: one wrapper a file."""
+"""Resilience policies: wrappers around a model."""

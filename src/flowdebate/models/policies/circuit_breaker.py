@@ -1,8 +1,8 @@
-"""The circuit breaker: a model that keeps failing is left alone for a while, then tried carefully.
+"""Circuit breaker: stops calls of a failing model for a while, then tries it carefully.
 
 - closed becomes open after `failures` failed calls in a row;
 - open becomes half_open after `cooldown` seconds;
-- half_open becomes closed after `successes` trials that succeeded, and open anew after one that failed.
+- half_open becomes closed after `successes` successful trials, and open again after one failure.
 """
 
 from __future__ import annotations
@@ -41,18 +41,17 @@ __all__ = (
 
 
 class CircuitBreaker(Wrapper):
-    """Asks `inner` while it works; after `failures` failed calls in a row not for `cooldown` seconds, then carefully.
+    """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.
 
-    A call that may not be made is a CircuitOpen at once, so that a `Fallback` around can ask another model. After the
-    cooldown at most `successes` calls at once are let through; so many that succeed close the circuit, and one that
-    fails opens it anew.
+    While the circuit is open, calls fail with CircuitOpen at once, so that an outer `Fallback` can ask another model.
+    After the cooldown at most `successes` calls at a time are let through; that many successes close the circuit, one
+    failure opens it again.
 
-    What counts as a failure is the endpoint's: that it cannot be reached, breaks off, fails (5xx), sends nonsense, or
-    does not answer in time. A call that is refused (4xx, 429 too), answered in a way that cannot be used, or cancelled
-    says nothing about that. One call counts once, however often `inner` repeats it.
+    Failures are those of the endpoint: unreachable, connection lost, 5xx, nonsense, timeout. Rejected requests (4xx,
+    429 too), unusable answers and cancelled calls do not count. One call counts once, however often `inner` retries it.
 
-    - `clock`: seconds that never go back, for tests.
-    - `breaker`: a circuit that others use too; the other options are its own then.
+    - `clock`: monotonic seconds, for tests.
+    - `breaker`: a shared circuit, which brings its own options.
 
     >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state
     'closed'
@@ -76,7 +75,7 @@ class CircuitBreaker(Wrapper):
         self.breaker = breaker
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer, or CircuitOpen."""
+        """Answer, or raise CircuitOpen."""
         step = self.breaker.admit()
         self._tell(step, request)
         if step.ticket is None:
@@ -116,24 +115,24 @@ def _overdue(request: ModelRequest) -> bool:
 
 
 CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
-"""Calls are made; none is made; a few are made, to see whether it is over."""
+"""Calls are made; no calls are made; a few trials are made."""
 
 
 class Step(NamedTuple):
-    """What one question to a breaker, or one result, did to it."""
+    """Effect of one `admit`, `settle` or `record` on a breaker."""
 
     before: CircuitState
     after: CircuitState
     ticket: int | None = None
-    """What an admitted call settles its result with; None for a call that may not be made."""
+    """Ticket with which an admitted call settles its result; None for a rejected call."""
 
 
 class Breaker:
-    """One circuit: `admit` before each call, `settle` after it.
+    """State of one circuit: `admit` before each call, `settle` after it.
 
-    At most `successes` trials are in flight at once. A result counts only in the state in which its call was let in:
-    what was begun before the circuit opened says nothing about the time after. `clock` gives seconds and never goes
-    back. Safe to share between threads, event loops and runs.
+    At most `successes` trials are in flight at once. A result counts only in the state in which its call was admitted:
+    calls begun before the circuit opened say nothing about the time after. `clock` returns monotonic seconds. Safe to
+    share between threads, event loops and runs.
 
     >>> breaker = Breaker(failures=1)
     >>> step = breaker.admit()
@@ -166,26 +165,26 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """The state that a call would meet now."""
+        """State that a call would find now."""
         with self._lock:
             return "half_open" if self._state == "open" and self._left() <= 0 else self._state
 
     @property
     def seconds_left(self) -> float:
-        """How long no call will be made, as far as is known; 0 where one may be."""
+        """Seconds until the next trial; 0 if calls are admitted."""
         with self._lock:
             return max(0.0, self._left()) if self._state == "open" else 0.0
 
     @property
     def available(self) -> bool:
-        """Whether a call would be let in now."""
+        """Whether a call would be admitted now."""
         with self._lock:
             if self._state == "open":
                 return self._left() <= 0
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
-        """Ask for leave to make a call; whoever gets a ticket must `settle` it, however the call ends."""
+        """Ask for permission to call; a ticket must be settled, however the call ends."""
         with self._lock:
             before = self._state
             self._let_time_pass()
@@ -197,7 +196,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Say how the call with `ticket` ended; None for an end that says nothing about the model."""
+        """Report how the call with `ticket` ended; None for an end that says nothing about the model."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -208,7 +207,7 @@ class Breaker:
             return Step(before, self._state)
 
     def record(self, *, succeeded: bool) -> Step:
-        """Count the result of a call that nobody asked leave for."""
+        """Count the result of a call without a ticket."""
         with self._lock:
             before = self._state
             self._let_time_pass()
@@ -244,7 +243,7 @@ class Breaker:
 
 
 class Breakers:
-    """A breaker for each name, such as an agent's; made when the name is first seen.
+    """Circuit breakers by name, such as an agent's, each created at first use.
 
     >>> breakers = Breakers(failures=2)
     >>> breakers.record_failure("ada")
@@ -267,7 +266,7 @@ class Breakers:
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Breaker:
-        """The breaker of `name`, such as for `CircuitBreaker(model, breaker=…)`."""
+        """Return the breaker of `name`, such as for `CircuitBreaker(model, breaker=…)`."""
         with self._lock:
             found = self._known.get(name)
             if found is None:
@@ -275,21 +274,21 @@ class Breakers:
             return found
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that may be called now, in their order."""
+        """Return those of `names` that may be called now, in order."""
         with self._lock:
             known = {name: self._known.get(name) for name in names}
         return [name for name, breaker in known.items() if breaker is None or breaker.available]
 
     def record_success(self, name: str) -> None:
-        """Count a call of `name` that succeeded."""
+        """Count a successful call of `name`."""
         self.of(name).record(succeeded=True)
 
     def record_failure(self, name: str) -> None:
-        """Count a call of `name` that failed."""
+        """Count a failed call of `name`."""
         self.of(name).record(succeeded=False)
 
     def state(self, name: str) -> CircuitState:
-        """The state that a call of `name` would meet now."""
+        """Return the state that a call of `name` would find now."""
         with self._lock:
             found = self._known.get(name)
         return "closed" if found is None else found.state

@@ -1,4 +1,4 @@
-"""`Fallback`: several models, of which the next is asked where one failed."""
+"""`Fallback`: asks the next of several models where one failed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ("Fallback",)
 
 
 class Fallback(Wrapper):
-    """Asks `models` in their order, the next one where one failed for good; it goes by the first one's name.
+    """Ask `models` in order, the next one where one failed for good. Its name is the first model's.
 
-    - `on`: after which errors the next is asked; None for those that are the provider's fault. A missing key, or a
-      script of a test that does not fit, are the application's to mend, and pass at once.
+    - `on`: predicate of errors after which the next model is asked; None for those that are the provider's fault. A
+      missing key, or a test's script that does not fit, is the application's fault and is raised at once.
 
-    Each model repeats failed calls as it does by itself, before the next one is asked; where somebody outside repeats
-    the call as a whole, none does. Where all fail, the error is the last one's, and the others' are its notes.
+    Each model retries failed calls by itself before the next one is asked, unless an outer model retries the call as a
+    whole. If all fail, the last error is raised, with the others as its notes.
 
     >>> Fallback("openai/gpt-5-mini", "anthropic/claude-sonnet-4-5", "local").name
     'openai/gpt-5-mini'
@@ -40,11 +40,11 @@ class Fallback(Wrapper):
         self._on = on
 
     def models(self) -> tuple[Model, ...]:
-        """All of them, in their order."""
+        """Return all models, in order."""
         return self._models
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """The answer of the first model that has one."""
+        """Return the answer of the first model that does not fail."""
         failed: list[str] = []
         for model, following in zip(self._models, (*self._models[1:], None), strict=True):
             try:

@@ -1,4 +1,4 @@
-"""`Retrying`: a model whose failed calls are made again."""
+"""`Retrying`: retries the failed calls of any model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ __all__ = ("Retrying",)
 
 
 class Retrying(Wrapper):
-    """Repeats calls of `inner` as `retry` says (three requests at most, unless told otherwise).
+    """Retry failed calls of `inner` according to `retry` (by default at most three requests).
 
-    Put it around anything that should be repeated as a whole, such as models of your own. `OpenAIModel` repeats by
-    itself (`retry=`); where several around each other would, the outermost alone does, so that attempts never
-    multiply.
+    Use it for whatever should be retried as a whole, such as models of your own. `OpenAIModel` retries by itself
+    (`retry=`); of several nested retries only the outermost is active, so that attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> Retrying(ScriptedModel("Yes."), Retry(attempts=5)).retry.attempts

@@ -1,4 +1,4 @@
-"""`SharedRateLimit`: so many requests, or tokens, in so much time, counted for all processes together."""
+"""`SharedRateLimit`: a rate limit shared by all processes, counted in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
-from flowdebate.models.policies.rate_limit import tokens_of
+from flowdebate.models.policies.limits import tokens_of
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ("SharedRateLimit",)
 
 
 class SharedRateLimit(PerRequestWrapper):
-    """Sends `inner` no more than `requests` requests and `tokens` tokens per `per` seconds, from all who share `key`.
+    """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, for all processes that share `key`.
 
     The count is a row in the PostgreSQL database at `url` (its table is in `schema`), changed in one statement, by the
     clock of the server: so it holds for any number of processes on any number of machines that give the same numbers.
@@ -84,7 +84,7 @@ class SharedRateLimit(PerRequestWrapper):
         return response
 
     async def close(self) -> None:
-        """Let go of the connection; it may be used again."""
+        """Close the connection; the limit can be used again."""
         with self._opening:
             known, self._known = self._known, None
         if known is not None:
@@ -127,7 +127,7 @@ class SharedRateLimit(PerRequestWrapper):
 
 
 def _left(request: ModelRequest) -> float:
-    """Seconds until the call's deadline; a very long time for a call without."""
+    """Return the seconds until the call's deadline; a very large number without one."""
     if request.deadline is None:
         return 1e9
     return max(0.0, request.deadline - asyncio.get_running_loop().time())

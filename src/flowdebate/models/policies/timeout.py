@@ -1,4 +1,4 @@
-"""`Timeout`: a model that has to answer, or to begin, or to go on, in time."""
+"""`Timeout`: deadlines of a whole answer, its first text, and its pauses."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ __all__ = ("Timeout",)
 
 
 class Timeout(PerRequestWrapper):
-    """Gives each request of `inner` a deadline: `seconds` for all of it, however it is spent.
+    """Set a deadline of `seconds` for each whole request of `inner`.
 
-    - `first_text`: seconds until the first piece of text has come, and `between`: the longest silence between two
-      pieces, in seconds. With either, text is streamed, whether somebody listens or not; a model that cannot stream
-      has to be done within `first_text`. They hold for text: structured answers, and requests that offer tools, have
-      `seconds` alone.
+    - `first_text`: seconds until the first piece of text, and `between`: the longest pause between two pieces. With
+      either, text is streamed even without a listener; a model that cannot stream has to finish within `first_text`.
+      They apply to text only: structured answers, and requests with tools, have `seconds` alone.
 
-    What takes longer is a ModelTimeout. Where `inner` repeats failed calls, each of its requests has the deadline for
-    itself; the call's own, `ModelSettings.timeout`, is over all of them and the waits between.
+    A later answer raises ModelTimeout. Where `inner` retries failed calls, each request has the deadline anew; the
+    call's own, `ModelSettings.timeout`, covers all of them and the waits between.
 
     >>> Timeout("ollama/gemma3", 60, first_text=20, between=5).name
     'ollama/gemma3'
@@ -52,7 +51,7 @@ class Timeout(PerRequestWrapper):
         self._between = between
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer in time."""
+        """Answer in time, or raise ModelTimeout."""
         seconds = self._seconds
         if seconds is not None:
             deadline = asyncio.get_running_loop().time() + seconds

@@ -1,4 +1,4 @@
-"""`ReplayModel`: a model that answers from a cassette, without asking anybody."""
+"""`ReplayModel`: answers from a cassette, without any call."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ("ReplayModel",)
 
 
 class ReplayModel:
-    """Gives back what `RecordingModel` has kept at `path`: the same answers and errors, at once and for nothing.
+    """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, at once and for free.
 
-    A call is found by what it asks, not by when: calls that are made at once may come in any order, and of equal ones
-    the first gets what the first got. A call that is not in the cassette is CassetteMismatch, which shows how it
-    differs from the nearest one that is. Each recorded call is given once; with `strict` False the last one of equal
-    calls is given again and again, so that one cassette serves any number of runs.
+    Calls are matched by their request: concurrent calls may come in any order, and equal ones are replayed in the order
+    of recording. A call that is not in the cassette is CassetteMismatch, which shows the difference to the nearest one.
+    Each recorded call is replayed once; with `strict` False the last of equal calls is replayed again and again, so
+    that one cassette serves any number of runs.
 
-    A debate that is run with the seed that it was recorded with comes to the same output and the same events, but for
-    times and the run's id. It streams an answer's text in one piece.
+    A debate with the recorded seed has the same output and the same events, but for times and the run's id. An answer's
+    text is streamed in one piece.
 
-    BadFile for what is no cassette; the file is only read, and only here.
+    BadFile for what is no cassette. The file is read once, and never written.
     """
 
     tells_attempts = True
@@ -43,7 +43,7 @@ class ReplayModel:
         self.path = str(path)
         header, self._calls = read_cassette(self.path)
         self.name = header.model
-        """The name of the model that was recorded."""
+        """Name of the recorded model."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):
@@ -52,11 +52,11 @@ class ReplayModel:
 
     @property
     def remaining(self) -> int:
-        """How many recorded calls were not asked for yet."""
+        """Number of recorded calls that were not replayed yet."""
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """The recorded answer; the recorded error is raised."""
+        """Return the recorded answer, or raise the recorded error."""
         call = self._take(request)
         if call is None:
             with request.attempts.sending(self.name, request):  # a run that has reached its limit ends in that
@@ -73,7 +73,7 @@ class ReplayModel:
         return _response(call.answer, request)
 
     def assert_complete(self) -> None:
-        """CassetteMismatch while recorded calls were not asked for."""
+        """Raise CassetteMismatch while recorded calls were not replayed."""
         left = [index for index in range(len(self._calls)) if index not in self._given]
         if left:
             named = ", ".join(f"{self._calls[index].block!r} (line {index + 2})" for index in left[:_NAMED])
@@ -104,11 +104,11 @@ class ReplayModel:
 
 
 _NAMED = 5
-"""Calls that `assert_complete` names."""
+"""Maximum number of calls that `assert_complete` names."""
 
 
 def _send_again(sent: Sent, request: ModelRequest) -> None:
-    """Account for a request as it was when it was recorded; LimitReached where the run may not send as many."""
+    """Account for a recorded request; LimitReached where the run may not send that many."""
     with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
         attempt.usage, attempt.error = sent.usage, sent.error
 
@@ -130,7 +130,7 @@ def _response(answer: Answer, request: ModelRequest) -> ModelResponse:
 
 
 def _difference(request: ModelRequest, unused: list[Call]) -> list[str]:
-    """How `request` differs from that one of `unused` that is most like it, in at most `_SHOWN` lines."""
+    """Compare `request` with the most similar one of `unused`, in at most `_SHOWN` lines."""
     mine = _as_lines(asked(request))
     texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
     nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, mine).quick_ratio())
@@ -146,7 +146,7 @@ _WIDTH = 100
 
 
 def _as_lines(request: Mapping[str, Any]) -> list[str]:
-    """A request as a reader compares it: a line of a prompt is one of these, unless it is long."""
+    """Format a request for comparison, with the lines of its prompts as lines."""
     text = without_keys(json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n"))
     pieces = (line[at : at + _WIDTH] for line in text.split("\n") for at in range(0, max(len(line), 1), _WIDTH))
     return list(islice(pieces, _LINES))

@@ -1,57 +1,119 @@
-"""`RateLimit`: so many requests, or tokens, in so much time."""
+"""Concurrency and rate limits: `ConcurrencyLimit`, `RateLimit`."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiolimiter import AsyncLimiter
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RateLimited
-from flowdebate.models.policies.concurrency_limit import PerLoop
 from flowdebate.models.usage import estimated_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
 
 __all__ = (
     "Bucket",
+    "ConcurrencyLimit",
+    "PerLoop",
     "RateLimit",
     "tokens_of",
 )
 
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """One object for each event loop, created by `make`; objects of closed loops are dropped.
+
+    >>> locks = PerLoop(asyncio.Lock)
+    >>> async def same():
+    ...     return locks.here() is locks.here()
+    >>> asyncio.run(same())
+    True
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        # not by weak references: what waits in a loop holds the loop
+        self._made: dict[asyncio.AbstractEventLoop, T] = {}
+        self._lock = threading.Lock()
+
+    def here(self) -> T:
+        """Return the running loop's object."""
+        loop = asyncio.get_running_loop()
+        found = self._made.get(loop)
+        if found is None:
+            with self._lock:
+                self._made = {known: made for known, made in self._made.items() if not known.is_closed()}
+                found = self._made[loop] = self._make()
+        return found
+
+
+class ConcurrencyLimit(PerRequestWrapper):
+    """Limit the concurrent requests of `inner` to `max_concurrency`; the others wait.
+
+    They wait in order and may be cancelled; the waiting time is the attempt's `waited`. While `inner` waits before a
+    retry, its place is free. Each event loop has `max_concurrency` places.
+
+    >>> ConcurrencyLimit("ollama/gemma3", 4).name
+    'ollama/gemma3'
+    """
+
+    def __init__(self, inner: Model | str, max_concurrency: int) -> None:
+        super().__init__(inner)
+        check_count("ConcurrencyLimit", max_concurrency=max_concurrency)
+        self._places = PerLoop(lambda: asyncio.Semaphore(max_concurrency))
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer when a place is free."""
+        places = self._places.here()
+        if places.locked():
+            with request.attempts.waiting():
+                await places.acquire()
+        else:
+            await places.acquire()
+        try:
+            return await self.ask(request)
+        finally:
+            places.release()
+
 
 class Bucket(AsyncLimiter):
-    """It holds `max_rate`, and what is in it runs out evenly, all of it in `time_period` seconds."""
+    """Leaky bucket of size `max_rate`, which drains evenly within `time_period` seconds."""
 
     __slots__ = ()
 
     def seconds_until(self, amount: float) -> float:
-        """How long it takes until `amount` more goes in, if nobody else puts anything in; 0 for now."""
+        """Return the seconds until there is room for `amount`, if nobody else adds anything."""
         self.has_capacity(amount)  # lets run out what has run out by now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
-        """Put `amount` in, even above the brim."""
+        """Add `amount`, even beyond the bucket's size."""
         self.has_capacity(0)
         self._level += amount
 
 
 class RateLimit(PerRequestWrapper):
-    """Sends `inner` no more than `requests` requests, and has it take no more than `tokens` tokens, per `per` seconds.
+    """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
-    - `requests`: so many may go at once after a pause; then one goes every `per / requests` seconds.
-    - `tokens`: what a request took, prompt and answer, is known only when it has ended. It is charged then, and the
-      next request waits while more than `tokens` are charged, which run out evenly, so many in `per` seconds. Requests
-      that are on their way at the same time are not charged yet, so several of them may go beyond the limit together,
-      and those after them wait the longer. Where the endpoint does not say what it took, four characters are a token.
+    - `requests`: that many may be sent at once after a pause; then one every `per / requests` seconds.
+    - `tokens`: the tokens of a request, prompt and answer, are charged when it has ended. The next request waits while
+      more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Concurrent requests are not
+      charged yet, so that several may pass the limit together, and later ones wait longer. Where the endpoint reports
+      no tokens, four characters count as one.
 
-    Requests wait in the order in which they came, and may be cancelled; what they wait is the attempt's `waited`. One
-    that would wait beyond the call's deadline is a RateLimited at once, with `retry_after`. Where `inner` repeats
-    failed calls, each of its requests waits for itself. Each event loop is counted for itself.
+    Requests wait in order and may be cancelled; the waiting time is the attempt's `waited`. A request that would wait
+    beyond the call's deadline raises RateLimited at once, with `retry_after`. Where `inner` retries failed calls, each
+    of its requests waits. Each event loop is counted separately.
 
     >>> RateLimit("openai/gpt-5-mini", requests=500, tokens=200_000).name
     'openai/gpt-5-mini'
@@ -91,7 +153,7 @@ class RateLimit(PerRequestWrapper):
 
 
 class _Gate:
-    """What one event loop has: its buckets, and those who wait before them."""
+    """Buckets of one event loop, and the queue in front of them."""
 
     def __init__(self, *, requests: Bucket | None, tokens: Bucket | None) -> None:
         self.requests = requests
@@ -100,7 +162,7 @@ class _Gate:
         self._waiting = 0
 
     async def enter(self, request: ModelRequest) -> None:
-        """Return when it is the request's turn; RateLimited where that would be too late."""
+        """Wait for the request's turn; RateLimited if that would come too late."""
         if not self._waiting and self._seconds(0) <= 0:
             self._take()
             return
@@ -117,7 +179,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Until the turn of one with so many `ahead`."""
+        """Return the seconds until the turn of a request with `ahead` others before it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         found = max(requests, tokens)
@@ -139,7 +201,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
 
 
 def tokens_of(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> int:
-    """What an attempt took; four characters are a token where the endpoint does not say."""
+    """Return the tokens of an attempt, estimated from its length where the endpoint does not say."""
     total = attempt.usage.total_tokens
     if total is not None:
         return total
@@ -147,4 +209,4 @@ def tokens_of(attempt: Attempt, request: ModelRequest, response: ModelResponse |
 
 
 _NOTHING = 1e-6
-"""Seconds that are not worth a wait: what is left over of a float."""
+"""Seconds below which a wait is only a rounding error."""
