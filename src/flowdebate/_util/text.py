@@ -1,4 +1,4 @@
-"""Hygiene of text that came from outside: valid Unicode without NUL, and one readable line of it in errors."""
+"""Cleaning of outside text: valid Unicode without NUL, and one readable line of it in error messages."""
 
 from __future__ import annotations
 

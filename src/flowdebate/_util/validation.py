@@ -1,4 +1,4 @@
-"""What counts and times must be, wherever one is an option."""
+"""Validation of counts and times, shared by all options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all that travels is made of: frozen values, snake_case in Python and camelCase on the wire."""
+"""Base of the wire models: frozen values, snake_case in Python and camelCase on the wire."""
 
 from __future__ import annotations
 

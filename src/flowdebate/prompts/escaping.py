@@ -1,4 +1,4 @@
-"""How text that a model or a user wrote is put into a prompt, so that it cannot pass for the prompt's own words.
+"""Escaping of what models and users wrote, so that it cannot pass for the prompt's own words.
 
 Its first line stands behind a tag or a label, and each further line behind a bar: no line of it begins a line of the
 prompt. What would break a line, or make one look other than it is, is written as `⟦U+2028⟧`; so is a `⟦` itself, and

@@ -1,4 +1,4 @@
-"""Names as readers take them, and as models write them back."""
+"""Name matching: names as readers see them, and as models write them back."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»"
 DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
 """Quotes, markdown and brackets."""
 AROUND = f"{DECORATION}.!?,;:…"
-"""What stands around a name that somebody wrote: quotes, markdown, brackets, the end of a sentence."""
+"""Characters around a written name: quotes, markdown, brackets, the end of a sentence."""
 
 
 def as_seen(name: str) -> str:
-    r"""What a reader takes `name` for: without what is not seen, whatever its case and compatibility forms.
+    r"""`name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
 
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
@@ -37,7 +37,7 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """Which of `names` somebody has `written`, in whatever case, as prompts show it, and in quotes; None for none.
+    """The one of `names` that is `written`, in whatever case, escaped as in prompts or in quotes; None for none.
 
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'

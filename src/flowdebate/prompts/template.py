@@ -1,4 +1,4 @@
-"""Named prompt templates: text with fields, checked when it is made, filled without looking at what is put in."""
+"""Prompt templates: named texts with fields, checked when they are made; values are inserted and never read again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-"""Fields that are lines of the view's own making: they stand alone on theirs."""
+"""Fields that are rendered as whole lines: they stand alone on theirs."""
 _NUMBERS = frozenset({"max_rounds", "round", "rounds"})
-"""Fields that may stand anywhere. All others are what somebody wrote, and stand behind a label."""
+"""Fields that may stand anywhere. All others are text that somebody wrote, and stand behind a label."""
 
 
 def filled(template: str, **values: object) -> str:

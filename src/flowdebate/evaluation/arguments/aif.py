@@ -1,4 +1,7 @@
-"""Argument graphs read from the Argument Interchange Format: nothing of what is read is trusted."""
+"""Argument Interchange Format (AIF): export of argument graphs, and import of graphs that others wrote.
+
+Nothing that is imported is trusted: each error names the place in the data.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ __all__ = (
 )
 
 EXTENSION = "flowdebate"
-"""The field of an I-node with what the format has no place for."""
+"""The field of an I-node for data that the format has no place for."""
 
 _WHERE = "from_aif()"
 _CLAIM = "I"
 _SCHEMES = {"RA": "supports", "CA": "attacks"}
 _DIALOGUE = {"L", "TA", "YA"}
-"""Who said what to whom: nothing of the argument itself."""
+"""Nodes of the dialogue, which are no part of the argument itself."""
 _TYPES = "one of 'I', 'RA', 'CA', 'L', 'TA', 'YA'"
 
 
 class _Node(NamedTuple):
     place: str
-    """Where it stands, for messages."""
+    """Its path in the data, for error messages."""
     kind: str
     data: Mapping[str, Any]
 
@@ -40,7 +43,7 @@ class _Edge(NamedTuple):
 
 
 def from_aif(data: Mapping[str, Any], *, base: float = 0.5) -> ArgumentGraph:
-    """The graph that `data` has: I-nodes as claims, RA-nodes as supports, CA-nodes as attacks.
+    """Read a graph from AIF: I-nodes as claims, RA-nodes as supports, CA-nodes as attacks.
 
     `base` is the base score of claims that have none of their own. Each of several premises of an RA-node supports its
     conclusion. Of what was said (L, TA, YA) only the authors of claims are taken, where `flowdebate` fields name none.
@@ -92,7 +95,7 @@ def _edges(data: object, nodes: Mapping[str, _Node]) -> list[_Edge]:
 
 
 def _pairs(nodes: Mapping[str, _Node], edges: list[_Edge]) -> dict[str, dict[tuple[str, str], None]]:
-    """Who attacks and supports whom, each pair once, in the order of the nodes."""
+    """Attacks and supports, each pair once, in the order of the nodes."""
     premises: dict[str, list[str]] = {key: [] for key, node in nodes.items() if node.kind in _SCHEMES}
     conclusions: dict[str, list[str]] = {key: [] for key in premises}
     for edge in edges:
@@ -118,7 +121,7 @@ def _pairs(nodes: Mapping[str, _Node], edges: list[_Edge]) -> dict[str, dict[tup
 
 
 def _authors(data: Mapping[str, Any], nodes: Mapping[str, _Node], edges: list[_Edge]) -> dict[str, str]:
-    """By claim, who said it: the person of a locution that leads to it through a YA-node."""
+    """The author of each claim: the person of a locution that leads to it through a YA-node."""
     persons: dict[str, str] = {}
     for place, item in _items(data, "locutions", needed=False):
         person = item.get("personID")
@@ -183,7 +186,7 @@ _TEXTS = {"RA": "Default Inference", "CA": "Default Conflict", "YA": "Default Il
 
 
 def to_aif(graph: ArgumentGraph, *, locutions: bool = False) -> dict[str, Any]:
-    """`graph` as AIF: `nodes`, `edges` and `locutions`, all of it JSON.
+    """Export `graph` as AIF: `nodes`, `edges` and `locutions`, all of it JSON.
 
     With `locutions`, each claim that has an author is said by an L-node, through a YA-node. Programs that know only
     arguments leave these out. ConfigurationError for a graph that `argument_graph` would have refused.
@@ -207,7 +210,7 @@ def to_aif(graph: ArgumentGraph, *, locutions: bool = False) -> dict[str, Any]:
 
 
 class _Written:
-    """Nodes and edges as they are written, with ids that no claim has."""
+    """Nodes and edges of an export, with ids that no claim has."""
 
     def __init__(self, taken: set[str]) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -222,14 +225,14 @@ class _Written:
         return made
 
     def between(self, source: str, kind: str, target: str) -> None:
-        """A scheme from one node to another."""
+        """Add a scheme from one node to another."""
         scheme = self._fresh(kind)
         self.node(scheme, kind, _TEXTS[kind])
         for one, other in ((source, scheme), (scheme, target)):
             self.edges.append({"edgeID": self._fresh("E"), "fromID": one, "toID": other, "formEdgeID": None})
 
     def locution(self, claim: Claim, author: str) -> None:
-        """Who said `claim`."""
+        """Add a locution of `author` for `claim`."""
         said = self._fresh("L")
         self.node(said, "L", f"{author}: {claim.text}")
         self.between(said, "YA", claim.id)

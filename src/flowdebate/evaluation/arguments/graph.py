@@ -1,8 +1,8 @@
-"""How strong claims are by what speaks for and against them: DF-QuAD (Rago, Toni, Aurisicchio, Baroni 2016).
+"""Argument graphs and their DF-QuAD strengths (Rago, Toni, Aurisicchio, Baroni 2016).
 
 A claim has a base score b from 0 to 1. With c = (1 - ∏(1 - supports)) - (1 - ∏(1 - attacks)), over the strengths of
-what supports and attacks it, its strength is b + c(1 - b) where c ≥ 0, else b + cb. What nothing is said about keeps
-its base score. In whatever order claims and relations are given, every strength is the same to the last bit.
+its supporters and attackers, its strength is b + c(1 - b) where c ≥ 0, else b + cb. A claim without relations keeps
+its base score. The order of claims and relations changes no bit of a strength.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = (
 )
 
 _LONGEST_CYCLE = 12
-"""Claims of a cycle that a message names."""
+"""Claims of a cycle that an error message names."""
 
 
 def check_graph(graph: ArgumentGraph, *, where: str) -> None:
-    """ConfigurationError of `where` for the first thing that is wrong with `graph`."""
+    """Raise a ConfigurationError of `where` for the first problem of `graph`."""
     known: set[str] = set()
     for place, claim in enumerate(graph.claims):
         if claim.id in known:
@@ -56,7 +56,7 @@ def check_graph(graph: ArgumentGraph, *, where: str) -> None:
 
 
 def _problem(pair: object, known: set[str], given: Mapping[tuple[str, str], str]) -> str | None:
-    """What a relation must be instead; None for a good one."""
+    """The allowed form of a relation that is not valid; None for a valid one."""
     match pair:
         case (str() as source, str() as target):
             strangers = [name for name in (source, target) if name not in known]
@@ -83,7 +83,7 @@ def in_order_of_relations(graph: ArgumentGraph) -> list[str]:
 
 
 def _targets(graph: ArgumentGraph) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Whom each claim attacks or supports, and by how many it is attacked or supported."""
+    """The targets of each claim, and the number of claims that have it as a target."""
     targets: dict[str, list[str]] = {claim.id: [] for claim in graph.claims}
     count = dict.fromkeys(targets, 0)
     for source, target in _pairs(graph):
@@ -120,7 +120,7 @@ def argument_graph(
     attacks: Iterable[tuple[str, str]] = (),
     supports: Iterable[tuple[str, str]] = (),
 ) -> ArgumentGraph:
-    """A graph of `claims`, and of pairs of their ids of which the first attacks or supports the second.
+    """Build a graph of `claims` and of pairs of ids: the first claim attacks or supports the second.
 
     ConfigurationError for two claims with one id, an unknown id, a claim that attacks or supports itself, a pair that
     is given twice or both attacks and supports, a base score that is none, and a cycle, which the message names.
@@ -154,7 +154,7 @@ def claim_strengths(graph: ArgumentGraph) -> dict[str, float]:
 
 
 def contest(graph: ArgumentGraph, claim: str, *, base: float | None = None, by: Claim | None = None) -> Contested:
-    """`graph` with one `claim` contested by another `base` score, a new claim that attacks it, or both.
+    """Contest one `claim` of `graph` by another `base` score, a new claim that attacks it, or both.
 
     The graph that is given stays as it is. ConfigurationError for an unknown `claim`, a base score that is none, a new
     claim whose id is taken, and where nothing is contested.
@@ -223,7 +223,7 @@ def _with_base(claim: Claim, contested: str, base: float) -> Claim:
 
 
 def _sources(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Of whom each target is the target."""
+    """The sources of each target."""
     found: dict[str, list[str]] = {}
     for source, target in pairs:
         found.setdefault(target, []).append(source)
@@ -231,7 +231,7 @@ def _sources(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _together(strengths: list[float]) -> float:
-    """What several come to: 1 - ∏(1 - strength); sorted, since the product of floats depends on their order."""
+    """The joint strength of several claims: 1 - ∏(1 - strength), sorted, since a product of floats depends on order."""
     return 1 - math.prod(1 - strength for strength in sorted(strengths))
 
 

@@ -1,4 +1,4 @@
-"""What the evidence in arguments is made of: quotes with where they stand, claims, and who attacks or supports whom."""
+"""Argument graphs as data: claims, attacks, supports, and changes of strength."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Claim(WireModel):
-    """What is claimed in a debate, or is an argument of it."""
+    """A claim or an argument of a debate."""
 
     id: str
-    """What attacks and supports call it."""
+    """The id that attacks and supports refer to."""
     text: str = ""
     base: Score = 0.5
-    """How strong it is by itself, before anything is said for or against it."""
+    """Its strength by itself, before anything is said for or against it."""
     author: str | None = None
     stance: str | None = None
     round: Annotated[int, Field(ge=1)] | None = None
 
 
 class ArgumentGraph(WireModel):
-    """Claims, and which of them attack and support which; `argument_graph` makes one that is known to be sound."""
+    """Claims with their attacks and supports; `argument_graph` builds one and checks it."""
 
     claims: tuple[Claim, ...]
     attacks: tuple[tuple[str, str], ...] = ()
@@ -43,7 +43,7 @@ class ArgumentGraph(WireModel):
 
 
 class StrengthChange(WireModel):
-    """What became of one claim's strength; None where the claim was not there."""
+    """The strength of one claim before and after; None before for a new claim."""
 
     claim: str
     before: Score | None
@@ -57,4 +57,4 @@ class Contested(WireModel):
     strengths: dict[str, float]
     """The strength of each claim now."""
     changes: tuple[StrengthChange, ...]
-    """The claims whose strengths are not what they were, in the graph's order."""
+    """The claims whose strengths changed, in the graph's order."""

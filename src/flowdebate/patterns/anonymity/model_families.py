@@ -1,8 +1,4 @@
-"""Whose family a model is of, told by its name.
-
-What is known here are names as they are written, in texts and as those of models; how a provider is reached, only
-`flowdebate.models` knows.
-"""
+"""Model families: the maker that a model belongs to, by its name."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ FAMILIES: dict[str, str] = {
     "magistral": "mistral", "qwen": "alibaba", "deepseek": "deepseek", "grok": "xai", "copilot": "microsoft",
     "kimi": "moonshot", "glm": "zhipu", "smollm": "huggingface",
 }  # fmt: skip
-"""Well-known families of models, each with who makes it."""
+"""Well-known families of models, each with its maker."""
 VENDORS: dict[str, tuple[str, ...]] = {
     "openai": ("OpenAI", "Open AI"),
     "anthropic": ("Anthropic",),
@@ -43,7 +39,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "amazon": ("Amazon",),
     "nvidia": ("NVIDIA",),
 }
-"""Who makes them, as they are written."""
+"""The makers as texts write them."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
@@ -63,7 +59,7 @@ def family_among(text: str) -> str | None:
 
 
 def family_of(model: str) -> str:
-    """Whose family the model of that name is of: its maker's, or its own where the maker is not known.
+    """The maker of the model of that name, or the model's own name where the maker is not known.
 
     >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
     ('openai', 'my-own:7b')

@@ -1,4 +1,4 @@
-"""What gave somebody away: names that arguments hold, and where."""
+"""Leak reports: the names in arguments, and their places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = (
 )
 
 LeakKind = Literal["name", "model", "family"]
-"""Somebody of the roster, one of its models, or a family of models or its maker as what the author is."""
+"""A debater of the roster, one of its models, or the family or maker that authors name as their own."""
 
 
 class LeakAt(WireModel):
@@ -25,12 +25,12 @@ class LeakAt(WireModel):
     """The place of the entry in the transcript, from 0."""
     round: Annotated[int, Field(ge=1)]
     author: str
-    """Whose argument it is."""
+    """The speaker of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
     """The author's own name, another debater's, or a model's or its maker's."""
     meant: str
-    """Whom it names: a name of the roster, a model as the roster writes it, or a family or maker."""
+    """A name of the roster, a model as the roster writes it, or a family or maker."""
     text: str
     """The name, as it is written there."""
     start: Annotated[int, Field(ge=0)]
@@ -44,13 +44,13 @@ class LeakReport(WireModel):
     """All names in a transcript's arguments."""
 
     entries: Annotated[int, Field(ge=0)]
-    """How many arguments were looked at."""
+    """The number of arguments."""
     leaks: list[LeakAt] = Field(default_factory=list)
     """In the order in which they stand there."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of leaks."""
         return len(self.leaks)
 
     @property

@@ -36,7 +36,7 @@ class Quote(Span):
 
 
 class VerifiedQuote(Quote):
-    """A quotation, and what became of looking it up."""
+    """A quotation, and the result of looking it up."""
 
     status: QuoteStatus
     source: str | None = None
