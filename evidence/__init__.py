@@ -1,1 +1,1 @@
-"""What the numbers of docs/evidence.md are made by: `python -m evidence` writes it."""
+"""Numbers of docs/evidence.md; `python -m evidence` writes the page."""

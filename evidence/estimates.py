@@ -1,4 +1,4 @@
-"""Means with their 95 % intervals, and how they are written."""
+"""Means with their 95 % intervals, and their notation."""
 
 from __future__ import annotations
 

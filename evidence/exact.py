@@ -1,4 +1,4 @@
-"""What holds always: checked by going through all cases, with no judge in it."""
+"""Exact part: laws checked over all cases, without a judge."""
 
 from __future__ import annotations
 

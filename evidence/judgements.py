@@ -1,4 +1,4 @@
-"""Ask a local model which of two statements is true, in three views of each pair, and keep what it says.
+"""Judgements of a local model: which of two statements is true, in three views of each pair.
 
 One line of JSON a call is added to `--out`; a call that stands there is not made again.
 

@@ -1,4 +1,4 @@
-"""A judge that answers with one letter: its scores are how likely the model thought each letter, before it chose."""
+"""Judge that answers with one letter; its scores are the probabilities of the letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page docs/evidence.md, of its three kinds of proof."""
+"""Page docs/evidence.md, with three kinds of proof."""
 
 # ruff: noqa: E501 - what follows is a page, with tables
 

@@ -1,4 +1,4 @@
-"""The real part: what local models find of pairs of which one statement is true."""
+"""Real part: verdicts of local models on pairs of a true and a false statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated judgements by the hundred thousand: how often the best side wins, by schedule and by kind of bias."""
+"""Simulated judgements by the hundred thousand: share of wins of the best side, by schedule and by kind of bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated part: what schedules do if a judge is biased in a way that is known."""
+"""Simulated part: effects of schedules on judges with a known bias."""
 
 from __future__ import annotations
 

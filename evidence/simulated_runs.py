@@ -1,4 +1,4 @@
-"""The simulated part that runs the library itself: debates, renderings and audits with judges that are known."""
+"""Simulated part with the library itself: debates, judge views and audits of known judges."""
 
 from __future__ import annotations
 

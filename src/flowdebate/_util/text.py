@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = (
     "clean_data",
     "clean_text",
+    "counted",
     "is_blank",
     "one_line",
     "redacted",
@@ -35,6 +36,15 @@ _KEYS = re.compile(
     r"|\bAIza[A-Za-z0-9*_-]{16,}"
 )
 """What looks like a key, also where servers have starred out its middle."""
+
+
+def counted(number: int, one: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "ballot"), counted(1200, "ballot")
+    ('1 ballot', '1,200 ballots')
+    """
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
 def clean_text(text: str) -> str:

@@ -91,19 +91,19 @@ def _own_pairs(matrix: Matrix) -> float:
 
 def _mean(numbers: Iterable[float]) -> float:
     """The mean of equal numbers is that number; of all others the same in whatever order."""
-    found = list(numbers)
-    return found[0] if found.count(found[0]) == len(found) else math.fsum(found) / len(found)
+    every = list(numbers)
+    return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
 
 def _measured(measure: Similarity, texts: Sequence[str]) -> Matrix:
     """The matrix of `measure`; OutputError if the application's own gives something else."""
-    found = measure(texts)
+    matrix = measure(texts)
     count = len(texts)
-    square = len(found) == count and all(len(row) == count for row in found)
-    if not square or not all(0 <= score <= 1 for row in found for score in row):
+    square = len(matrix) == count and all(len(row) == count for row in matrix)
+    if not square or not all(0 <= score <= 1 for row in matrix for score in row):
         expected = f"{count} rows of {count} numbers from 0 to 1"
-        raise OutputError(measure.name, expected, [("", f"got {shown(found)}")])
-    return found
+        raise OutputError(measure.name, expected, [("", f"got {shown(matrix)}")])
+    return matrix
 
 
 def _check(now: Mapping[str, str], converged: object, diverging: object) -> None:

@@ -8,11 +8,11 @@ from itertools import pairwise
 __all__ = ("claims_without_evidence",)
 
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]*_]*[ \t]+|(?<=[。！？])|[\r\n\x0b\x0c\x85\u2028\u2029]+")
-"""Where a sentence may end."""
+"""Possible ends of a sentence."""
 _ABBREVIATED = re.compile(
     r"\b(?:[A-Z]|al|approx|cf|Dr|e\.g|eg|Fig|i\.e|ie|Mr|Mrs|Ms|no|No|Prof|St|U\.S|vs)\.$", re.ASCII
 )
-"""Where it does not, though a full stop stands there."""
+"""Abbreviations, whose full stop ends none."""
 _BULLET = re.compile(r"\A\s*(?:[-*+•>#]+|\(?\d{1,2}[.)])[ \t]+")
 
 _YEAR = r"(?:1[5-9]|20)\d\d[a-z]?"
@@ -25,7 +25,7 @@ _SOURCE = re.compile(
     rf"{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED}|\bet al\b|[¹²³⁴⁵⁶⁷⁸⁹]"
     rf"|\b[A-Z]\w+ \({_YEAR}\)|\b[Aa]ccording to (?:the )?[A-Z]"
 )
-"""What points to a source: a note, (Smith 2020), Smith (2020), a link, "according to the OECD"."""
+"""A pointer to a source: a note, (Smith 2020), Smith (2020), a link, "according to the OECD"."""
 _SOURCE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS}|(?i:{_LINK})|{_NAMED})")
 """The same at the beginning of a sentence, where it may belong to the one before."""
 _NOTE_FIRST = re.compile(rf"\s*(?:{_NOTE}|{_IN_BRACKETS})")
@@ -53,22 +53,22 @@ def claims_without_evidence(text: str) -> list[str]:
     >>> claims_without_evidence("Rents rose by 40%. Supply fell by a third [2]. Studies show that caps work. Why?")
     ['Rents rose by 40%.', 'Studies show that caps work.']
     """
-    found = []
+    claims = []
     for sentence, after in pairwise([*_sentences(text), ""]):
         own = sentence[match.end() :] if (match := _NOTE_FIRST.match(sentence)) else sentence
         plain = _BULLET.sub("", own, count=1).strip()
         asserts = _CLAIM.search(plain) and not plain.rstrip("\"'”’)]*_ ").endswith(("?", "？"))
         if asserts and not _SOURCE.search(own) and not _SOURCE_FIRST.match(after):
-            found.append(plain)
-    return found
+            claims.append(plain)
+    return claims
 
 
 def _sentences(text: str) -> list[str]:
     """The sentences of `text` with the blanks around them; a full stop of an abbreviation ends none."""
-    found = []
+    sentences = []
     start = 0
     for end in _END.finditer(text):
         if not _ABBREVIATED.search(text, max(start, end.start() - 8), end.start()):
-            found.append(text[start : end.end()])
+            sentences.append(text[start : end.end()])
             start = end.end()
-    return [sentence for sentence in [*found, text[start:]] if sentence.strip()]
+    return [sentence for sentence in [*sentences, text[start:]] if sentence.strip()]

@@ -57,7 +57,7 @@ _ALIKE = 0.6
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
 _QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", "unless", "when", "where", "while"}
-"""What follows one of them limits what stands before; a negation in it turns nothing round."""
+"""The words after one of them limit those before; a negation among them is none of the answer."""
 
 
 class Position(WireModel):
@@ -153,12 +153,12 @@ def match_choice(text: str, choices: Sequence[str]) -> str | None:
 def _readings(words: tuple[str, ...]) -> Iterator[set[str]]:
     """Names that a text may mean, from all of its words to fewer, with labels at the edges left out."""
     for left_out in range(len(words)):
-        found = set()
+        names = set()
         for start in range(left_out + 1):
             end = len(words) - left_out + start
             if _LABELS.issuperset(words[:start]) and _LABELS.issuperset(words[end:]):
-                found |= {_joined(words[start:end]), _joined(words[start:end]).removesuffix("'s")}
-        yield found - {""}
+                names |= {_joined(words[start:end]), _joined(words[start:end]).removesuffix("'s")}
+        yield names - {""}
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -195,25 +195,25 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
     - refinement: the answer goes on from the same words ("yes" to "yes, but not in cities"); or it is of eight words or
       more, and by `similarity` (None is `Jaccard()`) still the same, with the same numbers.
 
-    What is said again, or only shorter, is no flip, nor is silence: an agent who states nothing in a round holds on to
-    what it stated last.
+    Repeating an answer, or shortening it, is no flip, nor is silence: an agent who states nothing in a round keeps its
+    last position.
 
-    >>> said = ["yes", "Yes, but not in cities", "no", None]
-    >>> found = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(said, 1)])
-    >>> [flip.kind for flip in found]
+    >>> answers = ["yes", "Yes, but not in cities", "no", None]
+    >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])
+    >>> [flip.kind for flip in changes]
     ['refinement', 'contradiction', 'retraction']
     """
     measure = Jaccard() if similarity is None else similarity
     last: dict[tuple[str, tuple[str, ...] | str], Position] = {}
-    found = []
+    changes = []
     for position in sorted(history, key=lambda item: item.round):
-        held = position.agent, answer_words(position.claim) or position.claim
-        before = last.get(held)
-        last[held] = position
+        subject = position.agent, answer_words(position.claim) or position.claim
+        before = last.get(subject)
+        last[subject] = position
         kind = before and _kind(before.answer, position.answer, measure)
         if before and kind:
-            found.append(Flip(agent=position.agent, kind=kind, before=before, after=position))
-    return found
+            changes.append(Flip(agent=position.agent, kind=kind, before=before, after=position))
+    return changes
 
 
 def _kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:

@@ -1,4 +1,4 @@
-"""How much texts are alike in words or meaning: embeddings, TF-IDF, or shared words, behind one protocol.
+"""Similarity of texts in words or meaning: embeddings, TF-IDF, or shared words, behind one protocol.
 
 Similarity is not agreement: opposite stances on one subject share most of their words, and so do their embeddings.
 """
@@ -42,10 +42,10 @@ class Similarity(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """Its name in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        """How much each of `texts` is like each."""
+        """The similarity of each of `texts` with each."""
 
 
 class Jaccard:
@@ -144,16 +144,16 @@ def _parts(word: str) -> Iterator[str]:
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
     """`scores` of the different texts in sorted order, which makes all laws of a `Similarity` hold to the last bit."""
     distinct = sorted(set(texts))
-    found = scores(distinct) if len(distinct) > 1 else [[1.0]]
+    scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
-    return [[_score(found, place[one], place[other]) for other in texts] for one in texts]
+    return [[_score(scored, place[one], place[other]) for other in texts] for one in texts]
 
 
-def _score(found: Sequence[Sequence[float]], one: int, other: int) -> float:
+def _score(scored: Sequence[Sequence[float]], one: int, other: int) -> float:
     """A cosine can be less than 0, and a bit more than 1."""
     if one == other:
         return 1.0
-    return min(max(float(found[min(one, other)][max(one, other)]), 0.0), 1.0)
+    return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
 
 
 def _shared_words(texts: list[str]) -> Matrix:

@@ -1,4 +1,4 @@
-"""Who criticises whom in a round: six topologies, each a pure function of names, round and randomness."""
+"""Topologies of criticism: six pure functions from names, round and randomness to (critic, target) edges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Edge: TypeAlias = tuple[str, str]
 
 _WHERE = "edges()"
 _ROUNDING = 1e-9
-"""What a share that was meant to give a whole number may miss it by: 0.29 of 100 is 28.999999999999996 in floats."""
+"""Tolerance of a share that is meant to give a whole number: 0.29 of 100 is 28.999999999999996 in floats."""
 
 
 def edges(
@@ -49,9 +49,9 @@ def edges(
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Who criticises whom in `round`, among the agents `names`, in their order; never anybody their own proposal.
+    """Choose who criticises whom in `round` among the agents `names`, in their order; nobody their own proposal.
 
-    - `topology`: a name, or a function of `(names, round, random)` that gives the edges. What a function gives is
+    - `topology`: a name, or a function of `(names, round, random)` that gives the edges. The result of a function is
       checked: an OutputError for strangers, edges to oneself, and repetitions.
     - `hub`: the star's, one of `names`; None is the first by name. Other topologies do not look at it.
     - `sparsity`: the share of the others that review a proposal, from 0 to 1; at least one does. For sparse and
@@ -132,7 +132,7 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """How many review each of `count` proposals."""
+    """The number of critics of each of `count` proposals."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 
@@ -160,14 +160,14 @@ def _missing(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], 
     """A critic for each live proposal that has none: the least busy of those able, the next by name among equals."""
     busy = Counter(critic for critic, _ in chosen)
     reviewed = {target for _, target in chosen}
-    found = []
+    added = []
     for place, target in enumerate(ordered):
         others = [name for name in (*ordered[place + 1 :], *ordered[:place]) if name in able]
         if others and target in live and target not in reviewed:
             critic = min(others, key=lambda name: busy[name])
             busy[critic] += 1
-            found.append((critic, target))
-    return found
+            added.append((critic, target))
+    return added
 
 
 def _check(
@@ -200,10 +200,10 @@ def _checked(
     """The edges that a function of the application gives; OutputError if they cannot be used."""
     block = getattr(topology, "__name__", type(topology).__name__)
     expected = "a list of (critic, target) pairs"
-    found = topology(tuple(names), number, random)
-    if not isinstance(found, (list, tuple, set, frozenset)):
-        raise OutputError(block, expected, [("", f"got {shown(found)}")])
-    given: list[Any] = list(found)
+    chosen = topology(tuple(names), number, random)
+    if not isinstance(chosen, (list, tuple, set, frozenset)):
+        raise OutputError(block, expected, [("", f"got {shown(chosen)}")])
+    given: list[Any] = list(chosen)
     problems = [(str(place), problem) for place, edge in enumerate(given) if (problem := _problem(edge, names))]
     if problems:
         raise OutputError(block, expected, problems)

@@ -9,7 +9,7 @@ from flowdebate.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ("COMMAND", "check", "check_choice", "check_count", "check_text", "counted")
+__all__ = ("COMMAND", "check", "check_choice", "check_count", "check_text")
 
 COMMAND = "command line"
 """Where options were given, in errors."""
@@ -34,12 +34,3 @@ def check_count(option: str, value: int | None) -> None:
 def check_choice(option: str, value: str | None, values: Collection[str]) -> None:
     """ConfigurationError for a word that is none of `values`; None was not given."""
     check(value is None or value in values, option, value, f"one of {', '.join(map(repr, values))}")
-
-
-def counted(number: int, one: str) -> str:
-    """A number of things in words.
-
-    >>> counted(1, "ballot"), counted(1200, "ballot")
-    ('1 ballot', '1,200 ballots')
-    """
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

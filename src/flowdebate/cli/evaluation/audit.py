@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import problems_told, write_json
-from flowdebate.cli.evaluation import check, check_choice, check_count, check_text, counted
+from flowdebate.cli.evaluation import check, check_choice, check_count, check_text
 from flowdebate.cli.streams import tell, writing
 from flowdebate.cli.text import in_line
 
@@ -84,12 +85,12 @@ def audit(  # noqa: PLR0913 - the options of the command
         }  # fmt: skip
         again = _rejudging(asked, data=data, wanted=rejudge)
         items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
-        found = _audited(items, seed)
+        audited = _audited(items, seed)
         with writing():
-            _write(found, items, as_json=as_json)
+            _write(audited, items, as_json=as_json)
     if failed:
         raise typer.Exit(_FAILED)
-    if not found.ballots:
+    if not audited.ballots:
         raise typer.Exit(_NO_RESULT)
 
 
@@ -163,15 +164,15 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
     return figures_of(ballots, truth=truth)
 
 
-def _write(found: JudgeAudit, items: Items, *, as_json: bool) -> None:
+def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
     from flowdebate.cli.document import as_json as json_of
     from flowdebate.cli.page import Page
 
     if as_json:
-        data = {"audit": found.model_dump(mode="json", by_alias=True), "findings": found.findings}
+        data = {"audit": audited.model_dump(mode="json", by_alias=True), "findings": audited.findings}
         write_json(json_of({**data, "leftOut": dict(sorted(items.left_out.items()))}))
     else:
-        _show(found, Page(sys.stdout, ()), left_out=items.left_out)
+        _show(audited, Page(sys.stdout, ()), left_out=items.left_out)
 
 
 def _show(audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int]) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from flowdebate._util.text import counted
 from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.command import problems_told, write_json
-from flowdebate.cli.evaluation import check, check_text, counted
+from flowdebate.cli.evaluation import check, check_text
 from flowdebate.cli.streams import tell, writing
 from flowdebate.cli.text import in_line
 
@@ -81,10 +82,10 @@ def recount(
         from flowdebate.evaluation.decision_rules.recount import recount as count_again
 
         rules: Any = [name.replace("-", "_") for name in rule] if rule else None
-        found = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
+        recounted = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
         with writing():
-            _write(found, decided, as_json=as_json)
-    if not found.usable:
+            _write(recounted, decided, as_json=as_json)
+    if not recounted.usable:
         raise typer.Exit(_NO_RESULT)
 
 
@@ -164,7 +165,7 @@ def _of_document(document: Document) -> _Decided:
     return _Decided(raw.verdict.judging or NO_BALLOTS, subject, raw.verdict.winner, run_id)
 
 
-def _write(found: Recount, decided: _Decided, *, as_json: bool) -> None:
+def _write(recounted: Recount, decided: _Decided, *, as_json: bool) -> None:
     from flowdebate.cli.document import as_json as json_of
     from flowdebate.cli.page import Page
 
@@ -172,31 +173,31 @@ def _write(found: Recount, decided: _Decided, *, as_json: bool) -> None:
         data = {
             "question": decided.subject,
             "decided": decided.winner,
-            "recount": found.model_dump(mode="json", by_alias=True),
-            "findings": found.findings,
+            "recount": recounted.model_dump(mode="json", by_alias=True),
+            "findings": recounted.findings,
             "runId": decided.run_id,
         }
         write_json(json_of(data))
     else:
-        _show(found, decided, Page(sys.stdout, ()))
+        _show(recounted, decided, Page(sys.stdout, ()))
 
 
-def _show(found: Recount, decided: _Decided, page: Page) -> None:
-    ballots = counted(found.cast, "vote" if found.data == "votes" else "ballot")
+def _show(recounted: Recount, decided: _Decided, page: Page) -> None:
+    ballots = counted(recounted.cast, "vote" if recounted.data == "votes" else "ballot")
     page.labelled("Question", decided.subject, "bold", indent="")
     page.labelled("Decided for", decided.winner or "nobody", "bold", indent="")
     page.line(f"Decided again by {ballots}, without asking anybody")
-    if found.rows:
+    if recounted.rows:
         page.line()
-        page.columns(_HEAD, [_cells(row) for row in found.rows])
-    if len(found.per_ballot) > 1:
+        page.columns(_HEAD, [_cells(row) for row in recounted.rows])
+    if len(recounted.per_ballot) > 1:
         page.heading("Each ballot as the only one")
-        for each in found.per_ballot:
+        for each in recounted.per_ballot:
             who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
             view = "" if each.view is None else f" (view {each.view + 1})"
             page.labelled(f"{who}{view}", each.winner or "none", "")
     page.heading("Findings")
-    for finding in found.findings:
+    for finding in recounted.findings:
         page.line(f"- {in_line(finding)}")
 
 

@@ -217,7 +217,7 @@ def _compared(
     names: Sequence[BaselineName], items: Sequence[BenefitItem], *, confidence: float, min_gain: float
 ) -> list[PairedComparison]:
     """The debate against each baseline, with p-values adjusted for their number."""
-    counts = [_counted(name, items, confidence) for name in names]
+    counts = [_unadjusted(name, items, confidence) for name in names]
     adjusted = holm([each.p for each in counts])
     compared = []
     for each, p in zip(counts, adjusted, strict=True):
@@ -230,7 +230,7 @@ def _compared(
     return compared
 
 
-def _counted(name: BaselineName, items: Sequence[BenefitItem], confidence: float) -> PairedComparison:
+def _unadjusted(name: BaselineName, items: Sequence[BenefitItem], confidence: float) -> PairedComparison:
     """Counts, interval and test of one comparison, not yet adjusted for others."""
     pairs = [(item.debate, item.baselines[name], str(item.truth)) for item in items if name in item.baselines]
     ones = [debate.credit(truth) for debate, _, truth in pairs]

@@ -80,13 +80,13 @@ async def evaluate(
     right = _reader(truth)
     batch = _batch(pattern, rows, question=_reader(question), options=options)
     async with batch:
-        found = [(item, _benefit_item(item, right(item.row))) async for item in batch]
-    found.sort(key=lambda pair: pair[0].index)
-    items = [each for _, each in found if each is not None]
+        pairs = [(item, _benefit_item(item, right(item.row))) async for item in batch]
+    pairs.sort(key=lambda pair: pair[0].index)
+    items = [each for _, each in pairs if each is not None]
     return Evaluation(
         report=benefit_report(items, confidence=confidence, min_gain=min_gain),
         items=items,
-        result=BatchResult([item for item, _ in found], batch.summary),
+        result=BatchResult([item for item, _ in pairs], batch.summary),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
+from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.evaluation.decision_rules.ballots import BallotData, ballot_set
@@ -109,8 +110,8 @@ def recount(
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> near = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.4, "b": 0.35, "c": 0.25})
     >>> far = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.1, "b": 0.7, "c": 0.2})
-    >>> counted = recount([near, near, far], sides=["a", "b", "c"], rules=["mean", "plurality", "condorcet"])
-    >>> [row.winner for row in counted.rows], counted.line
+    >>> recounted = recount([near, near, far], sides=["a", "b", "c"], rules=["mean", "plurality", "condorcet"])
+    >>> [row.winner for row in recounted.rows], recounted.line
     (['b', 'a', 'a'], "2 of 3 rules find for 'a'; the others: 'b' (mean)")
     """
     asked = _asked(rules)
@@ -193,16 +194,13 @@ def _of_ballots(recounted: Recount) -> Iterator[str]:
     if recounted.flipped:
         yield "a model found for different sides in different views"
     if cast > usable:
-        yield f"{cast - usable} of {_ballots(cast)} could not be used; majorities are of all {cast}"
+        yield f"{cast - usable} of {counted(cast, 'ballot')} could not be used; majorities are of all {cast}"
     if planned > cast:
-        yield f"{_ballots(planned - cast)} of {planned} planned were not cast, and count for nothing"
+        yield f"{counted(planned - cast, 'ballot')} of {planned} planned were not cast, and count for nothing"
     if usable and recounted.sufficient is not None and recounted.sufficient < planned:
-        yield f"the first {_ballots(recounted.sufficient)} of {planned} would have been enough for the same outcome"
+        enough = counted(recounted.sufficient, "ballot")
+        yield f"the first {enough} of {planned} would have been enough for the same outcome"
 
 
 def _name(rule: DecisionRule) -> str:
     return rule.replace("_", " ")
-
-
-def _ballots(number: int) -> str:
-    return f"{number:,} ballot" if number == 1 else f"{number:,} ballots"

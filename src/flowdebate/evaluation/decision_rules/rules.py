@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
+from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import shown
 from flowdebate.measures.votes import exact, leaders, split, tally, total
@@ -141,14 +142,14 @@ def _median(cast: BallotSet) -> RuleResult:
 
 
 def _plurality(cast: BallotSet) -> RuleResult:
-    places = f"{{}} of {_counted(len(cast.ballots), 'first place')}"
+    places = f"{{}} of {counted(len(cast.ballots), 'first place')}"
     return _most(cast, "plurality", total(cast.firsts, cast.sides), places)
 
 
 def _approval(cast: BallotSet) -> RuleResult:
     shares = _shares(cast)
     counts = {side: Fraction(sum(own[side] >= cast.threshold for own in shares)) for side in cast.sides}
-    asked = f"{{}} of {_counted(len(shares), 'ballot')} with a share of {_number(cast.threshold)} or more"
+    asked = f"{{}} of {counted(len(shares), 'ballot')} with a share of {_number(cast.threshold)} or more"
     return _most(cast, "approval", counts, asked)
 
 
@@ -168,7 +169,7 @@ def _condorcet(cast: BallotSet) -> RuleResult:
 
 def _instant_runoff(cast: BallotSet) -> RuleResult:
     runoff = instant_runoff(_rankings(cast), cast.sides)
-    votes = f"{{}} of {_counted(len(cast.ballots), 'vote')} in count {runoff.rounds}"
+    votes = f"{{}} of {counted(len(cast.ballots), 'vote')} in count {runoff.rounds}"
     return _most(cast, "instant_runoff", runoff.scores, votes)
 
 
@@ -183,9 +184,9 @@ def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
     """Count by a rule about all who could vote: a lost or spoiled ballot has not agreed."""
     stored = cast.tally
     if stored is not None and stored.rule == rule == "weighted" and cast.weights is None:
-        found = stored  # the weights themselves are not stored
+        count = stored  # the weights themselves are not stored
     else:
-        found = tally(
+        count = tally(
             cast.votes,
             choices=cast.sides,
             eligible=cast.eligible,
@@ -193,15 +194,15 @@ def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
             weights=cast.weights if rule == "weighted" else None,
             quorum=None if stored is None else stored.quorum,
         )
-    tied = bool(found.tied) and found.quorum_met
+    tied = bool(count.tied) and count.quorum_met
     return RuleResult(
         rule=rule,
-        end="winner" if found.reached else "tie" if tied else "short",
-        winner=found.winner if found.reached else None,
-        why=found.reason,
-        tied=found.tied if tied else [],
-        scores=dict(found.weights) if rule == "weighted" else {side: float(n) for side, n in found.counts.items()},
-        ballots=found.valid,
+        end="winner" if count.reached else "tie" if tied else "short",
+        winner=count.winner if count.reached else None,
+        why=count.reason,
+        tied=count.tied if tied else [],
+        scores=dict(count.weights) if rule == "weighted" else {side: float(n) for side, n in count.counts.items()},
+        ballots=count.valid,
     )
 
 
@@ -286,7 +287,3 @@ def _sign(number: Fraction | int) -> int:
 
 def _number(number: Fraction) -> str:
     return f"{float(number):.4g}"
-
-
-def _counted(number: int, one: str) -> str:
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

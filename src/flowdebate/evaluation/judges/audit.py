@@ -50,8 +50,8 @@ def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None]
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> second = JudgeBallot(order=["no", "yes"], winner="no")
-    >>> found = audit([[first, second]])
-    >>> found.position_consistency.value, found.preference_fairness.value, found.slots[0].favoured.rate
+    >>> audited = audit([[first, second]])
+    >>> audited.position_consistency.value, audited.preference_fairness.value, audited.slots[0].favoured.rate
     (0.0, -1.0, 1.0)
     """
     if truth is not None and len(truth) != len(items):
@@ -61,35 +61,35 @@ def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None]
     if len(names) < 2:  # noqa: PLR2004 - one judge is no panel
         return JudgeAudit(**figures)
     by_model = models_of(items)
-    found, of = _rho(items, truth, sorted(by_model))
+    rho, rho_of = _rho(items, truth, sorted(by_model))
     return JudgeAudit(
         **figures,
         models={name: JudgeFigures(**_figures([count(each) for each in own])) for name, own in by_model.items()},
-        rho=found,
-        rho_of=of,
-        effective_n=None if found is None else effective_n(len(by_model), min(max(found.value, 0.0), 1.0)),
+        rho=rho,
+        rho_of=rho_of,
+        effective_n=None if rho is None else effective_n(len(by_model), min(max(rho.value, 0.0), 1.0)),
     )
 
 
 def models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[JudgeBallot]]]:
     """The items of each model with only its own ballots; "" is the unknown model."""
-    found: dict[str, list[list[JudgeBallot]]] = {}
+    grouped: dict[str, list[list[JudgeBallot]]] = {}
     for ballots in items:
         own: dict[str, list[JudgeBallot]] = {}
         for ballot in ballots:
             own.setdefault(ballot.model or "", []).append(ballot)
         for name, each in own.items():
-            found.setdefault(name, []).append(each)
-    return dict(sorted(found.items()))
+            grouped.setdefault(name, []).append(each)
+    return dict(sorted(grouped.items()))
 
 
 def families(counts: Iterable[ItemCounts], kind: Literal["slots", "labels"]) -> dict[tuple[str, ...], list[PlaceWins]]:
     """The wins in each item, grouped by the set of places it has."""
-    found: dict[tuple[str, ...], list[PlaceWins]] = {}
+    grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
     for item in counts:
         for names, wins in (item.slots if kind == "slots" else item.labels).items():
-            found.setdefault(names, []).append(wins)
-    return {names: found[names] for names in sorted(found, key=lambda names: (len(names), names))}
+            grouped.setdefault(names, []).append(wins)
+    return {names: grouped[names] for names in sorted(grouped, key=lambda names: (len(names), names))}
 
 
 def _figures(counts: Sequence[ItemCounts]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _figures(counts: Sequence[ItemCounts]) -> dict[str, Any]:
         "undecided": sum(item.undecided for item in counts),
         "slots": [_places("slot", names, wins) for names, wins in families(counts, "slots").items()],
         "labels": [_places("label", names, wins) for names, wins in families(counts, "labels").items()],
-        **{name: found for name in FIGURES if (found := _figure(counts, name)) is not None},
+        **{name: figure for name in FIGURES if (figure := _figure(counts, name)) is not None},
     }
 
 
@@ -137,7 +137,7 @@ def _rho(
     shares = [_shares(ballots) for ballots in items]
     known = truth or [None] * len(items)
     of: Literal["errors", "scores"] = "errors" if any(right is not None for right in known) else "scores"
-    found, counted = [], set[int]()
+    correlations, counted = [], set[int]()
     for one, other in combinations(names, 2):
         both = [at for at, share in enumerate(shares) if one in share and other in share]
         if of == "errors":
@@ -150,9 +150,13 @@ def _rho(
             pairs = sorted(pair for at in both for pair in _from_even(shares[at][one], shares[at][other]))
         value = _correlation(pairs, centred=of == "scores")
         if value is not None:
-            found.append(value)
+            correlations.append(value)
             counted.update(both)
-    return (Figure(value=math.fsum(sorted(found)) / len(found), n=len(counted)), of) if found else (None, None)
+    return (
+        (Figure(value=math.fsum(sorted(correlations)) / len(correlations), n=len(counted)), of)
+        if correlations
+        else (None, None)
+    )
 
 
 def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
@@ -216,17 +220,17 @@ class ItemCounts:
 
 def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
     """Count the `ballots` of one item; their order changes nothing."""
-    found = ItemCounts()
+    counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str]], dict[_JudgeView, list[str | None]]] = {}
     for ballot in ballots:
-        found.ballots += 1
+        counts.ballots += 1
         if ballot.problem is not None:
-            found.unparsed += 1
+            counts.unparsed += 1
         elif not _is_usable(ballot):
-            found.unusable += 1
+            counts.unusable += 1
         else:
             choice = _choice(ballot)
-            _place(found, ballot, choice)
+            _place(counts, ballot, choice)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
             views = alike.setdefault((ballot.model, frozenset(ballot.order)), {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
@@ -234,8 +238,8 @@ def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
     for views in alike.values():
         if len(views) > 1 or any(len(choices) > 1 for choices in views.values()):
             _compare(terms, views)
-    found.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items()}
-    return found
+    counts.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items()}
+    return counts
 
 
 def _is_usable(ballot: JudgeBallot) -> bool:
@@ -259,29 +263,31 @@ def _choice(ballot: JudgeBallot) -> str | None:
     return first[0] if len(first) == 1 else None
 
 
-def _place(found: ItemCounts, ballot: JudgeBallot, choice: str | None) -> None:
+def _place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None) -> None:
     if choice is None:
-        found.undecided += 1
+        counts.undecided += 1
         return
     order = ballot.order
     names = _NUMBERS[: len(order)] if len(order) <= len(_NUMBERS) else tuple(map(str, range(1, len(order) + 1)))
-    _add(found.slots, names, order.index(choice), tuple(order))
+    _add(counts.slots, names, order.index(choice), tuple(order))
     if ballot.labels is not None:
         labels = tuple(sorted(ballot.labels.values()))
         called = {label: side for side, label in ballot.labels.items()}
-        wins = _add(found.labels, labels, labels.index(ballot.labels[choice]), tuple(called[label] for label in labels))
+        wins = _add(
+            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(called[label] for label in labels)
+        )
         wins.label_orders.add(tuple(ballot.labels[side] for side in order))
 
 
 def _add(
     places: dict[tuple[str, ...], PlaceWins], names: tuple[str, ...], place: int, arrangement: tuple[str, ...]
 ) -> PlaceWins:
-    found = places.get(names)
-    if found is None:
-        found = places[names] = PlaceWins([0] * len(names))
-    found.wins[place] += 1
-    found.arrangements.add(arrangement)
-    return found
+    wins = places.get(names)
+    if wins is None:
+        wins = places[names] = PlaceWins([0] * len(names))
+    wins.wins[place] += 1
+    wins.arrangements.add(arrangement)
+    return wins
 
 
 def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
@@ -294,8 +300,8 @@ def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[
         orders.setdefault(order, []).extend(choices)
     if len(orders) == 1:
         return
-    found = [_most(choices) for choices in orders.values()]
-    pairs = [one != other for one, other in combinations(found, 2)]
+    verdicts = [_most(choices) for choices in orders.values()]
+    pairs = [one != other for one, other in combinations(verdicts, 2)]
     lean = 0
     if any(pairs):
         lean = sum((c == order[-1]) - (c == order[0]) for order, choices in orders.items() for c in choices)

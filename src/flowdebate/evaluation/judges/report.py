@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate._util.text import counted
 from flowdebate.evaluation.judges.significance import ALPHA, NEEDED, POWER, smallest_rate, sought
 
 if TYPE_CHECKING:
@@ -28,31 +29,33 @@ def findings(audit: JudgeAudit) -> list[str]:
 
     >>> from flowdebate.evaluation.judges.audit import audit
     >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
-    >>> found = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
-    >>> findings(found)[0]
+    >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
+    >>> findings(audited)[0]
     'too small: 1 verdict (the first slot won 1 of 1, 100%); 54 are needed to find a rate of 70%'
     """
-    found = list(_of_judge(audit))
+    sentences = list(_of_judge(audit))
     for name, figures in audit.models.items():
-        found += [f"{name or 'the model that is not known'}: {finding}" for finding in _of_judge(figures)]
-    found += _of_panel(audit)
+        sentences += [f"{name or 'the model that is not known'}: {finding}" for finding in _of_judge(figures)]
+    sentences += _of_panel(audit)
     tests = sum(_tests(figures) for figures in (audit, *audit.models.values()))
     if tests > 1:
-        found.append(f"{tests} tests were made, each of which would find something in up to {ALPHA:.0%} of fair judges")
-    return [*found, LIMITS]
+        sentences.append(
+            f"{tests} tests were made, each of which would find something in up to {ALPHA:.0%} of fair judges"
+        )
+    return [*sentences, LIMITS]
 
 
 def _of_judge(figures: JudgeFigures) -> Iterator[str]:
     if not figures.slots:
-        yield f"no verdict for a side in {_counted(figures.ballots, 'ballot')}: nothing can be said of slots"
+        yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: nothing can be said of slots"
     for places in (*figures.slots, *figures.labels):
         yield from _of_places(places)
     yield from _of_orders(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
-        yield f"{figures.unparsed} of {_counted(figures.ballots, 'answer')} ({share}) could not be used"
+        yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
     if figures.unusable:
-        yield f"{_counted(figures.unusable, 'ballot')} made no sense, and counted for nothing"
+        yield f"{counted(figures.unusable, 'ballot')} made no sense, and counted for nothing"
 
 
 def _of_places(places: Places) -> Iterator[str]:
@@ -78,11 +81,11 @@ def _of_places(places: Places) -> Iterator[str]:
     elif places.p <= ALPHA:
         yield f"favours {_name(places, favoured)}: {numbers}"
     elif not small:
-        found = smallest_rate(places.items, sides=places.sides)
+        rate_shown = smallest_rate(places.items, sides=places.sides)
         could = (
             ""
-            if found is None
-            else f"; with n = {places.items} one of {found:.0%} would have been found in {POWER:.0%} of cases"
+            if rate_shown is None
+            else f"; with n = {places.items} one of {rate_shown:.0%} would have been found in {POWER:.0%} of cases"
         )
         yield f"no {kind} bias found: {_name(places, favoured)} won {numbers}{could}"
 
@@ -91,14 +94,14 @@ def _of_orders(figures: JudgeFigures) -> Iterator[str]:
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n
-        same = f"{round(consistency.value * n)} of {_counted(n, 'time')} the verdict was the same in all orders"
-        yield f"position consistency {_told(consistency)}: {same}"
+        same = f"{round(consistency.value * n)} of {counted(n, 'time')} the verdict was the same in all orders"
+        yield f"position consistency {_value(consistency)}: {same}"
     if fairness is not None and fairness.value and (fairness.low is None or fairness.low * (fairness.high or 0) > 0):
         end = "the first" if fairness.value < 0 else "the last"
-        yield f"preference fairness {_told(fairness)}: what changed with the order went to {end} slot more often"
+        yield f"preference fairness {_value(fairness)}: what changed with the order went to {end} slot more often"
     stability = figures.repetition_stability
     if stability is not None:
-        yield f"repetition stability {_told(stability)}, over {_counted(stability.n, 'view')} judged several times"
+        yield f"repetition stability {_value(stability)}, over {counted(stability.n, 'view')} judged several times"
 
 
 def _of_panel(audit: JudgeAudit) -> Iterator[str]:
@@ -106,7 +109,7 @@ def _of_panel(audit: JudgeAudit) -> Iterator[str]:
         return
     yield (
         f"{len(audit.models)} models are worth {audit.effective_n:.1f} independent ones: their {audit.rho_of} "
-        f"correlate by {audit.rho.value:.2f} over {_counted(audit.rho.n, 'item')}"
+        f"correlate by {audit.rho.value:.2f} over {counted(audit.rho.n, 'item')}"
     )
 
 
@@ -132,17 +135,13 @@ def _numbers(places: Places, place: PlaceRate) -> Iterator[str]:
         yield f"p = {places.p:.2g}" if places.p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
 
 
-def _told(figure: Figure) -> str:
+def _value(figure: Figure) -> str:
     return f"{figure.value:.2f}" + ("" if figure.low is None else f" (95% CI {figure.low:.2f} to {figure.high:.2f})")
 
 
 def _size(places: Places) -> str:
-    return _counted(places.items, "verdict" if places.n == places.items else "item")
+    return counted(places.items, "verdict" if places.n == places.items else "item")
 
 
 def _tests(figures: JudgeFigures) -> int:
     return sum(places.p is not None for places in (*figures.slots, *figures.labels))
-
-
-def _counted(number: int, one: str) -> str:
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"

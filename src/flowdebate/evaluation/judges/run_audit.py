@@ -36,18 +36,18 @@ class RunAudit:
     @property
     def findings(self) -> list[str]:
         """The audit in plain words."""
-        found = self.judge.findings
+        sentences = self.judge.findings
         if self.leaks is not None:
-            found.append(
+            sentences.append(
                 f"names that stood in arguments, and were hidden: {self.leaks.count} ({self.leaks.own} of authors "
                 f"themselves, {self.leaks.others} of others, {self.leaks.models} of models)"
             )
-        found += [
+        sentences += [
             f"the judge {judge!r} is of the family of {debater!r}, which argued: a judge may favour what reads like "
             "its own; a model of another family cannot"
             for judge, debater in self.same_family
         ]
-        return found
+        return sentences
 
 
 def audit_run(run: RunView) -> RunAudit:

@@ -67,11 +67,11 @@ def full_audit(
     for name, value in (("seed", seed), ("resamples", resamples)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ConfigurationError("full_audit()", name, value, "an int >= 0")
-    found = audit(items, truth=truth)
+    audited = audit(items, truth=truth)
     resampling = _Resampling(seed, resamples)
-    own = models_of(items) if found.models else {}
-    models = {name: resampling.tested(each, own[name]) for name, each in found.models.items()}
-    return resampling.tested(found, items).model_copy(update={"models": models, "seed": seed})
+    own = models_of(items) if audited.models else {}
+    models = {name: resampling.tested(each, own[name]) for name, each in audited.models.items()}
+    return resampling.tested(audited, items).model_copy(update={"models": models, "seed": seed})
 
 
 class _Resampling:
@@ -98,10 +98,10 @@ class _Resampling:
         return figures.model_copy(update=update)
 
     def _families(
-        self, found: Sequence[Places], counts: Sequence[ItemCounts], kind: Literal["slots", "labels"]
+        self, every: Sequence[Places], counts: Sequence[ItemCounts], kind: Literal["slots", "labels"]
     ) -> list[Places]:
         grouped = families(counts, kind)
-        return [self._places(places, grouped[tuple(place.place for place in places.places)]) for places in found]
+        return [self._places(places, grouped[tuple(place.place for place in places.places)]) for places in every]
 
     def _places(self, places: Places, items: Sequence[PlaceWins]) -> Places:
         update: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class _Resampling:
             share = (centre - least) / (1 - least)
             exact = stats.binomtest(round(share * len(n)), len(n)).proportion_ci(_CONFIDENCE, method="exact")
             return min(centre, least + exact.low * (1 - least)), max(centre, least + exact.high * (1 - least))
-        found = stats.bootstrap(
+        interval = stats.bootstrap(
             (value, n),
             lambda value, n, axis: value.sum(axis=axis) / n.sum(axis=axis),
             paired=True,
@@ -139,7 +139,7 @@ class _Resampling:
             method="percentile",
             rng=np.random.default_rng(self._seed),
         ).confidence_interval
-        return float(found.low), float(found.high)
+        return float(interval.low), float(interval.high)
 
     def _permutation_test(self, items: Sequence[PlaceWins], *, mirror: bool) -> float:
         """The share of draws, with each item's wins rotated, in which places are as uneven as observed, or more."""
