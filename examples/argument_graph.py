@@ -10,8 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.evaluation.arguments.aif import to_aif
-from flowdebate.evaluation.arguments.graph import claim_strengths, contest, graph_of_debate
+from flowdebate.evaluation import claim_strengths, contest, graph_of_debate, to_aif
 from flowdebate.patterns.debate.quotes.prompt import render_quotes
 from flowdebate.patterns.debate.quotes.verify import verify_quotes
 

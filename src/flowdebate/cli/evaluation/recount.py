@@ -29,6 +29,7 @@ __all__ = ("ENDS_RECOUNT", "recount")
 _NO_RESULT = 3
 ENDS_RECOUNT = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
 """The end of its help."""
+_ONE_RUN = "the id of a run, or else --last, or else --data FILE"
 _HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
 _ENDS = {"tie": "(a tie)", "short": "(not enough)"}
 
@@ -87,9 +88,6 @@ def recount(
             _write(recounted, decided, as_json=as_json)
     if not recounted.usable:
         raise typer.Exit(_NO_RESULT)
-
-
-_ONE_RUN = "the id of a run, or else --last, or else --data FILE"
 
 
 def _weights(given: Sequence[str]) -> dict[str, float] | None:
