@@ -37,9 +37,8 @@ from flowdebate.models import (
 from flowdebate.models.attempts import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording.cassette import CLASSES
+from tests.models.policies.helpers import Leaf, Naps, down, question
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
-
-from .helpers import Leaf, Naps, down, question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,8 +48,7 @@ from flowdebate.models.recording.cassette import CLASSES, FACTS, Failure
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
 from flowdebate.testing import FunctionModel, ScriptedModel
-
-from .helpers import Leaf, Naps, down, errors_of, question, used, warped
+from tests.models.policies.helpers import Leaf, Naps, down, errors_of, question, used, warped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
