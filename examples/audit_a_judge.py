@@ -58,7 +58,7 @@ async def main(model: Model | str | None = None) -> JudgeAudit:
     judged = await pattern.batch(
         [argued(number) for number in range(60)],
         model=judge_of_places() if model is None else model,
-        concurrency=1 if model is None else 8,
+        max_concurrency=1 if model is None else 8,
         store=False,
     ).all()
     found = full_audit([item.unwrap().output.ballots for item in judged])

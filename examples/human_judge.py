@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from flowdebate import Debater, debate, human, submit_answer_sync, terminal
+from flowdebate import Debater, ask_in_terminal, debate, human, submit_answer_sync
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput, HumanRequest
@@ -29,7 +29,7 @@ pattern = debate(
 def begin(store: Path | str, model: Model | str | None = None) -> RunResult[DebateRawOutput]:
     """Hold the rounds; the run is then kept, and waits. Nothing runs while it does."""
     result = pattern.run_sync(QUESTION, model=model, store=store)
-    for request in result.awaiting:
+    for request in result.pending:
         print(f"{result.run_id} waits for {request.block}:\n\n{request.shown}\n\n{request.expects}")
     return result
 
@@ -51,7 +51,7 @@ def main(model: Model | str | None = None) -> DebateRawOutput:
     here = debate(
         name="bridge",
         debaters=[Debater("walker", "close it"), Debater("driver", "keep it open")],
-        judge=human(name="mayor", ask=terminal),
+        judge=human(name="mayor", ask=ask_in_terminal),
         max_rounds=1,
         synthesizer=False,
     )

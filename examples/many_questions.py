@@ -35,7 +35,7 @@ async def hold(model: Model | str | None, store: StoreChoice) -> BatchSummary:
     batch = pattern.batch(
         QUESTIONS,
         question=lambda row: row["question"],
-        concurrency=3,
+        max_concurrency=3,
         model=model,
         store=store,
         batch_id="town-2026",

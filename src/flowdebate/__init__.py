@@ -46,9 +46,9 @@ from flowdebate.runs.limits import Limits, Price
 from flowdebate.runs.session import Session
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.human.answers import answer, submit_answer_sync
+    from flowdebate.blocks.human.answers import open_requests, submit_answer, submit_answer_sync
     from flowdebate.blocks.human.human import human
-    from flowdebate.blocks.human.terminal import terminal
+    from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.blocks.tools import function_schema
     from flowdebate.patterns.consensus import consensus
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.round_robin import round_robin
     from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
     from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchSummary
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.durable.suspend import HumanRequest
 
 __all__ = (
@@ -78,7 +78,6 @@ __all__ = (
     "DebateVerdict",
     "Debater",
     "DeliberationOutput",
-    "Durability",
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",
@@ -93,10 +92,11 @@ __all__ = (
     "RoundRobinOutput",
     "Session",
     "StandIn",
+    "StoreOptions",
     "Task",
     "TaskCollection",
     "Visibility",
-    "answer",
+    "ask_in_terminal",
     "consensus",
     "create_debate_transcript",
     "create_debater",
@@ -115,12 +115,13 @@ __all__ = (
     "handler",
     "handoff",
     "human",
+    "open_requests",
     "outline",
     "round_robin",
     "router",
     "sequencer",
+    "submit_answer",
     "submit_answer_sync",
-    "terminal",
 )
 
 __version__ = "0.1.0"
@@ -133,9 +134,11 @@ _ELSEWHERE = {
     "DeliberationOutput": "patterns.deliberation.schemas",
     "HandoffOutput": "patterns.handoff.schemas",
     "HumanRequest": "runs.durable.suspend",
-    "Durability": "runs.durable.resume",
+    "StoreOptions": "runs.durable.resume",
     "RoundRobinOutput": "patterns.round_robin.schemas",
-    "answer": "blocks.human.answers",
+    "ask_in_terminal": "blocks.human.terminal",
+    "open_requests": "blocks.human.answers",
+    "submit_answer": "blocks.human.answers",
     "submit_answer_sync": "blocks.human.answers",
     "consensus": "patterns.consensus",
     "deliberation": "patterns.deliberation",
@@ -143,7 +146,6 @@ _ELSEWHERE = {
     "handoff": "patterns.handoff",
     "human": "blocks.human.human",
     "round_robin": "patterns.round_robin",
-    "terminal": "blocks.human.terminal",
 }
 """Imported when they are used: most programs use one pattern."""
 

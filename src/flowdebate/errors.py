@@ -37,13 +37,13 @@
     ├── StoreError                           a store of runs cannot be read or written
     │   ├── RunNotFound                      no run with this id
     │   ├── RunExists                        another run has this id
-    │   ├── RunConflict                      somebody else carries the run out
-    │   ├── RunChanged                       the run was begun with something else than it is carried on with
-    │   ├── RunUncertain                     a call may have been made already, and may not be made again
-    │   ├── JournalMismatch                  a step of the run asks for something else than what was recorded
-    │   ├── NotRecordable                    what came of a step cannot be kept
+    │   ├── RunConflict                      another process is running it
+    │   ├── RunChanged                       the run was started with other options than it is resumed with
+    │   ├── RunUncertain                     a call may have been made already, and must not be made twice
+    │   ├── JournalMismatch                  a step of the run makes another request than the recorded one
+    │   ├── NotRecordable                    the result of a step cannot be stored
     │   ├── NotAwaited                       the run does not wait for this answer
-    │   └── DeadLetter                       the run has ended its process too often to be carried on
+    │   └── DeadLetter                       the run has crashed its process too often to be resumed
     └── TaskError
         ├── TaskNotFound                     no task with this id
         └── IllegalTransition                the task's status does not allow the change
@@ -549,25 +549,25 @@ class RunExists(StoreError):
 
 
 class RunConflict(StoreError):
-    """Somebody else carries the run out, or has taken it over."""
+    """Another process is running the run, or has taken it over."""
 
-    def __init__(self, store: str, run_id: str, problem: str = "is being carried out by somebody else") -> None:
+    def __init__(self, store: str, run_id: str, problem: str = "is being run by another process") -> None:
         self.run_id = run_id
         super().__init__(store, f"run {run_id} {problem}")
 
 
 class RunChanged(StoreError):
-    """The run was begun with something else; `differences` are the lines that differ, by what they belong to."""
+    """The run was started with other options; `differences` are the lines that differ, by what they belong to."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
         self.differences = {name: tuple(lines) for name, lines in differences.items()}
         listed = "\n".join(f"{name}:\n  " + "\n  ".join(lines) for name, lines in self.differences.items())
-        super().__init__(store, f"run {run_id} was begun with something else (- then, + now)\n{listed}")
+        super().__init__(store, f"run {run_id} was started with other options (- then, + now)\n{listed}")
 
 
 class RunUncertain(StoreError):
-    """The step `key` was begun `attempts` times without an end: it may have been paid, and may not be made again."""
+    """The step `key` was started `attempts` times and never recorded: it may have been paid for already."""
 
     def __init__(self, store: str, run_id: str, key: str, attempts: int) -> None:
         self.run_id = run_id
@@ -576,13 +576,13 @@ class RunUncertain(StoreError):
         how_often = "once" if attempts == 1 else f"{attempts} times"
         super().__init__(
             store,
-            f"run {run_id}: {key} was begun {how_often}, and nothing says what came of it; "
-            'uncertain="retry" would make the call again',
+            f"run {run_id}: {key} was started {how_often}, and its result was never recorded; "
+            'on_uncertain="retry" would make the call again',
         )
 
 
 class JournalMismatch(StoreError):
-    """The step `key` asks for something else than what was recorded under its key."""
+    """The step `key` makes another request than the one that was recorded under its key."""
 
     def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
         self.run_id = run_id
@@ -591,20 +591,20 @@ class JournalMismatch(StoreError):
 
 
 class NotRecordable(StoreError):
-    """What came of the step `key` cannot be kept as JSON."""
+    """The result of the step `key` cannot be stored as JSON."""
 
     def __init__(self, store: str, run_id: str, key: str, got: object) -> None:
         self.run_id = run_id
         self.key = key
         super().__init__(
             store,
-            f"run {run_id}: what came of {key} is no JSON data, and would not be the same when the run is carried on: "
-            f"{shown(got)}; say what it is: ctx.step(…, returns=TYPE)",
+            f"run {run_id}: the result of {key} is not JSON data, and would not be the same when the run is resumed: "
+            f"{shown(got)}; name its type: ctx.step(…, returns=TYPE)",
         )
 
 
 class NotAwaited(StoreError):
-    """The run does not wait for this answer; `open` are the places that it waits for, and `problem` says why not."""
+    """The run does not wait for this answer; `open` are the places where it waits, and `problem` says why not."""
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
         self.run_id = run_id
@@ -614,15 +614,15 @@ class NotAwaited(StoreError):
 
 
 class DeadLetter(StoreError):
-    """The run has ended its process `recoveries` times in a row, without getting any further."""
+    """The run has crashed its process `recoveries` times in a row without progress."""
 
     def __init__(self, store: str, run_id: str, recoveries: int) -> None:
         self.run_id = run_id
         self.recoveries = recoveries
         super().__init__(
             store,
-            f"run {run_id} has ended its process {recoveries} times in a row without getting any further, and is not "
-            "carried on; it can be read, and revived",
+            f"run {run_id} has crashed its process {recoveries} times in a row without progress, and is not resumed; "
+            "it can still be read, or resumed with retry_dead_letter=True",
         )
 
 

@@ -25,7 +25,7 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.human.data import as_said, checked_against
+from flowdebate.blocks.human.parsing import checked_against, parse_text
 from flowdebate.blocks.human.prompt import render_said
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
@@ -169,11 +169,11 @@ async def test_a_human_inside_of_a_tool_or_a_function_waits_as_well() -> None:
     model = ScriptedModel(ToolCall(id="1", name="ann", arguments='{"input": "Well?"}'), "She says yes.")
     store = MemoryStore()
     result = await pipeline.run("Rents?", model=model, store=store, run_id="it")
-    assert (result.status, [request.block for request in result.awaiting]) == ("awaiting", ["ann"])
-    from flowdebate import answer
+    assert (result.status, [request.block for request in result.pending]) == ("awaiting", ["ann"])
+    from flowdebate import submit_answer
 
-    await answer(store, "it", "Yes.")
-    done = await pipeline.resume("it", model=model, store=store, uncertain="raise")
+    await submit_answer(store, "it", "Yes.")
+    done = await pipeline.resume("it", model=model, store=store, on_uncertain="raise")
     assert done.output == "She says yes."
     assert model.calls[-1].messages[-1]["content"] == "Yes."
 
@@ -186,7 +186,7 @@ async def test_a_function_that_asks_without_a_store_says_what_to_do() -> None:
     async def asks(value: object, ctx: Any) -> Any:
         return await ann(value, ctx.child("ann", f"{ctx.path}/ann"))
 
-    with pytest.raises(ConfigurationError, match="Keep the run, so that it can wait"):
+    with pytest.raises(ConfigurationError, match="Give the run a store, so that it can be suspended"):
         await asks.run("Rents?", store=False)
 
 
@@ -253,7 +253,7 @@ def test_both_ways_of_checking_take_the_same(finding: Finding) -> None:
 def test_said_text_is_valid_or_refused(text: str) -> None:
     """What is taken can be encoded, and shows something."""
     try:
-        said = as_said(text, block="b")
+        said = parse_text(text, block="b")
     except OutputError:
         return
     assert said.encode()

@@ -307,7 +307,7 @@ def test_what_somebody_carries_out_stays(store: Path) -> None:
     (resumed, deleted, others), table = asyncio.run(act())
     assert (resumed.exit_code, deleted.exit_code, others.stdout) == (1, 1, "Deleted 0 runs.\n")
     assert resumed.stderr == deleted.stderr
-    assert "is being carried out by somebody else" in resumed.stderr
+    assert "is being run by another process" in resumed.stderr
     assert re.search(r"run +running +1 +Cap", table.stdout)
     assert "No runs." in command("runs", "--status", "running").stdout
     assert "left behind" in command("runs").stdout

@@ -163,4 +163,4 @@ async def test_what_cannot_be_evaluated_is_refused() -> None:
         (bare, ROWS, "truth", "with_baselines"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            await evaluate(pattern, rows, truth=truth, model=model, concurrency=1)
+            await evaluate(pattern, rows, truth=truth, model=model, max_concurrency=1)

@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, Ru
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.batch import seed_of_item
 from flowdebate.runs.batch.result import BatchSummary
-from flowdebate.runs.durable.resume import Durability
+from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
@@ -109,7 +109,7 @@ async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
     """The law: results in order, each with its own output or error, and the summary counts them."""
     busy = Busy(failing, turns)
     questions = iter(range(count)) if lazily else range(count)
-    result = await handler(busy, name="busy").batch(questions, concurrency=concurrency).all()
+    result = await handler(busy, name="busy").batch(questions, max_concurrency=concurrency).all()
     assert [(item.index, item.row, item.question) for item in result] == [(n, n, n) for n in range(count)]
     assert [item.output for item in result] == [None if n in failing else -n for n in range(count)]
     assert {item.index for item in result.failed} == {n for n in range(count) if n in failing}
@@ -141,7 +141,7 @@ async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
     ended: Any = None
     for stop in [*cuts, None]:
         paid = Paid(failing=failing, stop=stop)
-        batch = pattern.batch(questions, model=paid.model, batch_id="b", store=store, concurrency=concurrency)
+        batch = pattern.batch(questions, model=paid.model, batch_id="b", store=store, max_concurrency=concurrency)
         paid.task = asyncio.ensure_future(batch.all())
         await asyncio.wait({paid.task})
         ended = paid.task
@@ -293,7 +293,7 @@ async def test_no_more_questions_are_pulled_than_there_is_room_for() -> None:
             pulled += 1
             yield number
 
-    async with handler(Busy(), name="busy").batch(endless(), concurrency=3) as batch:
+    async with handler(Busy(), name="busy").batch(endless(), max_concurrency=3) as batch:
         read = 0
         async for _ in batch:
             read += 1
@@ -448,11 +448,11 @@ async def test_a_batch_is_read_once() -> None:
         ({"questions": 3}, "`questions` must be several"),
         ({"questions": {"question": "a"}}, "`questions` must be several"),
         ({"questions": DebateInput(question="a")}, "`questions` must be several"),
-        ({"concurrency": 0}, "`concurrency` must be an int >= 1, got 0"),
-        ({"concurrency": True}, "`concurrency` must be an int >= 1, got True"),
+        ({"max_concurrency": 0}, "`max_concurrency` must be an int >= 1, got 0"),
+        ({"max_concurrency": True}, "`max_concurrency` must be an int >= 1, got True"),
         ({"batch_id": " "}, "`batch_id` must be a text that is not blank"),
         ({"on_error": "ignore"}, "`on_error` must be 'collect' or 'raise'"),
-        ({"uncertain": "maybe"}, "`uncertain` must be 'retry' or 'raise'"),
+        ({"on_uncertain": "maybe"}, "`on_uncertain` must be 'retry' or 'raise'"),
         ({"seed": 1.5}, "`seed` must be"),
         ({"limits": 3}, "`limits` must be"),
         ({"store": 3}, "`store` must be"),
@@ -465,10 +465,10 @@ def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], message: str) 
 
 
 async def test_rows_carry_more_than_the_question_and_labels_are_kept() -> None:
-    """`question` says what of a row is asked; a Durability says more of how runs are kept."""
+    """`question` says what of a row is asked; a StoreOptions says more of how runs are kept."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
-    keeping = Durability(store=store, labels={"of": "me"})
+    keeping = StoreOptions(store=store, labels={"of": "me"})
     batch = short().batch(rows, question=lambda row: row["ask"], store=keeping, model=paid.model)
     result = await batch.all()
     assert [(item.row["id"], item.question) for item in result] == [("x", "a"), ("y", "b")]
@@ -494,7 +494,7 @@ async def test_progress_is_told_after_each_run_and_can_end_the_batch() -> None:
     batch = short().batch(
         ["a", "b", "c", "d"],
         model=paid.model,
-        concurrency=1,
+        max_concurrency=1,
         progress=told_of.append,
         until=lambda summary: summary.usage.calls >= 6,
         limits=Limits(prices=lambda model, usage: 0.5),
@@ -549,6 +549,6 @@ def test_a_summary_says_how_long_the_rest_will_take() -> None:
 
 def test_scripts_need_no_loop() -> None:
     """`batch_sync` gives all of it: a sequence with a summary."""
-    result = handler(Busy(), name="busy").batch_sync(range(3), concurrency=2)
+    result = handler(Busy(), name="busy").batch_sync(range(3), max_concurrency=2)
     assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
     assert repr(result) == "<BatchResult of 3, 0 failed>"

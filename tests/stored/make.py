@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from flowdebate import Durability
+from flowdebate import StoreOptions
 from flowdebate.errors import FlowDebateError
 from flowdebate.store import SqliteStore, stored_archive, write_export
 from tests.cli.stage import PATIENCE, environment
@@ -94,7 +94,7 @@ async def _runs_of_programs() -> None:
     for run_id, case in CASES.items():
         spoken = case.speaker()
         spoken.archive = stored_archive(store, name=ARCHIVE)
-        keeping = Durability(store=store, labels={"edition": "first", "pattern": case.pattern})
+        keeping = StoreOptions(store=store, labels={"edition": "first", "pattern": case.pattern})
         call = case.made(spoken).run(QUESTION, model=spoken.model(), seed=case.seed, store=keeping, run_id=run_id)
         spoken.task = asyncio.ensure_future(call)
         with suppress(asyncio.CancelledError, FlowDebateError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from flowdebate import answer
+from flowdebate import submit_answer
 from flowdebate.store import SqliteStore, stored_archive
 
 from .command import VERDICT, command, stage
@@ -65,10 +65,10 @@ async def carried_on(case: Case, run_id: str, store: Store) -> dict[str, Any]:
     people: list[str] = []
     result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store)
     while result.status == "awaiting":
-        for request in result.awaiting:
+        for request in result.pending:
             people.append(request.place)
             said = said_by_human(request.block, request.place, request.schema)
-            await answer(store, run_id, said, place=request.place)
+            await submit_answer(store, run_id, said, place=request.place)
         result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store)
     return {
         "status": result.status,

@@ -117,7 +117,7 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
     """The workers of the tests: one pattern, of five calls."""
     city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")], synthesizer=False)
-    given: dict[str, Any] = {"patterns": {"city": city}, "concurrency": 4, "poll": 0.05, **options}
+    given: dict[str, Any] = {"patterns": {"city": city}, "max_concurrency": 4, "poll": 0.05, **options}
     return Workers(url, model=RemoteModel(port), schema=schema, **given)
 
 

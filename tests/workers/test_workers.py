@@ -78,7 +78,7 @@ async def test_what_a_killed_worker_had_is_carried_on_by_another(fleet: Fleet) -
         kept_at |= {row.request: row.at or 0.0 for row in rows}
     assert [each for each in fleet.models.asked if each.at > kept_at[each.digest]] == []
     repeated = len(fleet.models.asked) - len(ids) * CALLS
-    assert repeated <= workers.concurrency
+    assert repeated <= workers.max_concurrency
     logging.getLogger("flowdebate").info("%d calls repeated, all done after %.1f s", repeated, seconds)
 
 
@@ -336,7 +336,7 @@ def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
         {"name": "My runs"},
         {"name": "_dbos_x"},
         {"schema": None},
-        {"concurrency": 0},
+        {"max_concurrency": 0},
         {"poll": 0},
         {"poll": float("nan")},
     ],

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.batch.batch import Batch, OnError
     from flowdebate.runs.batch.result import BatchResult, BatchSummary
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.journal import OnUncertain
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.session import SessionLike
@@ -82,7 +82,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Durability = None,
+        store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """Run it to the end.
@@ -105,7 +105,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Durability = None,
+        store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
     ) -> RunHandle[OutT_co]:
         """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
@@ -120,7 +120,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Durability = None,
+        store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
     ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
@@ -136,9 +136,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         model: ModelChoice = None,
         session: SessionLike = None,
         limits: Limits | None = None,
-        uncertain: Uncertain = "retry",
+        on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
-        revive: bool = False,
+        retry_dead_letter: bool = False,
     ) -> RunResult[OutT_co]:
         """Carry on the run that `store` keeps under `run_id`, whatever ended it; the result is the whole run's.
 
@@ -161,9 +161,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             model=model,
             session=session,
             limits=limits,
-            uncertain=uncertain,
+            on_uncertain=on_uncertain,
             allow_changes=allow_changes,
-            revive=revive,
+            retry_dead_letter=retry_dead_letter,
         )
         return await run_block(self, value, run)
 
@@ -176,19 +176,19 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         questions: Iterable[Any] | AsyncIterable[Any],
         *,
         question: Callable[[Any], Any] | None = None,
-        concurrency: int = 8,
+        max_concurrency: int = 8,
         model: ModelChoice = None,
         seed: int | None = None,
         limits: Limits | None = None,
-        store: StoreChoice | Durability = None,
+        store: StoreChoice | StoreOptions = None,
         batch_id: str | None = None,
         on_error: OnError = "collect",
         progress: Callable[[BatchSummary], object] | None = None,
         until: Callable[[BatchSummary], bool] | None = None,
-        uncertain: Uncertain = "retry",
+        on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
     ) -> Batch[OutT_co]:
-        """Run it for each of `questions`, at most `concurrency` at once: `async for item in …`, or `await ….all()`.
+        """Run it for each of `questions`, at most `max_concurrency` at once: `async for item in …`, or `await ….all()`.
 
         Questions are taken as there is room, so there may be no end of them; `question` says what of a row is asked.
         `limits` are those of each run, seeds are derived from `seed` and a question's index. A run that fails is an
@@ -203,7 +203,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             self,
             questions,
             question=question,
-            concurrency=concurrency,
+            max_concurrency=max_concurrency,
             model=model,
             seed=seed,
             limits=limits,
@@ -212,7 +212,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             on_error=on_error,
             progress=progress,
             until=until,
-            uncertain=uncertain,
+            on_uncertain=on_uncertain,
             allow_changes=allow_changes,
         )
 

@@ -1,4 +1,4 @@
-"""The one way in which the library does several things at once."""
+"""Concurrent calls: results in call order, one failure cancels the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.errors import add_note, told
-from flowdebate.runs.durable.suspend import Suspended, together
+from flowdebate.runs.durable.suspend import Suspended, merged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -18,53 +18,53 @@ T = TypeVar("T")
 
 
 async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None) -> list[T]:
-    """Carry out `calls` at the same time, at most `limit` at once; results in the order of the calls.
+    """Await `calls` together, at most `limit` at once; results in the order of the calls.
 
-    The first failure cancels the others and is raised as itself; when several fail in the same moment, the one of
+    The first failure cancels the others and is raised as itself; when several fail at the same moment, the one of
     the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
-    left behind; a call that cancels itself cancels the caller, since it has no result. Where calls wait for humans
-    (`Suspended`), the others come to their end; then what they all wait for is raised.
+    left behind; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for
+    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
     caller = asyncio.current_task()
     results: dict[int, T] = {}
     failures: dict[int, Exception] = {}
-    parked: dict[int, Suspended] = {}
+    suspended: dict[int, Suspended] = {}
     slots = asyncio.Semaphore(limit) if limit is not None and limit < len(calls) else nullcontext()
 
-    async def carry_out(index: int, call: Callable[[], Awaitable[T]]) -> None:
+    async def run_call(index: int, call: Callable[[], Awaitable[T]]) -> None:
         try:
             async with slots:
                 results[index] = await call()
         except Exception as failure:
             failures[index] = failure
             raise
-        except Suspended as waiting:
-            parked[index] = waiting
+        except Suspended as branch:
+            suspended[index] = branch
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():
-                raise _Ended from None  # it has cancelled itself, which a task group would just pass over
+                raise _SelfCancelled from None  # it has cancelled itself, which a task group would just pass over
             raise
 
     try:
         async with asyncio.TaskGroup() as group:
             for index, call in enumerate(calls):
-                group.create_task(carry_out(index, call))
+                group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
-        raise _told(group_failure, failures) from None
-    if parked:
-        raise together(parked)
+        raise _raised(group_failure, failures) from None
+    if suspended:
+        raise merged(suspended)
     return [results[index] for index in range(len(calls))]
 
 
-class _Ended(BaseException):
+class _SelfCancelled(BaseException):
     """A call has cancelled itself."""
 
 
-def _told(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """What is raised where calls failed, or one has cancelled itself."""
-    others = group_failure.split(_Ended)[1]
+def _raised(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
+    """The exception to raise when calls failed, or one has cancelled itself."""
+    others = group_failure.split(_SelfCancelled)[1]
     if others is None:
         return asyncio.CancelledError()
     # something that is no Exception is not ours to choose from

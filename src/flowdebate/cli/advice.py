@@ -60,6 +60,6 @@ def _changed(error: RunChanged) -> str:
     lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
     more = f" and {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
     return (
-        f"store {error.store}: run {error.run_id} was begun with something else (- then, + now): "
+        f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
         f"{'; '.join(lines[:_LINES])}{more}. --allow-changes carries it on all the same."
     )

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.keeping import Place
     from flowdebate.cli.plan import Plan
-    from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.journal import OnUncertain
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.run import Run
 
 __all__ = ("Anew", "Begin", "CarriedOn")
@@ -45,9 +45,9 @@ class Anew:
     async def __call__(self, plan: Plan, pattern: Sequencer[Any, Any], /) -> tuple[Run, Any]:
         if self.place is None:
             return _made(plan, pattern, keeping=False), plan.subject
-        from flowdebate.runs.durable.resume import Durability
+        from flowdebate.runs.durable.resume import StoreOptions
 
-        run = _made(plan, pattern, keeping=Durability(store=self.place.store, plan=kept_plan(plan)))
+        run = _made(plan, pattern, keeping=StoreOptions(store=self.place.store, plan=kept_plan(plan)))
         assert run.journal is not None  # noqa: S101 - it has a store
         try:
             await run.journal.begin()
@@ -67,7 +67,7 @@ class CarriedOn:
     is_new: ClassVar[bool] = False
     place: Place | None
     run_id: str
-    uncertain: Uncertain = "retry"
+    uncertain: OnUncertain = "retry"
     allow_changes: bool = False
     revive: bool = False
 
@@ -83,13 +83,13 @@ class CarriedOn:
             session=None,
             model=plan.models,
             limits=plan.limits,
-            uncertain=self.uncertain,
+            on_uncertain=self.uncertain,
             allow_changes=self.allow_changes,
-            revive=self.revive,
+            retry_dead_letter=self.revive,
         )
 
 
-def _made(plan: Plan, pattern: Sequencer[Any, Any], *, keeping: Durability | bool) -> Run:
+def _made(plan: Plan, pattern: Sequencer[Any, Any], *, keeping: StoreOptions | bool) -> Run:
     from flowdebate.runs.execute import make_run
 
     return make_run(

@@ -43,9 +43,9 @@ async def _replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
         session=None,
         model=plan.models,
         limits=None,
-        uncertain="retry",
+        on_uncertain="retry",
         allow_changes=True,
-        revive=True,
+        retry_dead_letter=True,
     )
     handle = start_block(pattern, value, again)
     silent.stop = handle.cancel

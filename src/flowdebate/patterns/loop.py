@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.prompt import render_who
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.models.resolve import KeptModel, check_model
 from flowdebate.patterns import checks
@@ -133,7 +132,7 @@ class Loop:
         name = f"{self.name}-{self.terms.speaker}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
-        return seated(block, who=who)
+        return with_answer_schema(block, who=who)
 
     def _asks(self, state: PatternState) -> PatternInput:
         (field,) = self.terms.takes.model_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.patterns.failures import lose
 from flowdebate.patterns.rounds import finish, validate_output
 from flowdebate.patterns.state import pattern_state
@@ -47,7 +47,7 @@ def with_synthesizer(
     own = None
     if synthesizer is not None:
         own = as_block(synthesizer, name=f"{loop.name}-synthesizer", where=loop.where, field="synthesizer")
-        own = seated(own, lambda: output_schema)
+        own = with_answer_schema(own, lambda: output_schema)
     seat = loop.guarded(default() if own is None else own, without_output)
     pipeline = pipeline.then(seat if around is None else around(seat))
     if own is None or output_schema is None:

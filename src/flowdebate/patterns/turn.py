@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.human.roles import go_on_after_review, set_aside
 from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LimitReached, told
@@ -15,7 +14,7 @@ from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import in_time, is_provider_failure, lose
 from flowdebate.patterns.recording import AUDIT
 from flowdebate.patterns.state import pattern_state
-from flowdebate.runs.durable.suspend import Suspended
+from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +40,7 @@ class TurnTask:
 
     def heard(self) -> None:
         """Record the review that a human's answer has ended, if there was one."""
-        go_on_after_review(self.tasks, self.id, self.ctx)
+        resume_task(self.tasks, self.id, self.ctx)
 
     def complete(self, output: object) -> None:
         """Complete the task with what the turn came to."""
@@ -71,8 +70,8 @@ def task_of_turn(ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[
     except Exception as error:
         task.end(tasks.fail, told(error))
         raise
-    except Suspended as parked:
-        set_aside(tasks, added.id, parked)
+    except Suspended as suspended:
+        suspend_task(tasks, added.id, suspended)
         raise
     except BaseException as ending:  # cancelled, or the process is told to end
         task.end(tasks.cancel, type(ending).__name__)

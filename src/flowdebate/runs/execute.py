@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
@@ -67,7 +67,7 @@ def make_run(
     model: ModelChoice,
     seed: int | None,
     limits: Limits | None = None,
-    store: StoreChoice | Durability = None,
+    store: StoreChoice | StoreOptions = None,
     run_id: str | None = None,
 ) -> Run:
     """A run of `block` that has not begun; ConfigurationError for what it cannot be made of."""
@@ -86,9 +86,9 @@ def make_run(
         limits=limits,
     )
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
-        from flowdebate.runs.durable.resume import keep
+        from flowdebate.runs.durable.resume import attach_journal
 
-        keep(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
+        attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None:
         _check_unkept(block)
     return run
@@ -108,7 +108,7 @@ def check_outside(block: Runnable[Any]) -> None:
 
 
 def _check_unkept(block: Runnable[Any]) -> None:
-    """ConfigurationError for what only a run that is kept can wait for, before anything is paid."""
+    """ConfigurationError for blocks that need a durable run, before anything is paid."""
     if any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
         hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
         raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
@@ -137,9 +137,9 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         except asyncio.CancelledError:
             run.end("interrupted")
             raise
-        except Suspended as parked:  # no failure: it is carried on once somebody has answered
-            assert run.journal is not None  # noqa: S101 - only a run that is kept can wait
-            run.journal.awaiting = parked.requests
+        except Suspended as suspended:  # no failure: the run is resumed once somebody has answered
+            assert run.journal is not None  # noqa: S101 - only a durable run can wait
+            run.journal.pending = suspended.requests
             run.end("awaiting")
         except LimitReached as reached:
             own = run.budget is not None and any(reached is one for one in run.budget.raised)
@@ -160,7 +160,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
 
 
 async def _write_down(run: Run, output: object, error: str | None) -> None:
-    """How a run that is kept has ended."""
+    """Record how a durable run has ended."""
     from flowdebate.runs.durable.resume import outcome_of
 
     assert run.journal is not None  # noqa: S101 - the caller has looked

@@ -73,9 +73,9 @@ class RunView:
         return self._run.artifacts.get("raw")
 
     @property
-    def awaiting(self) -> tuple[HumanRequest, ...]:
-        """What humans have to answer (`flowdebate.answer`) before the run, whose status is "awaiting", can go on."""
-        return () if self._run.journal is None else self._run.journal.awaiting
+    def pending(self) -> tuple[HumanRequest, ...]:
+        """The requests that a suspended run (status "awaiting") waits for; answer them with `submit_answer`."""
+        return () if self._run.journal is None else self._run.journal.pending
 
     @property
     def task_collections(self) -> list[TaskCollection]:

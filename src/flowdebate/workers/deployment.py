@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists
-from flowdebate.runs.durable.resume import Durability
+from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.runs.execute import make_run
 from flowdebate.store.base import StoredRun
 from flowdebate.workers.queue import Deliveries
@@ -36,7 +36,7 @@ class Workers:
     and what these run with. The turns are kept in a PostgresStore in `schema`; DBOS, with its tables in
     `{schema}_queue`, hands out run ids and nothing else. `name` is the queue's. Runs are carried out by workers of the
     same `version` only: give it another value whenever a pattern or a model changes. Each worker carries out up to
-    `concurrency` runs at once, and looks for new ones every `poll` seconds.
+    `max_concurrency` runs at once, and looks for new ones every `poll` seconds.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -52,7 +52,7 @@ class Workers:
         model: ModelChoice = None,
         limits: Limits | None = None,
         version: str = "1",
-        concurrency: int = 8,
+        max_concurrency: int = 8,
         name: str = "flowdebate",
         schema: str = "flowdebate",
         poll: float = 0.5,
@@ -67,14 +67,14 @@ class Workers:
         for field, text in (("version", version), ("schema", schema)):
             if not isinstance(text, str) or not text.strip():
                 raise ConfigurationError("Workers", field, text, "a text that is not blank")
-        check_count("Workers", concurrency=concurrency)
+        check_count("Workers", max_concurrency=max_concurrency)
         check_seconds("Workers", poll=poll)
         self.url = url
         self.patterns: Mapping[str, Block[Any, Any]] = dict(patterns)
         self.model = model
         self.limits = limits
         self.version = version
-        self.concurrency = concurrency
+        self.max_concurrency = max_concurrency
         self.name = name
         self.schema = schema
         self.poll = poll
@@ -195,7 +195,7 @@ class Workers:
                 "Workers.submit()", "pattern", pattern, f"one of {', '.join(sorted(self.patterns))}"
             )
         plan = {"workers": self.name, "version": self.version, "pattern": pattern}
-        keeping = Durability(store=self.store, labels=labels or {}, plan=plan)
+        keeping = StoreOptions(store=self.store, labels=labels or {}, plan=plan)
         run = make_run(
             block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=keeping, run_id=run_id
         )

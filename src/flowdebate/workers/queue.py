@@ -101,10 +101,10 @@ class Deliveries:
         if ids:
             self._open().resume_workflows(list(ids), queue_name=self.name)
 
-    def prepare(self, *, concurrency: int, poll: float) -> None:
+    def prepare(self, *, max_concurrency: int, poll: float) -> None:
         """Make the queue, or change it: so many runs at once for each worker, who looks every `poll` seconds."""
         self._open().register_queue(
-            self.name, worker_concurrency=concurrency, polling_interval_sec=poll, on_conflict="always_update"
+            self.name, worker_concurrency=max_concurrency, polling_interval_sec=poll, on_conflict="always_update"
         )
 
     def close(self) -> None:

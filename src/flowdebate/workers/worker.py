@@ -93,7 +93,7 @@ class Worker:
 
     def _prepare(self) -> None:
         workers = self._workers
-        workers.deliveries.prepare(concurrency=workers.concurrency, poll=workers.poll)
+        workers.deliveries.prepare(max_concurrency=workers.max_concurrency, poll=workers.poll)
 
     # Runs
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import Debater, Durability, Limits, Session, debate, generator, handler, sequencer
+from flowdebate import Debater, Limits, Session, StoreOptions, debate, generator, handler, sequencer
 from flowdebate.errors import (
     ConfigurationError,
     DeadLetter,
@@ -120,7 +120,9 @@ async def test_a_run_took_as_long_whoever_is_asked() -> None:
 async def test_a_run_is_found_by_what_it_is_about() -> None:
     """Its question, block, labels and status."""
     store = MemoryStore()
-    await rent().run("Cap  rents\nnow?", model=Counting().model, store=Durability(store=store, labels={"series": "a"}))
+    await rent().run(
+        "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
+    )
     (run,) = await store.runs(text="RENTS NOW", labels={"series": "a"}, status="complete", block="rent")
     assert run.header.question == "Cap rents now?"
     assert run.header.input == "Cap  rents\nnow?"
@@ -146,7 +148,7 @@ async def test_an_answer_is_not_used_for_another_request() -> None:
     store = MemoryStore()
     await cut(rent(), store)
     changed = Counting()
-    with pytest.raises(JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann asks for something"):
+    with pytest.raises(JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann makes another request"):
         await rent(instructions="Rhyme.").resume("it", model=changed.model, store=store)
     with pytest.raises(JournalMismatch):
         await rent(settings=ModelSettings(temperature=1.5)).resume("it", model=changed.model, store=store)
@@ -158,8 +160,8 @@ async def test_a_call_that_was_in_flight_can_be_an_error() -> None:
     store = MemoryStore()
     await cut(rent(), store, stop=4)
     model = Counting()
-    with pytest.raises(RunUncertain, match="begun once") as caught:
-        await rent().resume("it", model=model.model, store=store, uncertain="raise")
+    with pytest.raises(RunUncertain, match="started once") as caught:
+        await rent().resume("it", model=model.model, store=store, on_uncertain="raise")
     assert (caught.value.attempts, model.calls) == (1, 0)
     await rent().resume("it", model=model.model, store=store)
     steps = {step.key: step.attempts for step in await store.steps("it")}
@@ -178,7 +180,7 @@ async def test_a_failure_ends_the_run_and_is_tried_again() -> None:
     assert run.outcome["error"].startswith("ProviderFailed: down")
     (failed,) = [step for step in await store.steps("it") if step.failures]
     assert json.loads(failed.failures[0])["error"].startswith("ProviderFailed: down")
-    result = await rent().resume("it", model=Counting().model, store=store, uncertain="raise")
+    result = await rent().resume("it", model=Counting().model, store=store, on_uncertain="raise")
     assert result.usage.calls == 6
     assert result.raw.losses == []
 
@@ -237,7 +239,7 @@ async def test_a_run_is_carried_out_once_at_a_time(tmp_path: Path) -> None:
     first = asyncio.create_task(rent().resume("it", model=FunctionModel(slow), store=stores[0]))
     await begun.wait()
     for store in stores:
-        with pytest.raises(RunConflict, match="is being carried out by somebody else"):
+        with pytest.raises(RunConflict, match="is being run by another process"):
             await rent().resume("it", model=Counting().model, store=store)
         with pytest.raises(RunConflict):
             await store.delete("it")
@@ -255,11 +257,11 @@ async def test_a_run_that_ends_its_process_again_and_again_is_left_alone() -> No
         await store.take("it")
         await store.release("it")
     for _ in range(2):
-        with pytest.raises(DeadLetter, match="has ended its process"):
+        with pytest.raises(DeadLetter, match="has crashed its process"):
             await rent().resume("it", model=Counting().model, store=store)
         assert (await store.run("it")).status == "dead_letter"
     assert len(await store.steps("it")) == 3
-    assert (await rent().resume("it", model=Counting().model, store=store, revive=True)).status == "complete"
+    assert (await rent().resume("it", model=Counting().model, store=store, retry_dead_letter=True)).status == "complete"
 
 
 class Fact(BaseModel):
@@ -299,7 +301,7 @@ async def test_what_cannot_be_kept_is_an_error() -> None:
 
         return await ctx.step(do)
 
-    with pytest.raises(NotRecordable, match=r"what came of act#step is no JSON data.*returns=TYPE"):
+    with pytest.raises(NotRecordable, match=r"the result of act#step is not JSON data.*returns=TYPE"):
         await handler(act, name="act").run(1, store=MemoryStore())
     with pytest.raises(ConfigurationError, match=r"act\.run\(\): `value` must be JSON data"):
         await handler(act, name="act").run(object(), store=MemoryStore())
@@ -405,9 +407,9 @@ async def test_ids_are_taken_once() -> None:
         await block.resume("that", store=store)
     with pytest.raises(ConfigurationError, match="`run_id` must be a text"):
         await block.run("q", model=ScriptedModel(), run_id=" ")
-    with pytest.raises(ConfigurationError, match="`uncertain` must be 'retry' or 'raise'"):
-        await block.resume("it", store=store, uncertain="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be a store"):
+    with pytest.raises(ConfigurationError, match="`on_uncertain` must be 'retry' or 'raise'"):
+        await block.resume("it", store=store, on_uncertain="maybe")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be the store of the run"):
         await block.resume("it")
 
 
@@ -429,7 +431,7 @@ async def test_an_end_that_cannot_be_written_down_costs_nothing() -> None:
         async def finish(self, *_: Any) -> None:
             raise StoreError(self.name, "is full")
 
-    with pytest.warns(FlowDebateWarning, match="could not be written down"):
+    with pytest.warns(FlowDebateWarning, match="could not be recorded"):
         result = await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
     assert result.output == "a"
 

@@ -1,4 +1,4 @@
-"""`human`: a person as a block."""
+"""Human block: a person in any role of a pattern, who answers at once or suspends the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Invocation, invocation, result_of
-from flowdebate.blocks.human.data import as_data, as_said
+from flowdebate.blocks.human.parsing import parse_data, parse_text
 from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, told
@@ -34,24 +34,24 @@ __all__ = (
 )
 
 Ask = Callable[[HumanRequest], Any]
-"""What takes a request to a human and gives the answer, sync or async."""
+"""Takes a request to a human and returns the answer, sync or async."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsStore:
-    """Declared by a human who answers later, so that a run without a store is refused before it begins."""
+    """Resource of humans who answer later: a run without a store is refused before it begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
 
     def open(self, scope: ResourceScope, /) -> NeedsStore:
-        """Itself: there is nothing to hold."""
+        """Return itself: there is nothing to open."""
         del scope
         return self
 
 
 class Human(Block[Any, Any]):
-    """A block that asks a human; made by `human`."""
+    """Block that asks a human; made by `human`."""
 
     def __init__(
         self,
@@ -70,36 +70,36 @@ class Human(Block[Any, Any]):
         self._ask = ask
         self._who: str | None = None
 
-    def fitted(self, schema: object, who: str | None) -> Self:
-        """This human on a seat whose pattern needs `schema` (None: text), which it is asked for unless it has one.
+    def with_answer_schema(self, schema: object, who: str | None) -> Self:
+        """This human in a role whose answers have `schema` (None: text); its own output schema takes precedence.
 
-        `who` is what it is told to be there; None for nothing.
+        `who` tells it about the role; None adds nothing.
         """
-        seated = copy.copy(self)
+        fitted = copy.copy(self)
         if self.output is None and schema is not None:
-            seated.output = OutputSchema.of(schema, where=f"human {self.name!r}")
-        seated._who = self._who if who is None else who  # noqa: SLF001 - its own kind
-        return seated
+            fitted.output = OutputSchema.of(schema, where=f"human {self.name!r}")
+        fitted._who = self._who if who is None else who  # noqa: SLF001 - its own kind
+        return fitted
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - whatever the schema says
         check = _Check(self.name, self._output_for(value))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
-        output = await self._answered(request, check, ctx)
+        output = await self._answer(request, check, ctx)
         ctx.emit(BlockAnswered(block=self.name, output=output))
         return output
 
-    async def _answered(self, request: HumanRequest, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
-        """The checked answer; where one that was given later does not fit after all, there is a request more."""
+    async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
+        """The checked answer; if a submitted answer proves invalid, the human is asked again."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
             request = replace(request, place=place)
             row = journal.found(place, request.text)
             if row is None or row.body is None:
-                return await self._recorded(request, check, journal)
-            answer, parked = read_answer(row.body)
-            if parked:
+                return await self._ask_and_record(request, check, journal)
+            answer, suspended = read_answer(row.body)
+            if suspended:
                 journal.reviewed.add(place)
             try:
                 return check(answer)
@@ -109,12 +109,12 @@ class Human(Block[Any, Any]):
             raise _without_store(self.name)
         return check(await result_of(self._ask(request)))
 
-    async def _recorded(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
+    async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
         await journal.ask(request.place, request.text)
         if self._ask is None:
             raise Suspended([request])
         checked = check(await result_of(self._ask(request)))
-        await journal.commit(request.place, "human", answer_text(check.kept(checked), parked=False))
+        await journal.commit(request.place, "human", answer_text(check.dumped(checked), suspended=False))
         return checked
 
     def _output_for(self, value: object) -> OutputSchema | None:
@@ -146,13 +146,13 @@ class Human(Block[Any, Any]):
 
 
 def _asked_for(value: object) -> object:
-    """The schema that an input asks for by itself (`answer_schema()`); None for text."""
+    """The schema that the input itself asks for (`answer_schema()`); None for text."""
     schema = getattr(value, "answer_schema", None)
     return schema() if callable(schema) else None
 
 
 def _question(value: object, ctx: Context) -> str:
-    """The task or the subject of the input; else the question of the state around the block, or the input itself."""
+    """The task or the subject of the input; else the question of the surrounding pattern, or the input itself."""
     if task := getattr(value, "task", None):
         return str(task)
     state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
@@ -161,24 +161,24 @@ def _question(value: object, ctx: Context) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Makes the value of an answer; OutputError for what does not fit."""
+    """Turns an answer into its value; OutputError for an invalid one."""
 
     block: str
     output: OutputSchema | None
 
     def __call__(self, answer: object) -> Any:  # noqa: ANN401 - the application's own type
         if self.output is None:
-            return as_said(answer, block=self.block)
+            return parse_text(answer, block=self.block)
         if isinstance(answer, BaseModel):
             answer = answer.model_dump(by_alias=True)
-        data = as_data(answer, self.output.json_schema, block=self.block)
+        data = parse_data(answer, self.output.json_schema, block=self.block)
         try:
             return self.output.validate(data)
         except SchemaViolation as violation:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
 
-    def kept(self, value: object) -> Any:  # noqa: ANN401 - JSON data
-        """`value`, which it made, as JSON data that it makes the same of."""
+    def dumped(self, value: object) -> Any:  # noqa: ANN401 - JSON data
+        """A value as the JSON data that gives the same value when it is checked again."""
         return value if self.output is None else self.output.dumped(value)
 
 
@@ -188,8 +188,8 @@ async def _text(slot: Invocation | None, value: object, ctx: Context) -> str | N
 
 
 def _without_store(name: str) -> ConfigurationError:
-    hint = "Keep the run, so that it can wait for the answer: run(…, store=…); or say how to ask: human(…, ask=…)"
-    return ConfigurationError(f"human {name!r}", "store", None, "a store, where there is no ask", hint=hint)
+    hint = "Give the run a store, so that it can be suspended: run(…, store=…); or say how to ask: human(…, ask=…)"
+    return ConfigurationError(f"human {name!r}", "store", None, "a store, unless there is an `ask`", hint=hint)
 
 
 def human(
@@ -200,19 +200,18 @@ def human(
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:
-    """A block that asks a human, for any seat of any pattern; its output is text, or what `output_schema` validates.
+    """A block that asks a human, for any role of any pattern; its output is text, or validated by `output_schema`.
 
-    The human is shown `prompt`, the question, `context`, what was said so far, and what is asked: `prompt` and
-    `context` are text, or functions of `(input, ctx)` or `(input)`. On a seat that text will not do for, such as a
-    judge's, the answer has the fields of that seat unless there is an `output_schema`.
+    The human is shown `prompt`, the question, `context`, the transcript so far, and the expected answer: `prompt` and
+    `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text, such as a
+    judge's, the answer has the fields of that role unless there is an `output_schema`.
 
-    `ask(request)`, sync or async, gives the answer at once: `ask=terminal` has it typed. A run that is kept records it,
-    and never asks it again. Without `ask` a run that is kept comes to a stand: what else goes on at that moment comes
-    to its end, `result.status` is "awaiting", and `result.awaiting` has the requests. Once `flowdebate.answer` has
-    recorded the answers, `resume(run_id)` goes on, in any process. No deadline counts meanwhile.
+    `ask(request)`, sync or async, returns the answer at once: `ask=ask_in_terminal` lets the human type it. A durable
+    run records it, and never asks for it again. Without `ask` the run is suspended: calls in flight finish,
+    `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the
+    answers, `resume(run_id)` continues the run, in any process. Timeouts do not count while it is suspended.
 
-    ConfigurationError for a run that is not kept, without an `ask`; OutputError for an answer of `ask` that does not
-    fit.
+    ConfigurationError for a run without a store if there is no `ask`; OutputError for an invalid answer of `ask`.
 
     >>> ann = human(name="ann", ask=lambda request: "Homes first.")
     >>> ann.run_sync("Should rents be capped?").output

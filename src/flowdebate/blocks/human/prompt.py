@@ -1,4 +1,4 @@
-"""What a human is shown who has a seat: the question, what was said so far, and what is expected.
+"""Prompts for humans: their role, the question, the transcript so far, and the expected answer.
 
 Texts of others stand behind a tag or a label, as in the prompts of models: none of them can pass for another's, or for
 the request's own words, and none can move a terminal's cursor.
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from flowdebate.blocks.base import Block
 
 __all__ = (
     "kind_of",
@@ -20,6 +22,7 @@ __all__ = (
     "render_said",
     "render_task",
     "render_who",
+    "with_answer_schema",
 )
 
 TEXT = "Answer in text."
@@ -27,10 +30,21 @@ _FIELDS = "Answer with these fields:"
 _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
+def with_answer_schema(
+    block: Block[Any, Any], schema: Callable[[], object] | None = None, *, who: str | None = None
+) -> Block[Any, Any]:
+    """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
+
+    `who` tells the human about the role. Blocks of other kinds are returned as they are.
+    """
+    fitted: Callable[[object, str | None], Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
+    return block if fitted is None else fitted(None if schema is None else schema(), who)
+
+
 def render_request(
     *, who: str | None, prompt: str | None, question: str, context: str | None, said: str | None, task: str | None
 ) -> str:
-    """The parts of a request, as far as there are any."""
+    """The parts of a request, without those that are None."""
     parts = [
         who,
         None if prompt is None else _lines(prompt),
@@ -43,7 +57,7 @@ def render_request(
 
 
 def render_who(name: str, *, stance: str | None = None, role: str | None = None) -> str:
-    """Who a human is on a seat.
+    """The human's role.
 
     >>> render_who("ann", stance="for")
     'You are ann. You argue for this position: for'
@@ -54,12 +68,12 @@ def render_who(name: str, *, stance: str | None = None, role: str | None = None)
 
 
 def _lines(text: str) -> str:
-    """The application's own `text`: all its lines, and nothing that a terminal would obey."""
+    """The application's own `text`: all its lines, without control characters."""
     return "\n".join(map(quoted, text.split("\n")))
 
 
 def render_said(entries: Iterable[Any]) -> str:
-    """The entries of any pattern's transcript, under a heading for each round.
+    """The transcript of any pattern, with a heading for each round.
 
     >>> from flowdebate.patterns.debate.schemas import DebateContributionEntry
     >>> print(render_said([DebateContributionEntry(round=1, agent_name="ann", stance="for", text="Yes.")]))
@@ -80,7 +94,7 @@ def render_said(entries: Iterable[Any]) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """What is asked beside the question, where the pattern says it: a proposal to criticise, those to choose from."""
+    """The part of a request that a pattern adds: a proposal to criticise, or proposals to choose from."""
     what = _ASKED.get(getattr(value, "kind", ""))
     if what is not None:
         own = getattr(value, "proposal", None)
@@ -119,7 +133,7 @@ def _critiques(critiques: Sequence[Any]) -> str:
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:
-    """What `schema` asks for, a line for each field.
+    """The expected answer in words, with a line for each field of `schema`.
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:
@@ -138,7 +152,7 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
 
 
 def kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """What one field takes, in words."""
+    """The values that a field accepts, in words."""
     if "$ref" in part:
         return kind_of(known.get(part["$ref"].rpartition("/")[2], {}), known)
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])

@@ -1,4 +1,4 @@
-"""`terminal`: a human who types, without keeping the event loop from anything else."""
+"""Terminal prompts for humans, read without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Terminal",
-    "terminal",
+    "ask_in_terminal",
     "value_typed",
 )
 
 _LINE = 100_000
-"""Bytes of a line; what is longer is cut there."""
+"""Bytes of a line; longer lines are cut."""
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Who types on the one terminal that a process has: one request after the other."""
+"""A lock for the one terminal of the process: requests are asked one at a time."""
 
 
-async def terminal(request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
-    """Show `request` on the terminal (stderr), and give what is typed: `human(name=…, ask=terminal)`.
+async def ask_in_terminal(request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+    """Show `request` on the terminal (stderr), and return what is typed: `human(name=…, ask=ask_in_terminal)`.
 
-    Text ends with an empty line or the end of the input; fields take a line each. What does not fit is asked again,
-    with the reason. Interrupting (Ctrl-C) cancels the run. OutputError where the input ends before anything was said.
+    Text ends with an empty line or the end of the input; fields take a line each. An invalid answer is asked for again,
+    with the reason. Interrupting (Ctrl-C) cancels the run. OutputError if the input ends before an answer.
     """
     try:
         typed = sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
-        raise ConfigurationError("terminal", "stdin", sys.stdin, "a terminal or a pipe") from None
+        raise ConfigurationError("ask_in_terminal()", "stdin", sys.stdin, "a terminal or a pipe") from None
     lock = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     async with lock:
         return await Terminal(typed, sys.stderr).ask(request)
 
 
 class Terminal:
-    """Shows requests on `shown`, and reads answers from the file descriptor `typed`."""
+    """Shows requests on the stream `shown`, and reads answers from the file descriptor `typed`."""
 
     def __init__(self, typed: int, shown: TextIO) -> None:
         self._typed = typed
         self._shown = shown
 
     async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
-        """The first answer that fits."""
+        """Ask until the answer is valid."""
         self._say(f"\n{request.shown}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:
@@ -69,7 +69,7 @@ class Terminal:
                 return given
 
     async def _text(self, request: HumanRequest) -> str:
-        """Lines up to an empty one."""
+        """The lines up to an empty one."""
         self._say("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
@@ -96,7 +96,7 @@ class Terminal:
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
-        """The next line that is typed, without its end; None where the input has ended."""
+        """The next line without its line end; None at the end of the input."""
         self._say(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
@@ -106,7 +106,7 @@ class Terminal:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_set, line, typed)
 
-        # a thread of its own that nobody waits for: a line that is not typed any more may not keep the process
+        # a daemon thread of its own: a line that is never typed must not keep the process alive
         threading.Thread(target=read, name="flowdebate-terminal", daemon=True).start()
         typed = await line
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
@@ -118,7 +118,7 @@ def _set(line: asyncio.Future[bytes], typed: bytes) -> None:
 
 
 def _read_line(source: int) -> bytes:
-    """Bytes up to and with a line feed, and none behind it: they are the next line's."""
+    """The bytes up to and including a line feed; nothing of the next line is consumed."""
     line = bytearray()
     while len(line) < _LINE and not line.endswith(b"\n"):
         byte = os.read(source, 1)
@@ -133,7 +133,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON data
-    """What `line` means for a field; what it cannot mean is left as text, which the check then refuses.
+    """The value of `line` for a field; text that has no such value is left as it is, for the check to refuse.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])

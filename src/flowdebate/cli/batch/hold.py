@@ -61,15 +61,15 @@ async def hold_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> HeldBatch:
     """Ask all `rows`, and write what comes of each to `out`; WriteFailed, and the errors of `Block.batch`."""
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.resume import StoreOptions
 
     base = plans.base
     batch: Batch[Any] = Batch(
         base.pattern(),
         rows,
         question=lambda row: row.question,
-        concurrency=concurrency,
-        store=Durability(store=store),
+        max_concurrency=concurrency,
+        store=StoreOptions(store=store),
         model=base.models,
         seed=base.seed,
         limits=base.limits,
@@ -77,7 +77,7 @@ async def hold_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        uncertain="retry",
+        on_uncertain="retry",
         allow_changes=False,
         each=plans.each,
     )

@@ -69,19 +69,19 @@ def answer(
 
 async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
     """Record the answer, or all answers that are typed; what the run still waits for."""
-    from flowdebate.blocks.human.answers import answer, checked, open_requests
-    from flowdebate.blocks.human.terminal import terminal
+    from flowdebate.blocks.human.answers import checked, open_requests, submit_answer
+    from flowdebate.blocks.human.terminal import ask_in_terminal
 
     run_id = stored.header.run_id
     asked = [request for request in await open_requests(store, run_id) if place in (None, request.place)]
     if given is None and not sys.stdin.isatty():
         given = _read(asked, store, run_id)
     if given is not None or not asked:
-        await answer(store, run_id, given, place=place)
+        await submit_answer(store, run_id, given, place=place)
     else:
         for request in asked:
-            typed = await terminal(replace(request, check=partial(checked, request)))
-            await answer(store, run_id, typed, place=request.place)
+            typed = await ask_in_terminal(replace(request, check=partial(checked, request)))
+            await submit_answer(store, run_id, typed, place=request.place)
     return await open_requests(store, run_id)
 
 

@@ -222,9 +222,9 @@ class DebatePlan(Plan):
 
 def _ask(*, park: bool) -> Ask | None:
     """How a person is asked: in the terminal; None where it answers later."""
-    from flowdebate.blocks.human.terminal import terminal
+    from flowdebate.blocks.human.terminal import ask_in_terminal
 
-    return None if park or not sys.stdin.isatty() else terminal
+    return None if park or not sys.stdin.isatty() else ask_in_terminal
 
 
 def make_plan(options: Mapping[str, Any], *, file: PlanFile = None) -> DebatePlan:

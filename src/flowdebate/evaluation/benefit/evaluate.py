@@ -27,7 +27,7 @@ __all__ = (
 
 _WHERE = "evaluate()"
 _BATCH: dict[str, Any] = {
-    "concurrency": 8,
+    "max_concurrency": 8,
     "model": None,
     "seed": None,
     "limits": None,
@@ -36,7 +36,7 @@ _BATCH: dict[str, Any] = {
     "on_error": "collect",
     "progress": None,
     "until": None,
-    "uncertain": "retry",
+    "on_uncertain": "retry",
     "allow_changes": False,
 }
 """The options of `Block.batch`, and their defaults."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.batch.result import BatchResult
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.store.open import StoreChoice
 
@@ -113,8 +113,8 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
     model: ModelChoice = None,
     seed: int = 0,
     limits: Limits | None = None,
-    concurrency: int = 8,
-    store: StoreChoice | Durability = None,
+    max_concurrency: int = 8,
+    store: StoreChoice | StoreOptions = None,
     batch_id: str | None = None,
 ) -> BatchResult[AuditItem]:
     """Judge each of `debates` again: a batch whose outputs are the ballots.
@@ -140,7 +140,7 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
         made(*rows[0]),
         rows,
         question=lambda row: row[1],
-        concurrency=concurrency,
+        max_concurrency=max_concurrency,
         store=store,
         model=model,
         seed=seed,
@@ -149,7 +149,7 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
         on_error="collect",
         progress=None,
         until=None,
-        uncertain="retry",
+        on_uncertain="retry",
         allow_changes=False,
         each=each,
     )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.prompt import render_who
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import told
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
@@ -99,7 +98,7 @@ def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block
     if agent.block is not None:
         name = f"{options.name}-agent-{agent.name}"
         block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
-        return seated(block, who=render_who(agent.name, role=agent.role))
+        return with_answer_schema(block, who=render_who(agent.name, role=agent.role))
     given = dict(options.defaults) if agent.model is None else {**options.defaults, "model": agent.model}
     if phase.name == "vote":
         given |= {"choices": options.names, "shuffle": options.shuffle}

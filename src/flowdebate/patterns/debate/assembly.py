@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import BadAnswer, RosterError
@@ -92,7 +92,7 @@ class Assembly:
             return in_declared_order(pipeline, turns.values())
         name, where = self.loop.name, self.loop.where
         moderator = as_block(self.moderator, name=f"{name}-moderator", where=where, field="moderator")
-        moderator = seated(moderator, lambda: decision_among(list(turns)))
+        moderator = with_answer_schema(moderator, lambda: decision_among(list(turns)))
         opening = self._opening_of_rounds(moderator, list(turns))
         dispatch = router(name=f"{name}-dispatch", choose=_itself, routes=turns)
         return pipeline.tap(opening).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
@@ -143,7 +143,7 @@ class Assembly:
     def _judge(self) -> Block[Any, Any]:
         if self.judge is not None and not isinstance(self.judge, JudgeOptions):
             judge = as_block(self.judge, name=f"{self.loop.name}-judge", where=self.loop.where, field="judge")
-            return seated(judge, lambda: verdict_among([debater.stance for debater in self.roster]))
+            return with_answer_schema(judge, lambda: verdict_among([debater.stance for debater in self.roster]))
         return judge_of(
             self.judge or JudgeOptions(),
             name=self.loop.name,

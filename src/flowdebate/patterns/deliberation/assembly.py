@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.deliberation.closing import build_output, raw_output, stash_report, stop_reason, without_report
 from flowdebate.patterns.deliberation.debater import create_persona_debater
@@ -100,7 +100,7 @@ class Assembly:
         name = self.loop.name
         if self.moderator is not None:
             moderator = as_block(self.moderator, name=f"{name}-moderator", where=self.loop.where, field="moderator")
-            return seated(moderator, lambda: ModeratorReport)
+            return with_answer_schema(moderator, lambda: ModeratorReport)
         return create_reporter(
             name=name,
             transcript=self.loop.transcript,

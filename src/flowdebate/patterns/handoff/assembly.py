@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.handoff.decision import HandoffDecision, handoff_state, handover_among
@@ -96,7 +96,7 @@ class Assembly:
             speakers.append(persona.block)
         elif isinstance(persona.block, Block):
             others = [name for name in self._names if name != persona.name]
-            persona = replace(persona, block=seated(persona.block, lambda: handover_among(others)))
+            persona = replace(persona, block=with_answer_schema(persona.block, lambda: handover_among(others)))
         record = record_said(
             name=self.loop.name,
             agent_name=persona.name,

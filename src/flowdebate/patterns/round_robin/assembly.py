@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.handler import Handler, as_block, handler
-from flowdebate.blocks.human.roles import seated
+from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
 from flowdebate.patterns.round_robin.panelist import create_panelist
@@ -70,7 +70,7 @@ class Assembly:
             return pipeline
         name, where = self.loop.name, self.loop.where
         referee = as_block(self.referee, name=f"{name}-referee", where=where, field="referee")
-        referee = seated(referee, lambda: RefereeReport)
+        referee = with_answer_schema(referee, lambda: RefereeReport)
         audit = (
             sequencer(name=f"{name}-audit-round")
             .tap(self.loop.end_of_turns())

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.batch.result import BatchSummary
-    from flowdebate.runs.durable.journal import Uncertain
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.journal import OnUncertain
+    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunResult
@@ -72,8 +72,8 @@ class Batch(Generic[OutT]):
         questions: Questions,
         *,
         question: Callable[[Any], Any] | None,
-        concurrency: int,
-        store: StoreChoice | Durability,
+        max_concurrency: int,
+        store: StoreChoice | StoreOptions,
         model: ModelChoice,
         seed: int | None,
         limits: Limits | None,
@@ -81,11 +81,11 @@ class Batch(Generic[OutT]):
         on_error: OnError,
         progress: Callable[[BatchSummary], object] | None,
         until: Callable[[BatchSummary], bool] | None,
-        uncertain: Uncertain,
+        on_uncertain: OnUncertain,
         allow_changes: bool,
         each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
     ) -> None:
-        _check(f"{block.name}.batch()", questions, concurrency, batch_id, on_error, uncertain)
+        _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
         self.batch_id = os.urandom(8).hex() if batch_id is None else batch_id
         """What the ids of its runs begin with; called again with it, the batch goes on."""
         self.seed = _number(self.batch_id) if seed is None else seed
@@ -94,13 +94,13 @@ class Batch(Generic[OutT]):
         self._questions = questions
         self._question = question
         self._each = each
-        self._concurrency = concurrency
+        self._max_concurrency = max_concurrency
         self._model = model
         self._limits = limits
         self._raises = on_error == "raise"
         self._progress = progress
         self._until = until
-        self._uncertain = uncertain
+        self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
         self._keeping = _keeping(store, self.batch_id, f"{block.name}.batch()")
         make_run(  # refuses what cannot be
@@ -124,7 +124,7 @@ class Batch(Generic[OutT]):
     async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
         if self._crew is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
-        self._crew = WorkerPool(self._jobs(), self._carry_out, size=self._concurrency)
+        self._crew = WorkerPool(self._jobs(), self._carry_out, size=self._max_concurrency)
         self._tally.begin()
         results = self._crew.results()
         try:
@@ -251,9 +251,9 @@ class Batch(Generic[OutT]):
             session=None,
             model=self._model,
             limits=self._limits,
-            uncertain=self._uncertain,
+            on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            revive=False,
+            retry_dead_letter=False,
         )
         return run
 
@@ -304,13 +304,13 @@ def _item(
     )
 
 
-def _keeping(store: StoreChoice | Durability, batch_id: str, where: str) -> Durability | None:
+def _keeping(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
     """How runs are kept: in a store that is open, with the batch's label; None where they are not."""
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
-    from flowdebate.runs.durable.resume import Durability
+    from flowdebate.runs.durable.resume import StoreOptions
 
-    keeping = store if isinstance(store, Durability) else Durability(store=store)
+    keeping = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(keeping.store, where=where)
     if opened is None:
         return None
@@ -318,18 +318,18 @@ def _keeping(store: StoreChoice | Durability, batch_id: str, where: str) -> Dura
 
 
 def _check(
-    where: str, questions: object, concurrency: object, batch_id: object, on_error: object, uncertain: object
+    where: str, questions: object, max_concurrency: object, batch_id: object, on_error: object, on_uncertain: object
 ) -> None:
     one = isinstance(questions, (str, bytes, Mapping, BaseModel))
     if one or not isinstance(questions, (Iterable, AsyncIterable)):
         raise ConfigurationError(where, "questions", questions, "several: an iterable, or an async iterable")
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise ConfigurationError(where, "concurrency", concurrency, "an int >= 1")
+    if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
+        raise ConfigurationError(where, "max_concurrency", max_concurrency, "an int >= 1")
     if batch_id is not None and (not isinstance(batch_id, str) or not batch_id.strip()):
         raise ConfigurationError(where, "batch_id", batch_id, "a text that is not blank, or None")
     for field, value, allowed in (
         ("on_error", on_error, ("collect", "raise")),
-        ("uncertain", uncertain, ("retry", "raise")),
+        ("on_uncertain", on_uncertain, ("retry", "raise")),
     ):
         if value not in allowed:
             raise ConfigurationError(where, field, value, " or ".join(map(repr, allowed)))

@@ -1,4 +1,4 @@
-"""Runs that are kept: what they are begun with, and how they are carried on."""
+"""Durable runs: the header a run is stored with, and loading it again to resume it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
 from flowdebate.runs.durable.codec import plain
-from flowdebate.runs.durable.journal import Journal, waited
+from flowdebate.runs.durable.journal import Journal, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import Session, as_session
@@ -24,14 +24,15 @@ from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.durable.journal import Uncertain
+    from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.session import SessionLike
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
-    "Durability",
-    "keep",
+    "StoreOptions",
+    "attach_journal",
+    "changed_lines",
     "load_run",
     "outcome_of",
 )
@@ -40,21 +41,21 @@ _ALL = "all"
 """Where a header names the model that replaces all others."""
 
 MAX_RECOVERIES = 25
-"""How often in a row a run may end its process without getting any further."""
+"""How often in a row a run may crash its process without progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Durability:
-    """How a run is kept, where there is more to say of it than in which store: `run(…, store=Durability(…))`."""
+class StoreOptions:
+    """A store with options for the run in it: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The application's own words about the run, to find it by."""
+    """The application's own labels, to find the run by."""
     plan: Mapping[str, Any] | None = None
-    """How the application builds its block again, as JSON data."""
+    """JSON data from which the application can rebuild its block."""
 
 
-def keep(
+def attach_journal(
     run: Run,
     block: str,
     outline: object,
@@ -62,12 +63,12 @@ def keep(
     *,
     model: ModelChoice,
     limits: Limits | None,
-    store: StoreChoice | Durability,
+    store: StoreChoice | StoreOptions,
 ) -> None:
-    """Let `run`, which has not begun, be kept; ConfigurationError for what cannot be."""
-    keeping = store if isinstance(store, Durability) else Durability(store=store)
-    found = open_store(keeping.store)
-    if found is None:
+    """Make `run`, which has not begun, durable; ConfigurationError for input that cannot be stored."""
+    options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
+    opened = open_store(options.store)
+    if opened is None:
         return
     given = _plain(value, f"{block}.run()", "value")
     header = RunHeader(
@@ -81,10 +82,10 @@ def keep(
         model=model_of_environment() if model is None else _named(model),
         limits=_numbers(limits),
         session=_session(run.session),
-        labels=_labels(keeping.labels),
-        plan=keeping.plan,
+        labels=_labels(options.labels),
+        plan=options.plan,
     )
-    run.journal = Journal(found, header)
+    run.journal = Journal(opened, header)
     run.now = run.records.now = run.journal.now
 
 
@@ -92,7 +93,7 @@ def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, s
     return {"block": block, "outline": str(outline), "model": _told(model)}
 
 
-async def load_run(  # noqa: PLR0913 - what a run may be carried on with
+async def load_run(  # noqa: PLR0913 - the options of resume
     store: StoreChoice,
     run_id: str,
     *,
@@ -101,37 +102,37 @@ async def load_run(  # noqa: PLR0913 - what a run may be carried on with
     session: SessionLike,
     model: ModelChoice,
     limits: Limits | None,
-    uncertain: Uncertain,
+    on_uncertain: OnUncertain,
     allow_changes: bool,
-    revive: bool,
+    retry_dead_letter: bool,
 ) -> tuple[Run, Any]:
-    """The run with this id, owned by this process, and what it was begun with.
+    """The stored run, owned by this process, and its input.
 
-    Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the run is then as it was.
+    Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
     where = f"{block}.resume()"
-    found = open_store(store, where=where)
-    if found is None:
-        raise ConfigurationError(where, "store", store, "a store: the one in which the run is kept")
-    if uncertain not in ("retry", "raise"):
-        raise ConfigurationError(where, "uncertain", uncertain, "'retry' or 'raise'")
-    taking = asyncio.ensure_future(found.take(run_id))
-    cancelled = await waited(taking)
+    opened = open_store(store, where=where)
+    if opened is None:
+        raise ConfigurationError(where, "store", store, "the store of the run")
+    if on_uncertain not in ("retry", "raise"):
+        raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
+    taking = asyncio.ensure_future(opened.take(run_id))
+    cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is not None:
         raise cancelled
     stored = taking.result()
     try:
         if cancelled is not None:
-            raise cancelled  # noqa: TRY301 - it is let go of below
+            raise cancelled  # noqa: TRY301 - the run is released below
         header = stored.header
         if not allow_changes:
             now = _fingerprint(block, outline, model)
             if model is None and header.model is not None:
                 now["model"] = header.fingerprint.get("model", "")
-            _check_same(found, header, now)
-        if not revive:
-            _check_alive(found, stored)
-        journal = Journal(found, header, rows=await found.steps(run_id), uncertain=uncertain)
+            _check_same(opened, header, now)
+        if not retry_dead_letter:
+            _check_alive(opened, stored)
+        journal = Journal(opened, header, rows=await opened.steps(run_id), on_uncertain=on_uncertain)
         journal.owned = True
         run = Run(
             run_id=run_id,
@@ -143,13 +144,13 @@ async def load_run(  # noqa: PLR0913 - what a run may be carried on with
         )
     except BaseException as error:
         status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
-        await found.finish(run_id, status, stored.outcome)
+        await opened.finish(run_id, status, stored.outcome)
         raise
     return run, header.input
 
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
-    """How `run` ended, as JSON data."""
+    """The outcome of `run`, as JSON data."""
     raw = run.artifacts.get("raw")
     told = _told_of(raw)
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
@@ -170,13 +171,16 @@ def _check_alive(store: Store, stored: StoredRun) -> None:
 def _check_same(store: Store, header: RunHeader, now: Mapping[str, str]) -> None:
     then = header.fingerprint
     changes = {
-        name: tuple(line for line in unified_diff(then.get(name, "").splitlines(), text.splitlines(), n=0, lineterm="")
-                    if not line.startswith(("---", "+++", "@@")))
-        for name, text in now.items()
-        if then.get(name, "") != text
-    }  # fmt: skip
+        name: changed_lines(then.get(name, ""), text) for name, text in now.items() if then.get(name, "") != text
+    }
     if changes:
         raise RunChanged(store.name, header.run_id, changes)
+
+
+def changed_lines(then: str, now: str) -> tuple[str, ...]:
+    """The lines that differ, as in a diff."""
+    lines = unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
+    return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
 def _plain(value: object, where: str, what: str) -> Any:  # noqa: ANN401 - JSON data
@@ -184,12 +188,12 @@ def _plain(value: object, where: str, what: str) -> Any:  # noqa: ANN401 - JSON 
         return plain(value)
     except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
-            where, what, value, "JSON data (or what pydantic makes it of) in a run that is kept"
+            where, what, value, "JSON data, or values that pydantic turns into JSON data, for a run with a store"
         ) from None
 
 
 def _told_of(value: object) -> Any:  # noqa: ANN401 - JSON data
-    """`value` as JSON data, as far as it can be told."""
+    """`value` as JSON data; whatever is none becomes text."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -205,7 +209,7 @@ def _question(given: object) -> str:
 
 
 def _told(model: ModelChoice) -> str:
-    """The models as a fingerprint has them: names, or what objects call themselves."""
+    """The models as text for the fingerprint: their names."""
     if model is None:
         return "the default"
     if isinstance(model, str):
@@ -244,7 +248,7 @@ def _limits_of(header: RunHeader) -> Limits | None:
 
 
 def _session(session: Session) -> dict[str, Any] | None:
-    """What a session holds when a run begins; where that is no JSON data, only that it cannot be kept."""
+    """The session when the run begins; if it is no JSON data, only that it cannot be stored."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -260,7 +264,7 @@ def _session_of(header: RunHeader, session: SessionLike, where: str) -> Session:
         return as_session(session)
     kept = header.session or {}
     if "unkept" in kept:
-        allowed = f"the session as it was when the run began: its {', '.join(kept['unkept'])} could not be kept"
+        allowed = f"the session as it was when the run began: its {', '.join(kept['unkept'])} could not be stored"
         raise ConfigurationError(where, "session", None, allowed)
     return Session(state=dict(kept.get("state", {})), history=list(kept.get("history", ())))
 

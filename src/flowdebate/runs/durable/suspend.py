@@ -1,4 +1,4 @@
-"""Runs that wait for people: what is asked, and how a run comes to a stand until it is answered."""
+"""Suspended runs: requests to humans, and the exception that suspends a run until they are answered."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from flowdebate.resources.tasks.collection import TaskCollection
+    from flowdebate.runs.context import Context
+
 __all__ = (
     "HumanRequest",
     "Suspended",
     "answer_text",
+    "merged",
     "read_answer",
     "request_of",
-    "together",
+    "resume_task",
+    "suspend_task",
 )
 
 
@@ -25,50 +30,50 @@ def _unchecked(answer: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanRequest:
-    """What a human is asked."""
+    """A question to a human."""
 
     block: str
     """The name of the block that asks."""
     place: str
-    """Its place in the run, which nothing else in the run has."""
+    """Its place in the run, which is unique."""
     shown: str
-    """What to read: the question, and what was said so far. Nothing in it that a model wrote can pass for more."""
+    """The text to read: the question, and the transcript so far. Nothing in it that a model wrote can pass for more."""
     expects: str
-    """What to answer, in words."""
+    """The expected answer, in words."""
     schema: Mapping[str, Any] | None = None
-    """What the answer must be, as JSON Schema; None for text."""
+    """The JSON Schema of the answer; None for text."""
     problem: str | None = None
-    """What was wrong with the answer before; None where there was none."""
+    """Why the previous answer was refused; None for a first request."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """What makes the value of an answer; OutputError that names each field that does not fit."""
+    """Turns an answer into its value; OutputError names each invalid field."""
 
     @property
     def text(self) -> str:
-        """The request as JSON: what a store keeps of it."""
-        kept = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
-        return json.dumps({"block": self.block, **kept})
+        """The request as JSON, as it is stored."""
+        stored = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
+        return json.dumps({"block": self.block, **stored})
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """The request whose `text` it is; ValueError, KeyError or TypeError for another text."""
-    kept = json.loads(text)
+    """The request that was stored as `text`; ValueError, KeyError or TypeError for another text."""
+    stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
-    return HumanRequest(place=place, **{name: kept[name] for name in names})
+    return HumanRequest(place=place, **{name: stored[name] for name in names})
 
 
-def answer_text(answer: object, *, parked: bool) -> str:
-    """An answer as a store keeps it; `parked` says that the run had come to a stand for it."""
-    return json.dumps({"answer": answer, "parked": parked})
+def answer_text(answer: object, *, suspended: bool) -> str:
+    """An answer as it is stored; `suspended` says that the run had been suspended for it."""
+    return json.dumps({"answer": answer, "parked": suspended})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """What `answer_text` was given."""
-    kept = json.loads(body)
-    return kept["answer"], kept["parked"]
+    """The answer that was stored, and whether the run had been suspended for it."""
+    stored = json.loads(body)
+    return stored["answer"], stored["parked"]
 
 
 class Suspended(BaseException):
-    """The run cannot go on before `requests` are answered: it ends as "awaiting", and is carried on later."""
+    """Suspends the run until `requests` are answered: it ends with the status "awaiting", and can be resumed."""
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
         self.requests = tuple(requests)
@@ -76,6 +81,24 @@ class Suspended(BaseException):
         super().__init__(f"waits for an answer of {asked}")
 
 
-def together(parked: Mapping[int, Suspended]) -> Suspended:
-    """What branches that went on at the same time wait for, in the order of the branches."""
-    return Suspended([request for _, one in sorted(parked.items()) for request in one.requests])
+def merged(branches: Mapping[int, Suspended]) -> Suspended:
+    """One exception with the requests of several branches, in the order of the branches."""
+    return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
+
+
+def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> None:
+    """Mark a task whose turn is suspended as awaiting review."""
+    if tasks.get(task_id).status == "in_progress":
+        tasks.await_review(task_id, str(suspended))
+
+
+def resume_task(tasks: TaskCollection, task_id: str, ctx: Context) -> None:
+    """Record the review of the task at `ctx`, if the run had been suspended there for an answer that is known now."""
+    journal = ctx.run.journal
+    if journal is None or not any(key.startswith(f"{ctx.path}/") for key in journal.reviewed):
+        return
+    task = tasks.get(task_id)
+    if task.status == "in_progress":
+        tasks.await_review(task_id)
+        tasks.resume_from_review(task_id)
+        tasks.claim(task_id=task_id, by=task.claimed_by)

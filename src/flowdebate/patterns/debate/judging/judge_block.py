@@ -258,12 +258,12 @@ class _Cast:
 def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:
     """Who decides where ballots flip."""
     from flowdebate.blocks.human.human import human
-    from flowdebate.blocks.human.roles import seated
+    from flowdebate.blocks.human.prompt import with_answer_schema
     from flowdebate.patterns.debate.judging.prompt import verdict_among
 
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
     person = human(name=f"{name}-human", prompt=prompt, context=_ballots_of, ask=how.ask)
-    return seated(person, lambda: verdict_among(sides))
+    return with_answer_schema(person, lambda: verdict_among(sides))
 
 
 def _ballots_of(_: object, ctx: Context) -> str:

@@ -1,4 +1,4 @@
-"""What a human answered, as data: text, JSON, or the one field that has to be given; checked field by field."""
+"""Parsing of human answers: text, JSON, or the only required field; validated field by field."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = (
-    "as_data",
-    "as_said",
     "checked_against",
     "only_field",
+    "parse_data",
+    "parse_text",
 )
 
 
-def as_said(answer: object, *, block: str) -> str:
-    """Free text: valid Unicode that is not blank, of at most as many characters as an argument; else OutputError."""
+def parse_text(answer: object, *, block: str) -> str:
+    """Free text: valid Unicode that is not blank, at most as long as an argument; else OutputError."""
     if not isinstance(answer, str):
         raise OutputError(block, "text", [("", f"got a {type(answer).__name__}")])
     text = clean_text(str(answer))
@@ -35,12 +35,12 @@ def as_said(answer: object, *, block: str) -> str:
     return text
 
 
-def as_data(answer: object, schema: Mapping[str, Any], *, block: str) -> Any:  # noqa: ANN401 - JSON data
-    """`answer` as data for `schema`: JSON text is read, and a bare value is that of the only field that is needed.
+def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> Any:  # noqa: ANN401 - JSON data
+    """`answer` as data for `schema`: JSON text is parsed, and a bare value is that of the only required field.
 
-    Keys may be in either style. OutputError for text that is no JSON where there is more than one such field.
+    Keys may be in snake_case or camelCase. OutputError for text that is not JSON if several fields are required.
 
-    >>> as_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
+    >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
     {'choice': 'ann'}
     """
     data = _read(answer, schema, block) if isinstance(answer, str) else answer
@@ -53,16 +53,16 @@ def as_data(answer: object, schema: Mapping[str, Any], *, block: str) -> Any:  #
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """The one field that has to be given; None where none has to be, or several have."""
-    needed = schema.get("required", ())
-    return needed[0] if len(needed) == 1 else None
+    """The only required field; None if there is none, or more than one."""
+    required = schema.get("required", ())
+    return required[0] if len(required) == 1 else None
 
 
 def checked_against(schema: Mapping[str, Any], answer: object, *, block: str) -> Any:  # noqa: ANN401 - JSON data
-    """`answer` as data that satisfies `schema`; OutputError that names each field that does not."""
+    """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
     import jsonschema
 
-    data = as_data(answer, schema, block=block)
+    data = parse_data(answer, schema, block=block)
     validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
     known = schema.get("$defs", {})
     problems = dict.fromkeys(problem for error in validator.iter_errors(data) for problem in _problems(error, known))
@@ -72,7 +72,7 @@ def checked_against(schema: Mapping[str, Any], answer: object, *, block: str) ->
 
 
 def _problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
-    """The fields that do not fit, each with what is wrong."""
+    """The invalid fields, each with its problem."""
     path = [str(part) for part in error.absolute_path]
     if error.validator == "required":
         return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
@@ -86,25 +86,25 @@ def _read(text: str, schema: Mapping[str, Any], block: str) -> Any:  # noqa: ANN
         problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
         raise OutputError(block, "an answer", [("", problem)])
     only = only_field(schema)
-    is_text = only is not None and _takes_text(schema["properties"][only], schema.get("$defs", {}))
+    is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:
         data = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         if is_text:
-            return as_said(text, block=block)
+            return parse_text(text, block=block)
         fields = ", ".join(schema.get("properties", {}))
-        raise OutputError(block, "JSON", [("", f"got other text; it has the fields {fields}")]) from None
+        raise OutputError(block, "JSON", [("", f"got other text; the fields are {fields}")]) from None
     return data if isinstance(data, dict) or not is_text else text
 
 
 def _refuse(name: str) -> NoReturn:
-    message = f"{name} is no JSON number"
+    message = f"{name} is not a JSON number"
     raise ValueError(message)
 
 
-def _takes_text(part: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _is_text(part: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     if "$ref" in part:
-        return _takes_text(known.get(part["$ref"].rpartition("/")[2], {}), known)
+        return _is_text(known.get(part["$ref"].rpartition("/")[2], {}), known)
     return part.get("type") == "string" or all(isinstance(choice, str) for choice in part.get("enum", (None,)))
 
 
