@@ -252,7 +252,7 @@ def test_another_question_in_a_batch_of_that_name_is_refused(folder: Path) -> No
         (folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
         longer = batch(played, "q.csv", "--batch", "b")
     assert (changed.exit_code, longer.exit_code) == (2, 0)
-    assert "run b-0 was begun with something else" in changed.stderr
+    assert "run b-0 was started with other options" in changed.stderr
     assert "Questions: 4 (2 done before)\n" in longer.stdout
 
 

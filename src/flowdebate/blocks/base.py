@@ -89,8 +89,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
         `model` says what the intents mean in this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
         mapping of both intents); `seed` makes all that is drawn by chance repeat; `limits` bounds what the run may
-        take. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) each answer is
-        kept before it is used, so that `resume(run_id)` can carry the run on.
+        take. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is
+        durable: every answer is committed before it is used, and `resume(run_id)` continues after a crash.
         Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` shows what there was when it ended.
         """
@@ -140,15 +140,14 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         allow_changes: bool = False,
         retry_dead_letter: bool = False,
     ) -> RunResult[OutT_co]:
-        """Carry on the run that `store` keeps under `run_id`, whatever ended it; the result is the whole run's.
+        """Resume a stored run, whatever ended it; the result covers the whole run.
 
-        Answers that were kept are used again, and nothing of them is paid again; a run that is complete makes no call.
-        `model` and `limits` are what the run was given, unless they are given again (a model object has to be; new
-        limits may be others); so is the `session`, as it was when the run began. A call that was begun and not
-        answered is made again, or RunUncertain with `uncertain="raise"`. RunChanged where the block or the models are
-        others than they were, unless `allow_changes`; JournalMismatch where a kept answer was to another request.
-        RunNotFound; RunConflict while somebody else carries the run out; DeadLetter where it has ended its process
-        again and again, unless `revive`.
+        Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session` are
+        those that the run was started with, unless they are given again: model objects have to be, limits may differ.
+        A call that was started and never recorded is made again, or RunUncertain with `on_uncertain="raise"`.
+        RunChanged if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a
+        recorded answer belongs to another request; RunNotFound; RunConflict while another process runs it; DeadLetter
+        if it has crashed its process again and again, unless `retry_dead_letter`.
         """
         from flowdebate.runs.durable.resume import load_run
 

@@ -1,4 +1,4 @@
-"""JSON codec of a journal's steps: values and failed attempts (see `flowdebate.models.codec` for model calls)."""
+"""JSON codec of recorded steps: values and failed attempts (see `flowdebate.models.codec` for model calls)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = (
 
 
 def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data
-    """Serialize how an attempt at a step failed; `about` is what else is known of it."""
+    """Serialize a failed attempt at a step; `about` is anything else that is known of it."""
     return json_text({"error": error, **about})
 
 
 def value_text(value: object, returns: Any) -> str | None:  # noqa: ANN401 - any type form
-    """Serialize `value` as JSON; None where reading it back would give another value."""
+    """Serialize `value` as JSON; None if reading it back would give another value."""
     return exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
 
 
@@ -34,7 +34,7 @@ def value_of(body: str, returns: Any) -> Any:  # noqa: ANN401 - what value_text 
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON data
-    """Convert `value` to JSON data; ValueError, TypeError or RecursionError for what is none."""
+    """Convert `value` to JSON data; ValueError, TypeError or RecursionError if it is none."""
     return json.loads(json_text(value))
 
 
