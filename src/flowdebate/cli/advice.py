@@ -47,7 +47,7 @@ def said(error: Exception) -> str:
         case RunChanged():
             return _changed(error)
         case RunUncertain():
-            return str(error).replace('uncertain="retry"', "--uncertain retry")
+            return str(error).replace('on_uncertain="retry"', "--uncertain retry")
         case DeadLetter():
             return f"{error} (--revive)"
         case RunNotFound():

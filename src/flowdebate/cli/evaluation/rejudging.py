@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, told
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.runs.durable.resume import Durability
+from flowdebate.runs.durable.resume import StoreOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,8 +92,8 @@ class Rejudging:
                 repeat=self.repeat,
                 model=self.models[0] if len(self.models) == 1 else None,
                 seed=seed,
-                concurrency=self.concurrency,
-                store=Durability(store=store),
+                max_concurrency=self.concurrency,
+                store=StoreOptions(store=store),
                 batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
             )
         )
