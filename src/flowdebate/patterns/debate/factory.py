@@ -12,7 +12,7 @@ from flowdebate.patterns.anonymity.anonymity import Anonymity
 from flowdebate.patterns.debate.assembly import Assembly, terms
 from flowdebate.patterns.debate.checks import check_moderator_roster, warn_of_kin, warn_of_named_judge
 from flowdebate.patterns.debate.judging.options import as_judge_options
-from flowdebate.patterns.debate.quotes.verify import check_sources
+from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roster import Debater, checked_roster

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.debate.events import VerdictReached
-from flowdebate.patterns.debate.quotes.verify import quotes_in
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict, JudgedVerdict
 from flowdebate.patterns.debate.state import debate_state
 from flowdebate.patterns.failures import LOST, lose
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
     from flowdebate.patterns.debate.schemas import StopReason
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -63,8 +63,16 @@ def raw_output(
         losses=list(state.losses),
         seed=ctx.seed,
         leaks=None if anonymity is None else anonymity.leaks(ctx),
-        quotes=quotes_in(entries_of(ctx), sources) if sources else None,
+        quotes=_quotes(ctx, sources),
     )
+
+
+def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[VerifiedQuote]] | None:
+    if not sources:
+        return None
+    from flowdebate.patterns.debate.quotes.verify import quotes_in  # its patterns take a while to compile
+
+    return quotes_in(entries_of(ctx), sources)
 
 
 def build_raw_output(

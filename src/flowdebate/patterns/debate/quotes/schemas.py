@@ -1,4 +1,4 @@
-"""Quotes in arguments, as data."""
+"""Quotes in arguments and the sources they are looked up in, as data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
 
 __all__ = (
     "Quote",
     "QuoteStatus",
     "Span",
     "VerifiedQuote",
+    "check_sources",
 )
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
@@ -44,3 +46,18 @@ class VerifiedQuote(Quote):
     spans: tuple[Span, ...] = ()
     """Where it stands in the source, from its first to its last word: one place, or one for each part between
     ellipses; empty where no source has it."""
+
+
+def check_sources(sources: object, *, where: str) -> dict[str, str] | None:
+    """`sources` as a dict, or None; ConfigurationError unless they are texts by name."""
+    if sources is None:
+        return None
+    items = getattr(sources, "items", None)
+    allowed = "texts by name: a dict of str to str, neither blank; or None"
+    if items is None:
+        raise ConfigurationError(where, "sources", sources, allowed)
+    found = dict(items())
+    for name, text in found.items():
+        if not isinstance(name, str) or not name.strip() or not isinstance(text, str) or not text.strip():
+            raise ConfigurationError(where, f"sources[{name!r}]", text, allowed)
+    return found

@@ -23,7 +23,6 @@ __all__ = (
     "QuoteStatus",
     "Span",
     "VerifiedQuote",
-    "check_sources",
     "find_quotes",
     "look_up",
     "normalised",
@@ -168,21 +167,6 @@ def _verified(
         source=source,
         spans=spans,
     )
-
-
-def check_sources(sources: object, *, where: str) -> dict[str, str] | None:
-    """`sources` as a dict, or None; ConfigurationError unless they are texts by name."""
-    if sources is None:
-        return None
-    items = getattr(sources, "items", None)
-    allowed = "texts by name: a dict of str to str, neither blank; or None"
-    if items is None:
-        raise ConfigurationError(where, "sources", sources, allowed)
-    found = dict(items())
-    for name, text in found.items():
-        if not isinstance(name, str) or not name.strip() or not isinstance(text, str) or not text.strip():
-            raise ConfigurationError(where, f"sources[{name!r}]", text, allowed)
-    return found
 
 
 def quotes_in(entries: Iterable[DebateContributionEntry], sources: Mapping[str, str]) -> list[list[VerifiedQuote]]:
