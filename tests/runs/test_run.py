@@ -244,7 +244,7 @@ class Held:
         self._leaves = leaves
 
     @contextlib.asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
+    async def open_connections(self) -> AsyncIterator[None]:
         """Open until the run ends."""
         self.log.append("hold")
         yield

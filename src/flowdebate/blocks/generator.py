@@ -140,7 +140,7 @@ class Generator(Block[Any, OutT]):
     def _teller(self, ctx: Context) -> Callable[[str], None] | None:
         if self.output is not None or not self.visibility.client or not ctx.run.records.listeners:
             return None
-        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text))
+        return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=ctx.path, at=ctx.now()))
 
     async def _called(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """What the model is told about `call`; `place` counts the calls, since their ids are the model's own."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from flowdebate._util.events import BaseEvent
+
 __all__ = (
     "CallFellBack",
     "CallRetried",
@@ -13,7 +15,7 @@ __all__ = (
 
 
 @dataclass(slots=True, kw_only=True)
-class CallRetried:
+class CallRetried(BaseEvent):
     """A call failed and is retried after `wait` seconds; text that it has streamed so far does not count."""
 
     kind: ClassVar[str] = "call_retried"
@@ -28,7 +30,7 @@ class CallRetried:
 
 
 @dataclass(slots=True, kw_only=True)
-class CallFellBack:
+class CallFellBack(BaseEvent):
     """A model failed for good and a fallback is asked; text that the first has streamed does not count."""
 
     kind: ClassVar[str] = "call_fell_back"
@@ -43,7 +45,7 @@ class CallFellBack:
 
 
 @dataclass(slots=True, kw_only=True)
-class CircuitChanged:
+class CircuitChanged(BaseEvent):
     """A circuit breaker changed its state."""
 
     kind: ClassVar[str] = "circuit_changed"

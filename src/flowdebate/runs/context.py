@@ -159,8 +159,8 @@ class Context:
         return self.run.now()
 
     def emit(self, event: object, /) -> None:
-        """Add `event`, of any type, to the run's stream and to `result.events`."""
-        self.run.emit(event)
+        """Add `event`, of any type, to the run's stream and to `result.events`; one of ours gets its place and time."""
+        self.run.emit(event, self.path)
 
     async def step(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flowdebate._util.events import BaseEvent
 from flowdebate.models.events import CallFellBack, CallRetried, CircuitChanged
 
 if TYPE_CHECKING:
@@ -39,19 +40,17 @@ verdict; cancelled; ended by one of its limits; failed; waiting for what a human
 
 
 @dataclass(slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(BaseEvent):
     """The first event of every run."""
 
     kind: ClassVar[str] = "run_started"
     run_id: str
     block: str
     seed: int
-    at: float
-    """Seconds since the epoch."""
 
 
 @dataclass(slots=True, kw_only=True)
-class RunFinished:
+class RunFinished(BaseEvent):
     """The last event of every run, whatever its end."""
 
     kind: ClassVar[str] = "run_finished"
@@ -63,17 +62,15 @@ class RunFinished:
 
 
 @dataclass(slots=True, kw_only=True)
-class HumanAsked:
+class HumanAsked(BaseEvent):
     """A human is asked; the answer is a `BlockAnswered`, in a later life of the run where it waits for that."""
 
     kind: ClassVar[str] = "human_asked"
     block: str
-    path: str
-    """The place of the block in the run."""
 
 
 @dataclass(slots=True, kw_only=True)
-class TextDelta:
+class TextDelta(BaseEvent):
     """A piece of text as the model writes it (an item; live only)."""
 
     kind: ClassVar[str] = "text_delta"
@@ -82,7 +79,7 @@ class TextDelta:
 
 
 @dataclass(slots=True, kw_only=True)
-class ToolCalled:
+class ToolCalled(BaseEvent):
     """A model called a tool (an item)."""
 
     kind: ClassVar[str] = "tool_called"
@@ -94,7 +91,7 @@ class ToolCalled:
 
 
 @dataclass(slots=True, kw_only=True)
-class BlockAnswered:
+class BlockAnswered(BaseEvent):
     """A generator's answer: text, or the validated value (an item)."""
 
     kind: ClassVar[str] = "block_answered"
@@ -106,13 +103,11 @@ class BlockAnswered:
 
 
 @dataclass(slots=True, kw_only=True)
-class ModelCalled:
+class ModelCalled(BaseEvent):
     """One call of a model, answered or failed, after all attempts."""
 
     kind: ClassVar[str] = "model_called"
     block: str
-    path: str
-    """The place of the call in the run."""
     model: str
     usage: Usage
     """Of all attempts."""

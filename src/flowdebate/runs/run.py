@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flowdebate._util.events import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
 from flowdebate.models import call
 from flowdebate.models.attempts import usage_of
@@ -64,10 +65,13 @@ class Records:
         self.closed = False
         """Whether the run is over."""
 
-    def emit(self, event: object, /) -> None:
-        """Keep `event`, and tell it to those who read along; once the run is over, nothing."""
+    def emit(self, event: object, path: str = "", /) -> None:
+        """Keep `event`, and tell it to those who read along; once the run is over, nothing. `path` is its place."""
         if self.closed:
             return
+        if isinstance(event, BaseEvent):
+            event.at = self.now()
+            event.path = event.path or path
         self.events.append(event)
         for listener in self.listeners:
             listener(event)
@@ -76,6 +80,22 @@ class Records:
         """Tell `event` to those who read along, without keeping it."""
         for listener in self.listeners:
             listener(event)
+
+
+class _Placed:
+    """The `ResourceScope` of a resource that was opened at a place of a run."""
+
+    __slots__ = ("_path", "_records", "now", "saved_states")
+
+    def __init__(self, records: Records, path: str) -> None:
+        self.now = records.now
+        self.saved_states = records.saved_states
+        self._records = records
+        self._path = path
+
+    def emit(self, event: object, /) -> None:
+        """Emit `event` as one of the place."""
+        self._records.emit(event, self._path)
 
 
 class _SavedStates(dict[str, Any]):
@@ -163,15 +183,17 @@ class Run:
     def begin(self, block: str) -> None:
         """Tell that the run has started; the first event."""
         self._started = time.perf_counter()
-        self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, at=self.now()))
+        self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
         """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self._salvage(status)
+            path = getattr(self.records.events[0], "path", "") if self.records.events else ""
             self.emit(
-                RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error)
+                RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error),
+                path,
             )
             self.status = status
             self.records.closed = True
@@ -219,11 +241,11 @@ class Run:
 
     def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
         """A new hold on `resource`, for the block at `path`."""
-        return self._kept(resource.open(self.records), path)
+        return self._kept(resource.open(_Placed(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
         """A hold on `resource` inside `around`, for the block at `path`."""
-        return self._kept(resource.open_within(around, self.records), path)
+        return self._kept(resource.open_within(around, _Placed(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
         """The run's one hold on `resource`."""
@@ -266,7 +288,9 @@ class Run:
             self.failed(path)
         if id(model) not in self._held:
             await self._hold(model)
-        attempts = request.attempts.belong_to(meter=self.budget, tell=self.emit, seed=(self.seed, path))
+        attempts = request.attempts.belong_to(
+            meter=self.budget, tell=lambda event: self.emit(event, path), seed=(self.seed, path)
+        )
         started = time.perf_counter()
         response, error = None, None
         acting = ACTING.get()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+from flowdebate._util.events import BaseEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ("ChangeFeed", "TaskChanged")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskChanged:
+@dataclass(slots=True, kw_only=True)
+class TaskChanged(BaseEvent):
     """One change of one task; the last `task` of each id, put together, is the whole collection."""
 
     kind: ClassVar[str] = "task_changed"
@@ -24,15 +26,6 @@ class TaskChanged:
     change: TaskChange
     task: Task
     """The task as it is after the change."""
-
-    def to_wire(self) -> dict[str, Any]:
-        """The event as plain data for JSON, with camelCase keys."""
-        return {
-            "kind": self.kind,
-            "collectionId": self.collection_id,
-            "change": self.change,
-            "task": self.task.to_wire(),
-        }
 
 
 class ChangeFeed:
