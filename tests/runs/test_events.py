@@ -1,0 +1,63 @@
+"""What all events have: a place, a time, and a wire form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flowdebate import generator, sequencer
+from flowdebate._util.events import BaseEvent
+from flowdebate.runs.events import BlockAnswered
+from flowdebate.testing import ScriptedModel, ToolCall
+
+
+def look_up(what: str) -> str:
+    """The price of `what`."""
+    return f"{what}: 12 EUR"
+
+
+def held() -> list[Any]:
+    """The events of a run that calls a tool."""
+    price = generator(name="a/b", prompt="Say the price.", tools=[look_up])
+    asked = ScriptedModel(ToolCall(id="1", name="look_up", arguments='{"what": "rent"}'), "It is 12 EUR.")
+    return list(sequencer(name="all").then(price).run_sync("rent?", model=asked).events)
+
+
+def test_every_event_has_its_place_and_its_time() -> None:
+    """The place is that of the block that emits it, the time does not go back."""
+    events = held()
+    assert all(isinstance(event, BaseEvent) for event in events)
+    assert [(event.kind, event.path) for event in events] == [
+        ("run_started", "all"),
+        ("model_called", "all/a%2Fb"),
+        ("tool_called", "all/a%2Fb"),
+        ("model_called", "all/a%2Fb#1"),
+        ("block_answered", "all/a%2Fb"),
+        ("run_finished", "all"),
+    ]
+    times = [event.at for event in events]
+    assert times == sorted(times)
+    assert times[0] > 1e9
+
+
+def test_every_event_has_a_wire_form() -> None:
+    """JSON data with camelCase keys, its kind first; what events hold is in its wire form as well."""
+    events = held()
+    for event in events:
+        wire = event.to_wire()
+        assert json.loads(json.dumps(wire)) == wire
+        assert next(iter(wire.items())) == ("kind", event.kind)
+        assert {"path", "at"} < wire.keys()
+        assert not any("_" in key for key in wire)
+    assert events[0].to_wire()["runId"] == events[0].run_id
+    assert events[-1].to_wire()["usage"]["promptTokens"] is None
+
+
+def test_any_output_has_a_wire_form() -> None:
+    """What JSON cannot hold is written as text."""
+    assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
+
+
+def test_the_place_and_the_time_are_no_part_of_an_event_s_equality() -> None:
+    """Two events that say the same are equal, whenever and wherever they are emitted."""
+    assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
