@@ -694,8 +694,8 @@ def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
         "seq": 1,
     }
     assert json.loads(json.dumps(work.tasks.to_wire())) == {"collectionId": "work", "tasks": [expected]}
-    last = {"collectionId": "work", "change": "claimed", "task": expected}
-    last |= {"kind": "task_changed", "path": "", "at": 0.0}  # told to nobody's run
+    told_by = {"kind": "task_changed", "path": "", "at": 0.0}  # no run
+    last = {**told_by, "collectionId": "work", "change": "claimed", "task": expected}
     assert json.loads(json.dumps(work.told[-1].to_wire())) == last
 
 
