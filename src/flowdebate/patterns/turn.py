@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.merge_resources import merged_resources
@@ -17,7 +15,7 @@ from flowdebate.patterns.state import pattern_state
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from flowdebate.patterns.state import Instead, PatternInput, PatternState
     from flowdebate.resources.tasks.collection import TaskCollection
@@ -26,56 +24,47 @@ if TYPE_CHECKING:
 __all__ = (
     "Turn",
     "TurnTask",
-    "task_of_turn",
 )
 
 
-@dataclass(frozen=True, slots=True)
 class TurnTask:
-    """The task of a turn in progress."""
+    """The task of a turn in the audit trail: a context in which the turn is taken, and that ends the task as the turn.
 
-    tasks: TaskCollection
-    id: str
-    ctx: Context
+    Errored by an exception, cancelled by a limit of the run or with the turn, under review while a human has to answer.
+    Completing it is up to the turn.
+    """
+
+    __slots__ = ("_ctx", "_id", "_tasks")
+
+    def __init__(self, ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[str, Any]) -> None:
+        self._ctx = ctx
+        self._tasks: TaskCollection = ctx.scope.handles[AUDIT]
+        self._id = self._tasks.add_task(goal, assignee=agent_name, metadata=metadata).id
+        self._tasks.claim(task_id=self._id, by=agent_name)
 
     def heard(self) -> None:
         """Record the review that a human's answer has ended, if there was one."""
-        resume_task(self.tasks, self.id, self.ctx)
+        resume_task(self._tasks, self._id, self._ctx)
 
     def complete(self, output: object) -> None:
         """Complete the task with what the turn came to."""
-        self.tasks.complete(self.id, output=output)
+        self._tasks.complete(self._id, output=output)
 
-    def end(self, end: Callable[..., object], reason: str) -> None:
-        """End the task, unless the speaker has ended it itself."""
-        if not self.tasks.get(self.id).finished:
-            end(self.id, reason)
+    def __enter__(self) -> Self:
+        return self
 
-
-@contextmanager
-def task_of_turn(ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[str, Any]) -> Iterator[TurnTask]:
-    """Hold a turn under a task of the audit trail that ends as the turn does: errored, cancelled, or under review.
-
-    A limit of the run cancels it, since nobody failed. Completing it is up to the turn.
-    """
-    tasks: TaskCollection = ctx.scope.handles[AUDIT]
-    added = tasks.add_task(goal, assignee=agent_name, metadata=metadata)
-    tasks.claim(task_id=added.id, by=agent_name)
-    task = TurnTask(tasks, added.id, ctx)
-    try:
-        yield task
-    except LimitReached as reached:
-        task.end(tasks.cancel, told(reached))
-        raise
-    except Exception as error:
-        task.end(tasks.fail, told(error))
-        raise
-    except Suspended as suspended:
-        suspend_task(tasks, added.id, suspended)
-        raise
-    except BaseException as ending:  # cancelled, or the process is told to end
-        task.end(tasks.cancel, type(ending).__name__)
-        raise
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended it itself
+            return
+        match error:
+            case LimitReached():  # nobody failed: the run has to end here
+                self._tasks.cancel(self._id, told(error))
+            case Exception():
+                self._tasks.fail(self._id, told(error))
+            case Suspended():
+                suspend_task(self._tasks, self._id, error)
+            case _:  # cancelled, or the process is told to end
+                self._tasks.cancel(self._id, type(error).__name__)
 
 
 class Turn(Block[Any, Any]):
@@ -118,7 +107,7 @@ class Turn(Block[Any, Any]):
         goal = f"Speak in round {number}" if self._stance is None else f"Argue {self._stance!r} in round {number}"
         metadata = {"round": number} if self._stance is None else {"round": number, "stance": self._stance}
         try:
-            with task_of_turn(ctx, goal, agent_name=self._agent_name, metadata=metadata) as task:
+            with TurnTask(ctx, goal, agent_name=self._agent_name, metadata=metadata) as task:
                 ctx.emit(TurnStarted(round=number, path=ctx.path, **about))
                 said = await self._argued(ctx, task.heard)
         except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,11 @@ from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import in_time, is_provider_failure, record_loss
-from flowdebate.patterns.turn import task_of_turn
+from flowdebate.patterns.turn import TurnTask
 from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from flowdebate.models.policies.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
@@ -90,12 +89,19 @@ class AgentCalls(Block[Any, None]):
         number, target = ctx.sequencer.state.round, _target(asked)
         about = {"block": block.name, "round": number, "agent_name": asked.agent, "phase": self._phase.name}
         metadata = {"round": number} if target is None else {"round": number, "target": target}
-        with task_of_turn(ctx, self._phase.name, agent_name=asked.agent, metadata=metadata) as task:
+        succeeded: bool | None = None  # only a provider's failure counts against the agent
+        with TurnTask(ctx, self._phase.name, agent_name=asked.agent, metadata=metadata) as task:
             ctx.emit(TurnStarted(**about, target=target, path=ctx.path))
-            with _settled(step, asked.agent, inside, ctx):
+            try:
                 call = block(asked, inside)
                 answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_provider_failure)
                 answer = self._phase.read(answer, block.name, asked, ctx)
+                succeeded = True
+            except Exception as error:
+                succeeded = False if is_provider_failure(error) else None
+                raise
+            finally:
+                _settle(step, asked.agent, inside, succeeded=succeeded)
             task.heard()
             task.complete(self._phase.keep(answer, asked, ctx))
         ctx.emit(TurnFinished(**about, target=target, path=ctx.path))
@@ -117,7 +123,7 @@ class AgentCalls(Block[Any, None]):
 
 
 def _target(asked: Any) -> str | None:  # noqa: ANN401 - each phase asks in a shape of its own
-    """Whose proposal is to be criticised."""
+    """The author of the proposal that is to be criticised."""
     return asked.proposal.agent if asked.kind == "critique" else None
 
 
@@ -141,19 +147,10 @@ async def _admitted(agent: str, inside: Context, ctx: Context) -> Step:
     raise refusal
 
 
-@contextmanager
-def _settled(step: Step, agent: str, inside: Context, ctx: Context) -> Iterator[None]:
-    """Tell the agent's circuit how the call went; only a provider's failure counts against it."""
-    succeeded: bool | None = None
-    try:
-        yield
-        succeeded = True
-    except Exception as error:
-        succeeded = False if is_provider_failure(error) else None
-        raise
-    finally:
-        if step.ticket is not None:
-            _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=succeeded), agent, inside)
+def _settle(step: Step, agent: str, inside: Context, *, succeeded: bool | None) -> None:
+    """Tell the agent's circuit how the call went; None for neither well nor badly."""
+    if step.ticket is not None:
+        _emit_change(breakers_of(inside).of(agent).settle(step.ticket, succeeded=succeeded), agent, inside)
 
 
 def _emit_change(step: Step, agent: str, inside: Context) -> None:

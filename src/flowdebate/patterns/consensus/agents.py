@@ -1,4 +1,4 @@
-"""The default agent of a consensus debate: a model that proposes, criticises, revises and votes; and its judge."""
+"""Default blocks of a consensus debate: a model that proposes, criticises, revises and votes; and its judges."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AGENT_VISIBILITY = Visibility(history=False)
 
 
 class Who(WireModel):
-    """Who an agent is, as its own prompts say."""
+    """An agent as its own prompts describe it."""
 
     name: str
     role: str | None = None
@@ -220,7 +220,7 @@ def _context(ctx: Context) -> ConsensusContext | None:
 
 
 def _as_share(value: object) -> object:
-    """What a model wrote for a number from 0 to 1, also in per cent or just below 0: no grammar bounds floats."""
+    """A model's number from 0 to 1, also in per cent or just below 0: no grammar bounds floats."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return value
     return value / 100 if 1 < value <= 100 else 0.0 if -1 <= value < 0 else value  # noqa: PLR2004 - per cent
@@ -253,7 +253,7 @@ class RevisionForm(RevisionAnswer):
 
 
 def named_agent(text: str, names: Sequence[str]) -> str | None:
-    """Which one of `names` a voter's `text` names: as `match_choice` has it, also where it is written as in prompts."""
+    """The one of `names` that a voter's `text` names, as `match_choice` has it, or as prompts write it."""
     return match_choice(text if text in names else unescaped(text), names)
 
 

@@ -1,4 +1,4 @@
-"""What the agents of a consensus debate are told.
+"""Prompts of a consensus debate.
 
 What is the same for all agents and all their calls stands first in the system message (rules, task, what is known from
 before), who the agent is at its end; what a call is about stands in the user's message, and what to do last.
@@ -140,12 +140,12 @@ def render_agent_system(
 
 
 def render_proposal_turn(*, template: ConsensusTemplate = CONSENSUS) -> str:
-    """What to do first."""
+    """The request for a proposal."""
     return template.propose
 
 
 def render_critique_turn(*, proposal: Proposal, round: int, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: A002
-    """A proposal, and what to do with it."""
+    """A proposal, and the request for a critique."""
     return filled(template.critique, round=round, proposals=_proposals([proposal]))
 
 
@@ -156,12 +156,12 @@ def render_revision_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """An agent's own proposal, what others said about it, and what to do."""
+    """An agent's own proposal, its critiques, and the request for a revision."""
     return filled(template.revise, round=round, proposals=_proposals([proposal]), critiques=_critiques(critiques))
 
 
 def render_vote_turn(*, proposals: Sequence[Proposal], template: ConsensusTemplate = CONSENSUS) -> str:
-    """All proposals, in the order in which they are given, and what to do."""
+    """All proposals, in the order in which they are given, and the request for a vote."""
     return filled(template.vote, proposals=_proposals(proposals))
 
 
@@ -172,12 +172,12 @@ def render_judge_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """What a round came to, and whether there should be another."""
+    """The proposals and critiques of a round, and the question whether the discussion is conclusive."""
     return filled(template.rounds, round=round, proposals=_proposals(proposals), critiques=_critiques(critiques))
 
 
 def render_tie_turn(*, proposals: Sequence[Proposal], template: ConsensusTemplate = CONSENSUS) -> str:
-    """The proposals that are tied."""
+    """The proposals that are tied, and the request for a choice."""
     return filled(template.tie, proposals=_proposals(proposals))
 
 

@@ -49,20 +49,20 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Outcome = Literal["consensus", "no_consensus"]
 """Whether the agents agreed."""
 AgentPhase = Literal["proposal", "critique", "revision", "vote"]
-"""What an agent was asked for."""
+"""The kinds of questions that agents are asked."""
 
 
 # What is asked of agents, and what they answer. Questions are not frozen, for speed, as events are not.
 
 
 class ConsensusInput(PatternInput):
-    """What agents are to agree on."""
+    """The input of a consensus debate."""
 
     task: str
 
 
 class Proposal(WireModel):
-    """What an agent proposes."""
+    """An agent's proposal."""
 
     agent: str
     text: str
@@ -74,7 +74,7 @@ class Proposal(WireModel):
 
 @dataclass(slots=True, kw_only=True)
 class ProposalAsked:
-    """What an agent's block is given to propose; it returns text."""
+    """The question for a proposal: an agent's block returns text."""
 
     kind: ClassVar[str] = "proposal"
     task: str
@@ -83,7 +83,7 @@ class ProposalAsked:
 
 @dataclass(slots=True, kw_only=True)
 class CritiqueAsked:
-    """What an agent's block is given to criticise a proposal; it returns a `CriticAnswer` or its fields."""
+    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
 
     kind: ClassVar[str] = "critique"
     task: str
@@ -93,7 +93,7 @@ class CritiqueAsked:
     round: int
 
     def answer_schema(self) -> object:
-        """What a human is asked for."""
+        """The form of a human's answer."""
         return HumanCritique
 
 
@@ -130,7 +130,7 @@ class Critique(CriticAnswer):
 
 @dataclass(slots=True, kw_only=True)
 class RevisionAsked:
-    """What an agent's block is given to revise its proposal; it returns a `RevisionAnswer` or its fields."""
+    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
 
     kind: ClassVar[str] = "revision"
     task: str
@@ -142,7 +142,7 @@ class RevisionAsked:
     round: int
 
     def answer_schema(self) -> object:
-        """What a human is asked for."""
+        """The form of a human's answer."""
         return RevisionAnswer
 
 
@@ -159,7 +159,7 @@ class RevisionAnswer(WireModel):
 
 @dataclass(slots=True, kw_only=True)
 class VoteAsked:
-    """What an agent's block is given to vote; it returns a `VoteAnswer` or its fields."""
+    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
 
     kind: ClassVar[str] = "vote"
     task: str
@@ -167,7 +167,7 @@ class VoteAsked:
     proposals: list[Proposal]
 
     def answer_schema(self) -> object:
-        """What a human is asked for."""
+        """The form of a human's answer."""
         return _choice_among([proposal.agent for proposal in self.proposals])
 
 
@@ -182,7 +182,7 @@ class VoteAnswer(WireModel):
 
 @dataclass(slots=True, kw_only=True)
 class RoundsAsked:
-    """What a judge is given after each round; it returns a `JudgeAnswer`, its fields, or a bool."""
+    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
 
     kind: ClassVar[str] = "rounds"
     task: str
@@ -192,7 +192,7 @@ class RoundsAsked:
     """This round's."""
 
     def answer_schema(self) -> object:
-        """What a human is asked for."""
+        """The form of a human's answer."""
         return JudgeAnswer
 
 
@@ -205,7 +205,7 @@ class JudgeAnswer(WireModel):
 
 @dataclass(slots=True, kw_only=True)
 class TieAsked:
-    """What breaks a tie is given; it returns the name of one of the agents whose proposals are tied."""
+    """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
 
     kind: ClassVar[str] = "tie"
     task: str
@@ -213,7 +213,7 @@ class TieAsked:
     """Those that are tied."""
 
     def answer_schema(self) -> object:
-        """What a human is asked for."""
+        """The form of a human's answer."""
         return _choice_among([proposal.agent for proposal in self.proposals])
 
 
@@ -258,7 +258,7 @@ class AgentFailure(ProviderFailure):
 
 
 class EarlyEnd(WireModel):
-    """Why the rounds ended before their number was up."""
+    """The reason for which the rounds ended before their number was up."""
 
     source: Literal["convergence", "judge", "agents", "budget", "predicate", "timeout"]
     reason: str
@@ -266,11 +266,11 @@ class EarlyEnd(WireModel):
 
 
 class ConsensusRound(WireModel):
-    """What was done in one round."""
+    """A round of critique and revision."""
 
     round: int
     edges: list[tuple[str, str]] = Field(default_factory=list)
-    """Who was to criticise whom: (critic, target)."""
+    """(critic, target): the critiques that were asked for."""
     critiques: list[Critique] = Field(default_factory=list)
     """Those that were made, in the order of the edges."""
     revisions: list[Proposal] = Field(default_factory=list)
@@ -282,14 +282,14 @@ class ConsensusRound(WireModel):
 
 
 class SkippedContext(WireModel):
-    """What was not put into the prompts, and why."""
+    """A source that is not in the prompts, and the reason."""
 
     source: Literal["history", "patterns", "research"]
     reason: str
 
 
 class ConsensusContext(WireModel):
-    """What agents were told besides the task."""
+    """Information that agents were given besides the task."""
 
     past_debates: list[PastDebate] = Field(default_factory=list)
     critique_patterns: list[CritiquePattern] = Field(default_factory=list)
@@ -298,7 +298,7 @@ class ConsensusContext(WireModel):
 
 
 class Dissent(WireModel):
-    """Somebody who voted against the winner."""
+    """A vote against the winner, or a spoiled one."""
 
     agent: str
     choice: str | None
@@ -306,7 +306,7 @@ class Dissent(WireModel):
 
 
 class Analytics(WireModel):
-    """What can be read off a debate once it is over."""
+    """Figures and findings about a debate that is over."""
 
     seconds: float
     rounds: int
@@ -321,11 +321,11 @@ class Analytics(WireModel):
     unsupported_claims: dict[str, list[str]] = Field(default_factory=dict)
     """By agent: sentences of its last proposal that claim facts without a source (a heuristic)."""
     insights: list[str] = Field(default_factory=list)
-    """What several critics suggested, and what the debate did to the proposals."""
+    """Suggestions of several critics, and the effect of the debate on the proposals."""
 
 
 class Feedback(WireModel):
-    """What was left for later debates."""
+    """Traces of the debate in the archive."""
 
     rating_changes: dict[str, float] = Field(default_factory=dict)
     """ELO, by agent; the sum is 0."""
@@ -333,9 +333,9 @@ class Feedback(WireModel):
     flips: list[Flip] = Field(default_factory=list)
     """Positions that agents changed in this debate."""
     remembered: bool = False
-    """Whether the outcome was stored for later debates."""
+    """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """What went wrong with the archive or the analytics; the answer stands all the same."""
+    """Failures of the archive or the analytics; they change nothing about the answer."""
 
 
 class ConsensusState(PatternState):
@@ -355,7 +355,7 @@ class ConsensusState(PatternState):
     """The last one is the one in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """Why the rounds are to end, or have ended, before their number is up."""
+    """The reason for which the rounds end, or have ended, before their number is up."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
     """Failures of the archive that the debate went on without."""
@@ -397,7 +397,7 @@ class ConsensusOutput(PatternOutput):
     """In declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """Why the rounds ended before their number was up; None where they did not."""
+    """The reason for which the rounds ended before their number was up; None if they did not."""
     failures: list[AgentFailure] = Field(default_factory=list)
     """Calls of agents that failed for good; what they may have said is nowhere else."""
     judge_losses: list[ProviderFailure] = Field(default_factory=list, alias="losses")
@@ -415,12 +415,12 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def losses(self) -> list[ProviderFailure]:
-        """What providers lost: the failures of agents, then those of judges."""
+        """All provider failures: those of agents, then those of judges."""
         return [*self.failures, *self.judge_losses]
 
     @property
     def stop_reason(self) -> str | None:
-        """Why there was no further round: "max_rounds" or the source of the early end; None if they were cut short."""
+        """The reason for which there was no further round: "max_rounds", or the source of the early end, or None."""
         if self.early_end is not None:
             return self.early_end.source
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)

@@ -67,7 +67,7 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     **{stage: frozenset({after}) for stage, after in zip(_S, list(_S)[1:], strict=False)},
     **_BRANCHES,
 }
-"""Which stages may come after each: the next one, but at the end of a round and of the vote."""
+"""The stages that may come after each: the next one, but at the end of a round and of the vote."""
 
 
 def in_order_of_stages(stages: Sequence[StageReached]) -> bool:

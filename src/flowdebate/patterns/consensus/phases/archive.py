@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flowdebate._util.text import clean_text, one_line
@@ -33,7 +32,6 @@ __all__ = (
 )
 
 T = TypeVar("T")
-KnownT = TypeVar("KnownT", PastDebate, CritiquePattern)
 
 _FROM_ARCHIVE: tuple[Literal["history"], Literal["patterns"]] = ("history", "patterns")
 LONGEST_RESEARCH = 20_000
@@ -48,7 +46,7 @@ async def ask_archive(
     key: str,
     returns: Any,  # noqa: ANN401 - any type form
 ) -> T:
-    """What a store of `archive` gives; TimeoutError where it takes longer than the archive's patience."""
+    """Await a store of `archive`; TimeoutError if it takes longer than the archive's patience."""
 
     async def in_patience() -> T:
         time_limit = asyncio.timeout(archive.patience)
@@ -65,10 +63,7 @@ async def ask_archive(
 
 
 def gather_context(options: Options) -> Handler[Any, None]:
-    """A tap that puts past debates, points of critics and research into the debate's state.
-
-    A source that fails is skipped, and the reason kept: a debate does not need its past.
-    """
+    """A tap that puts past debates, critique patterns and research into the debate's state; sources may fail."""
 
     @handler(name=f"{options.name}-context")
     async def gather(_: object, ctx: Context) -> None:
@@ -82,33 +77,24 @@ def gather_context(options: Options) -> Handler[Any, None]:
         elif limit == 0:
             skipped += [SkippedContext(source=source, reason="history_limit is 0") for source in _FROM_ARCHIVE]
         else:
-            stored = _Stored(archive, limit, ctx)
-            history = stored.some(PastDebate, lambda: archive.past_debates.recent(task, limit=limit), "history")
-            past = await _fetched(history, "history", skipped)
-            points = stored.some(CritiquePattern, lambda: archive.critique_patterns.successful(limit=limit), "patterns")
-            patterns = await _fetched(points, "patterns", skipped)
+
+            async def history() -> list[PastDebate]:
+                found = await archive.past_debates.recent(task, limit=limit)
+                return [PastDebate.model_validate(item) for item in list(found)[:limit]]
+
+            async def points() -> list[CritiquePattern]:
+                found = await archive.critique_patterns.successful(limit=limit)
+                return [CritiquePattern.model_validate(item) for item in list(found)[:limit]]
+
+            asked = ask_archive(archive, history, ctx, key="history", returns=list[PastDebate])
+            past = await _fetched(asked, "history", skipped)
+            asked_too = ask_archive(archive, points, ctx, key="patterns", returns=list[CritiquePattern])
+            patterns = await _fetched(asked_too, "patterns", skipped)
         research = await _researched(options, skipped, ctx)
         context = ConsensusContext(past_debates=past, critique_patterns=patterns, research=research, skipped=skipped)
         ctx.sequencer.update(context=context)
 
     return gather
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """What the archive knows, at most `limit` of each."""
-
-    archive: Archive
-    limit: int
-    ctx: Context
-
-    async def some(self, kind: type[KnownT], call: Callable[[], Awaitable[Sequence[KnownT]]], key: str) -> list[KnownT]:
-        """What a store gives, if it is of that kind."""
-
-        async def checked() -> list[KnownT]:
-            return [kind.model_validate(item) for item in list(await call())[: self.limit]]
-
-        return await ask_archive(self.archive, checked, self.ctx, key=key, returns=list[kind])  # type: ignore[valid-type]
 
 
 async def _fetched(
@@ -160,8 +146,8 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
     archive = options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed)
-    teller = _Teller(archive, ctx)
-    debate = teller.debate
+    writer = _Writer(archive, ctx)
+    debate = writer.debate
     past = PastDebate(
         id=debate,
         task=output.task,
@@ -176,16 +162,16 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
     changes: dict[str, float] = {}
 
     async def rate() -> bool:
-        changes.update(await _rated(options, archive, output, teller))
+        changes.update(await writer.rate(options.names, output))
         return True
 
     _, remembered, *_ = await in_order(
         [
             rate,
-            lambda: teller.tell("history", lambda: archive.past_debates.add(past)),
-            lambda: teller.tell("positions", lambda: archive.positions.add(debate, positions)),
-            lambda: teller.tell("patterns", lambda: archive.critique_patterns.record(debate, patterns)),
-            lambda: teller.tell("personas", lambda: archive.personas.record(debate, records)),
+            lambda: writer.write("history", lambda: archive.past_debates.add(past)),
+            lambda: writer.write("positions", lambda: archive.positions.add(debate, positions)),
+            lambda: writer.write("patterns", lambda: archive.critique_patterns.record(debate, patterns)),
+            lambda: writer.write("personas", lambda: archive.personas.record(debate, records)),
         ]
     )
     return Feedback(
@@ -193,71 +179,60 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
         positions=positions,
         flips=changed,
         remembered=remembered,
-        problems=sorted(teller.problems),
+        problems=sorted(writer.problems),
     )
 
 
-class _Teller:
-    """Tells the archive one thing or the other, and keeps what went wrong."""
+class _Writer:
+    """Writes to the archive, and collects the problems."""
 
     def __init__(self, archive: Archive, ctx: Context) -> None:
         self._archive = archive
         self._ctx = ctx
         self.debate = f"{ctx.run_id}:{ctx.sequencer.path}"
-        """By which the archive knows what it was told already."""
+        """The key by which the archive knows a debate that it has already."""
         self.problems: list[str] = []
 
-    async def tell(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
-        """Whether it worked."""
+    async def write(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
+        """Await `call`; False, and a problem more, if it failed."""
 
-        async def told_of() -> None:
+        async def nothing() -> None:
             await call()
 
         try:
-            await ask_archive(self._archive, told_of, self._ctx, key=what, returns=None)
+            await ask_archive(self._archive, nothing, self._ctx, key=what, returns=None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
             self.problems.append(f"{what}: {one_line(told(error))}")
             return False
         return True
 
-    async def ratings(self, archive: Archive, names: Sequence[str]) -> dict[str, Rating] | None:
-        """What the archive holds of those with `names`; None where it gave no answer."""
+    async def rate(self, names: Sequence[str], output: ConsensusOutput) -> dict[str, float]:
+        """Change the agents' ratings, and give the changes; none without a winner, or if the archive failed."""
+        if output.winner is None:
+            return {}
+        ratings = self._archive.ratings
 
         async def look() -> dict[str, Rating]:
-            return dict(await archive.ratings.of(names))
+            return dict(await ratings.of(names))
 
         try:
-            return await ask_archive(archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
+            known = await ask_archive(self._archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
         except Exception as error:  # noqa: BLE001 - as above
             self.problems.append(f"ratings: {one_line(told(error))}")
-            return None
-
-
-async def _rated(options: Options, archive: Archive, output: ConsensusOutput, teller: _Teller) -> dict[str, float]:
-    """The changes of the agents' ratings, once they are stored; none without a winner."""
-    if output.winner is None:
-        return {}
-    known = await teller.ratings(archive, options.names)
-    if known is None:
-        return {}
-    before = {name: known.get(name, Rating()).elo for name in options.names}
-    changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
-    return changes if await teller.tell("ratings", lambda: archive.ratings.apply(teller.debate, changes)) else {}
+            return {}
+        before = {name: known.get(name, Rating()).elo for name in names}
+        changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
+        return changes if await self.write("ratings", lambda: ratings.apply(self.debate, changes)) else {}
 
 
 def positions_of(output: ConsensusOutput) -> list[Position]:
-    """What agents said that they hold, round by round."""
+    """The positions that agents stated, round by round."""
     return [
         Position(agent=revised.agent, claim=output.task, answer=revised.position, round=one.round)
         for one in output.rounds
-        for revised in _in_declared_order(one.revisions, output)
+        for revised in one.revisions
         if revised.position is not None
     ]
-
-
-def _in_declared_order(revisions: list[Any], output: ConsensusOutput) -> list[Any]:
-    order = {proposal.agent: index for index, proposal in enumerate(output.proposals)}
-    return sorted(revisions, key=lambda revised: order[revised.agent])
 
 
 def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
@@ -277,7 +252,7 @@ def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 
 
 def records_of(options: Options, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
-    """What this debate adds to what is known of each agent."""
+    """The record that this debate adds for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     failed = Counter(failure.agent for failure in output.failures)
     flipped = Counter(flip.agent for flip in changed)
