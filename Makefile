@@ -34,7 +34,7 @@ $(VENV)/.facts: $(VENV)/.dev $(VENV)/.run
 	@touch $@
 
 debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
-	$(BIN)/flowdebate run "Should private cars be banned from city centres?" \
+	$(BIN)/flowdebate debate "Should private cars be banned from city centres?" \
 	  --debater advocate="Private cars should be banned from city centres" \
 	  --debater skeptic="Private cars should stay allowed in city centres" \
 	  --rounds 2 --moderator --model local

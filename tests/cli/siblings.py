@@ -33,9 +33,9 @@ ANSWERS: dict[str, Any] = {
 """By a word of the schema that is asked for."""
 
 VERBS = {
-    "deliberate": ("deliberation", ()),
+    "deliberation": ("deliberation", ()),
     "handoff": ("handoff", ("--turns", "2", "--seed", "5")),
-    "panel": ("panel", ("--rounds", "1", "--referee")),
+    "round-robin": ("round_robin", ("--rounds", "1", "--referee")),
     "consensus": ("consensus", ("--rounds", "1", "--seed", "5")),
 }
 """Each verb's pattern, and options by which it is short."""
@@ -85,9 +85,9 @@ def saved(text: str) -> dict[str, dict[str, Any]]:
                 "stopReason": "max_turns",
             },
         },
-        "panel": {
+        "round_robin": {
             **ends,
-            "pattern": "panel",
+            "pattern": "round_robin",
             "panelists": speakers,
             "maxRounds": 2,
             "output": text,

@@ -134,7 +134,7 @@ class Stage:
         await exchange.raw(b"data: [DONE]\n\n")
         exchange.close = True
 
-    def options(self, *more: str, verb: str = "run") -> list[str]:
+    def options(self, *more: str, verb: str = "debate") -> list[str]:
         """The arguments of a `run`, or of another verb, on this stage."""
         return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
 

@@ -51,7 +51,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def on(stage: Stage, *more: str) -> list[str]:
     """The arguments of a batch on this stage."""
-    return ["batch", *more, "--model", "staged", "--base-url", stage.base_url, "--store", "runs.sqlite3", *SHORT]
+    short = SHORT if "--pattern" in more or "--file" in more else (*SHORT, "--no-synthesizer")
+    return ["batch", *more, "--model", "staged", "--base-url", stage.base_url, "--store", "runs.sqlite3", *short]
 
 
 def batch(stage: Stage, *more: str, text: str | None = None) -> Result:
@@ -64,10 +65,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["index"])
 
 
-@pytest.mark.parametrize("pattern", ["debate", "deliberate", "handoff", "consensus", "panel"])
+@pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
 def test_each_pattern_holds_a_batch_and_pays_it_once(folder: Path, pattern: str) -> None:
     """The rows' own columns go with the results; again, nothing is asked and no row is written twice."""
-    code = 3 if pattern == "deliberate" else 0  # its first rounds come to no decision
+    code = 3 if pattern == "deliberation" else 0  # its first rounds come to no decision
     with stage() as played:
         first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
         asked, written = len(played.bodies), (folder / "r.csv").read_text()
@@ -117,10 +118,10 @@ def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> Non
 def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> None:
     """Exit code 1, a line that says what; the same command asks only what is missing, and its line takes the place."""
     with Stage(broken=(0,)) as played:
-        failed = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--attempts", "1")
+        failed = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         asked = len(played.bodies)
         statuses = [line["status"] for line in lines(folder / "r.jsonl")]
-        again = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--attempts", "1")
+        again = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         assert (asked, len(played.bodies)) == (1 + 3 + 3, 1 + 3 + 3 + 3)
     assert (failed.exit_code, again.exit_code) == (1, 0)
     assert statuses == ["failed", "complete", "complete"]
@@ -134,8 +135,8 @@ def test_limits_leave_questions_without_a_result(folder: Path) -> None:
     """Of each question, and of all: exit code 3; a higher total goes on."""
     with Stage() as played:
         each = batch(played, "q.csv", "--max-calls", "1", "--batch", "each", "--out", "each.jsonl")
-        total = batch(played, "q.csv", "--max-total-calls", "3", "--concurrency", "1", "--batch", "all")
-        more = batch(played, "q.csv", "--max-total-tokens", "60", "--concurrency", "1", "--batch", "all")
+        total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch", "all")
+        more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch", "all")
     assert (each.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
     assert "Ended by a limit: 3\n" in each.stdout
     assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
@@ -198,9 +199,9 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
     ("options", "problem"),
     [
         (("--pattern", "duel"), "`--pattern` must be one of 'debate', "),
-        (("--concurrency", "0"), "`--concurrency` must be an int >= 1"),
+        (("--max-concurrency", "0"), "`--max-concurrency` must be an int >= 1"),
         (("--batch", " "), "`--batch` must be text"),
-        (("--format", "xml"), "`--format` must be one of 'csv', "),
+        (("--format", "xml"), "`--format` must be 'csv', "),
         (("--seed", "x"), "Invalid value"),
         (("--max-calls", "0"), "`--max-calls` must be an int >= 1"),
         (
@@ -295,9 +296,12 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 def _lines() -> list[Any]:
     from flowdebate.cli.batch.lines import Line
     from flowdebate.cli.batch.rows import Row
-    from flowdebate.cli.verbs.debate import make_plan
+    from flowdebate.patterns import PATTERNS
+    from flowdebate.service.plan import make_plan
 
-    document = make_plan({"question": "Q?", "model": "local"}).document(None, None, status="no_verdict", seed=1)
+    document = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"}).document(
+        None, None, status="no_verdict", seed=1
+    )
     return [
         Line(
             index=index,
@@ -329,9 +333,9 @@ def test_a_full_disk_ends_the_batch(folder: Path) -> None:
         pytest.skip("there is no /dev/full here")
     (folder / "full.jsonl").symlink_to("/dev/full")
     with Stage() as played:
-        result = batch(played, "q.csv", "--out", "full.jsonl", "--concurrency", "1", "--limit", "1")
+        result = batch(played, "q.csv", "--out", "full.jsonl", "--max-concurrency", "1", "--limit", "1")
         asked = len(played.bodies)
-        again = batch(played, "q.csv", "--out", "r.jsonl", "--concurrency", "1", "--limit", "1")
+        again = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--limit", "1")
         assert len(played.bodies) == asked
     assert (result.exit_code, again.exit_code) == (1, 0)
     assert "No space left on device" in result.stderr
@@ -392,10 +396,10 @@ def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        result = batch(played, "q.csv", "--concurrency", "1", "--batch", "b", "--limit", "1")
+        result = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
         thread.join(PATIENCE)
         played.let_go()
-        again = batch(played, "q.csv", "--concurrency", "1", "--batch", "b", "--limit", "1")
+        again = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
         assert len(played.bodies) == 2 + 2
     assert (result.exit_code, again.exit_code) == (130, 0)
     assert result.stderr == "Interrupted. To go on: the same command, or any with --batch b\n"
@@ -449,7 +453,7 @@ def test_a_target_that_cannot_be_opened_is_one_message(folder: Path) -> None:
 def test_a_killed_batch_goes_on_with_the_same_command(folder: Path) -> None:
     """SIGKILL in the middle: the second life asks for what was not answered, and the server saw all else once."""
     (folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
-    options = ("q.txt", "--concurrency", "2", "--out", "r.jsonl")
+    options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
         arguments = on(played, *options)
         with subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.DEVNULL) as process:  # noqa: S603 - our own
@@ -472,7 +476,7 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
     """A bar shows how far it is; exit code 130; the same command finishes it."""
     (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
-        arguments = on(played, "q.txt", "--concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+        arguments = on(played, "q.txt", "--max-concurrency", "1", "--batch", "b", "--out", "r.jsonl")
         with OnTerminal(*arguments) as terminal:
             played.wait_for_turn(4)
             terminal.until("1/3")
@@ -485,6 +489,6 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
         assert "Traceback" not in terminal.seen
         assert len(lines(folder / "r.jsonl")) == 1
         played.let_go()
-        again = batch(played, "q.txt", "--concurrency", "1", "--batch", "b", "--out", "r.jsonl")
+        again = batch(played, "q.txt", "--max-concurrency", "1", "--batch", "b", "--out", "r.jsonl")
     assert again.exit_code == 0
     assert len(lines(folder / "r.jsonl")) == 3

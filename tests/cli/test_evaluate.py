@@ -131,7 +131,7 @@ def test_named_debaters_take_the_rows_positions_by_lot(folder: Path) -> None:
 def test_what_failed_is_left_out_and_tried_again(folder: Path) -> None:
     """A debate whose provider fails is no wrong answer; the same command goes on with it."""
     with School(broken=range(3)) as school:
-        first = run(school, "facts.jsonl", "--attempts", "1", "--concurrency", "1", "--json")
+        first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
         again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch", json.loads(first.stdout)["batch"])
     assert first.exit_code == 1
@@ -145,7 +145,7 @@ def test_what_failed_is_left_out_and_tried_again(folder: Path) -> None:
 def test_what_was_not_begun_or_lost_stands_below_the_report(folder: Path) -> None:
     """A total that is used up leaves questions out, a provider an answer: the page has both, and how to go on."""
     with School(broken={3}) as school:
-        options = ("--max-total-calls", "6", "--attempts", "1", "--concurrency", "1", "--baseline", "single")
+        options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
         result = run(school, "facts.jsonl", *options)
     assert result.exit_code == 3
     assert "Left out: 2 (not begun)\nAnswers of baselines that were lost: 1\n" in result.stdout

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
 def _scored(first: float, second: float) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_panel_of_two_models_votes() -> None:
 
 WRONG = {
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
-    ("--on-flip", "ignore"): "'average', 'abstain', 'tie', 'human'",
+    ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
     ("--curtail", "--on-flip", "tie"): "left out with another --on-flip than average",
     ("--schedule", "swap", "--human", "judge"): "left out where options of a judging model are given",
 }
@@ -99,7 +99,7 @@ def test_quotes_and_baselines_are_told_at_the_end(tmp_path: Path) -> None:
     assert "Quotes: 1 verified, 1 not found in the sources" in words
     assert "The debate " in words
     assert "one call" in words
-    assert "## How it was judged" in (tmp_path / "report.md").read_text()
+    assert "## Notes" in (tmp_path / "report.md").read_text()
     assert any("[report.txt] Homes were built" in json.dumps(body) for body in stage.bodies)
 
 

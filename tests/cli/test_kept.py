@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.store.base import StoredRun
 
-ALL = {"run": ("debate", (*SIDES, "--moderator")), **VERBS}
+ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 ONE_TURN = (("Homes ", "first."),)
 
 
@@ -97,14 +97,14 @@ def test_a_run_that_is_killed_is_carried_on_to_the_same_end(store: Path) -> None
             process.wait(PATIENCE)
         table = command("runs", "--status", "left_behind")
         page = command("show", newest(store).header.run_id, "--page")
-        raising = command("resume", "--last", "--uncertain", "raise")
+        raising = command("resume", "--last", "--on-uncertain", "raise")
         assert len(on.bodies) == 3
         result = command("resume", "--last", "--base-url", on.base_url, "--json")
         assert len(on.bodies) == asked + 1
-    assert re.search(r"just now +run +left behind +2 +Cap rents\?", table.stdout)
+    assert re.search(r"just now +debate +left behind +2 +Cap rents\?", table.stdout)
     assert "Interrupted after 2 complete arguments." in page.stdout
     assert raising.exit_code == 1
-    assert "--uncertain retry would make the call again" in raising.stderr
+    assert "--on-uncertain retry would make the call again" in raising.stderr
     assert (result.exit_code, result.stderr) == (0, "")
     assert timeless(json.loads(result.stdout)) == timeless(json.loads(whole.stdout))
     assert json.loads(result.stdout)["runId"] == newest(store).header.run_id
@@ -151,7 +151,7 @@ def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) ->
     cassette = tmp_path / "cassette"
     options = ("--model", "staged", "--max-calls", "2", "--file", str(plan), "--record", str(cassette))
     with Stage() as on:
-        command("run", "--base-url", on.base_url, *options)
+        command("debate", "--base-url", on.base_url, *options)
         recorded = cassette.read_text()
         plan.unlink()
         (tmp_path / "answer.json").unlink()
@@ -166,7 +166,7 @@ def test_no_secret_is_kept(store: Path) -> None:
     """No key, and of a base URL neither password nor query; where it held one it has to be given again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
-        early = command("run", "Q?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
+        early = command("debate", "Q?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
         kept = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
         without = command("resume", "--last")
         result = command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")
@@ -187,7 +187,7 @@ def test_ctrl_c_says_what_carries_it_on() -> None:
         assert terminal.end() == 130
     run_id = re.search(r"Run: (\w{32})", terminal.seen)
     assert run_id is not None
-    assert f"To carry it on: flowdebate resume {run_id[1][:8]}\n" in terminal.seen
+    assert f"To resume: flowdebate resume {run_id[1][:8]}\n" in terminal.seen
 
 
 def test_where_a_run_is_kept_is_what_the_user_says(store: Path, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
         for where in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
             result = command(*on.options("--store", where))
             assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
-            assert result.stderr.endswith("; --no-store does not keep the run\n")
+            assert result.stderr.endswith("; --no-store does not store the run\n")
             assert "geheim" not in result.stderr
         both = command(*on.options("--store", "x", "--no-store"))
         assert (both.exit_code, len(on.bodies)) == (2, 0)
@@ -225,7 +225,7 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
         os.environ["XDG_DATA_HOME"] = str(blocked)
         held = command(*on.options(*SIDES, "--rounds", "1", "--json"))
     assert held.exit_code == 0
-    assert held.stderr.startswith("Warning: the run is not kept: store ")
+    assert held.stderr.startswith("Warning: the run is not stored: store ")
     assert json.loads(held.stdout)["runId"] is None
     assert blocked.read_text() == "no database"
 
@@ -265,8 +265,8 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
         add_like(store, "dead-2", like=like)
         posts = len(on.bodies)
         cases = {
-            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes carries it on all the same."),
-            ("resume", "dead-1"): (1, "30 times in a row", "(--revive)"),
+            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it all the same."),
+            ("resume", "dead-1"): (1, "30 times in a row", "(--retry-dead-letter)"),
             ("resume", "dead"): (2, "2 do: dead-1, dead-2", "dead"),
             ("resume", "cha"): (2, "at least 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run 'nobody'", "flowdebate runs lists"),
@@ -274,7 +274,7 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
             ("resume", "dead-2", "--model", "other"): (2, "`--model`", "given with --allow-changes"),
             ("resume", "dead-2", "--last"): (2, "`RUN`", "or else --last"),
             ("resume",): (2, "`RUN`", "or else --last"),
-            ("resume", "dead-2", "--uncertain", "x"): (2, "'retry' or 'raise'", ""),
+            ("resume", "dead-2", "--on-uncertain", "x"): (2, "'retry' or 'raise'", ""),
         }
         for arguments, (code, *parts) in cases.items():
             result = command(*arguments)
@@ -283,7 +283,7 @@ def test_what_cannot_be_carried_on_is_one_paragraph(store: Path) -> None:
         assert len(on.bodies) == posts
         results = [
             command("resume", "changed-1", "--allow-changes", "--model", "other", "--max-calls", "9"),
-            command("resume", "dead-1", "--revive", "--max-calls", "9"),
+            command("resume", "dead-1", "--retry-dead-letter", "--max-calls", "9"),
         ]
         assert [body["model"] for body in on.bodies[posts:]] == ["other", "other", "staged", "staged"]
     assert [result.exit_code for result in results] == [0, 0]
@@ -308,7 +308,7 @@ def test_what_somebody_carries_out_stays(store: Path) -> None:
     assert (resumed.exit_code, deleted.exit_code, others.stdout) == (1, 1, "Deleted 0 runs.\n")
     assert resumed.stderr == deleted.stderr
     assert "is being run by another process" in resumed.stderr
-    assert re.search(r"run +running +1 +Cap", table.stdout)
+    assert re.search(r"debate +running +1 +Cap", table.stdout)
     assert "No runs." in command("runs", "--status", "running").stdout
     assert "left behind" in command("runs").stdout
 
@@ -329,7 +329,7 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
     assert ids("--limit", "1") == ["other"]
     lines = command("runs", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["RUN", "other", run_id[:8], "There"]
-    assert "2001-09-09  run   complete " in command("runs").stdout
+    assert "2001-09-09  debate  complete " in command("runs").stdout
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--search", " "), ("--block", "\udcff")):
         result = command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
@@ -346,14 +346,14 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
         data = json.loads(command("show", run_id, "--json").stdout)
         document = json.loads(command("show", run_id, "--page", "--json").stdout)
         assert len(on.bodies) == asked
-    order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate run", "chat: staged", "Status: complete"]
+    order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate debate", "chat: staged", "Status: complete"]
     order += ["debate/round[1]/debate-turn-pro/", "(served, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
     order += ["debate-turn-con/", "Build more.", "debate/debate-judge", "Outcome", "Verdict: ", "Both are right."]
     rest = shown.stdout
     for part in order:
         assert part in rest, part
         rest = rest.partition(part)[2]
-    assert (data["status"], data["verb"], data["steps"], len(data["done"])) == ("complete", "run", 3, 3)
+    assert (data["status"], data["pattern"], data["steps"], len(data["done"])) == ("complete", "debate", 3, 3)
     assert data["done"][0]["text"] == "Homes first."
     assert data["done"][0]["usage"] == {"promptTokens": 10, "cachedTokens": 4, "completionTokens": 3}
     assert document == json.loads(result.stdout)

@@ -8,12 +8,14 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.cli.document import DebateDocument, Side
 from flowdebate.cli.page import Page, render
-from flowdebate.cli.pages.debate import DebateView
-from flowdebate.cli.text import printable
+from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
+from flowdebate.service.documents import speakers_of
+from flowdebate.service.pages.debate import DebateDocument, DebateLive
+from flowdebate.service.plan import make_plan
+from flowdebate.service.text import printable
 
 from .test_render import DOCUMENT, HOSTILE
 
@@ -28,16 +30,25 @@ class Screen(io.StringIO):
         return True
 
 
-def view(stream: io.StringIO) -> DebateView:
-    """A view of a debate between two sides, with a synthesizer."""
-    sides = [Side(name="anna", stance="cap rents"), Side(name="ben", stance="free rents")]
-    return DebateView(Page(stream, sides, environ=TERMINAL), sides=sides, synthesizer="s", moderated=True)
+class View:
+    """A live view of a moderated debate between two sides, on a page."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        sides = ["anna=cap rents", "ben=free rents"]
+        plan = make_plan(PATTERNS["debate"], {"question": "Q?", "debaters": sides, "moderator": True})
+        self.page = Page(stream, speakers_of(plan.speakers), environ=TERMINAL)
+        self._live = DebateLive(plan)
+
+    def show(self, event: object) -> None:
+        """Show the sections of an event."""
+        for section in self._live.sections(event):
+            self.page.show(section)
 
 
 def turn(*events: object) -> str:
     """What is shown of a turn of anna's in which `events` are told."""
     stream = io.StringIO()
-    live = view(stream)
+    live = View(stream)
     about = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
     for event in (TurnStarted(**about), *events, TurnFinished(**about)):  # type: ignore[arg-type]  # as declared
         live.show(event)
@@ -58,7 +69,7 @@ def test_no_foreign_text_acts_on_a_terminal(text: str) -> None:
     }
     document = DebateDocument.model_validate(value)
     screen = Screen()
-    render(document, Page(screen, document.sides, environ=TERMINAL))
+    render(document, Page(screen, document.speakers, environ=TERMINAL))
     shown = ESCAPES.sub("", screen.getvalue())
     assert printable(shown) == shown
     assert "─ Round 1 of 2 ─" in shown
@@ -97,7 +108,7 @@ def test_tools_are_shown_in_short() -> None:
 def test_a_notice_goes_when_something_comes() -> None:
     """On a terminal with colours, who waits sees for what; nothing of it is left."""
     screen = Screen()
-    live = view(screen)
+    live = View(screen)
     live.show(RoundStarted(round=1, max_rounds=2))
     waiting = screen.getvalue()
     assert "The moderator opens the round" in waiting

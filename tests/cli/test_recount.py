@@ -45,7 +45,7 @@ def document(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def held(on: Stage, *arguments: str, verb: str = "run") -> dict[str, Any]:
+def held(on: Stage, *arguments: str, verb: str = "debate") -> dict[str, Any]:
     """The document of a run that is kept."""
     result = command(*on.options(*arguments, "--json", verb=verb))
     assert result.exit_code in (0, 3)
@@ -183,9 +183,9 @@ def test_what_has_no_ballots_says_why(store: Path, tmp_path: Path) -> None:
         assert result.stderr == f"Error: run {name} {why}\n"
     assert document("--last")["runId"] == run_id, "the newest that has ballots"
     path = tmp_path / "panel.json"
-    path.write_text(json.dumps(saved("x")["panel"]))
+    path.write_text(json.dumps(saved("x")["round_robin"]))
     result = decided("--data", str(path))
-    assert (result.exit_code, f"{path} has no ballots: a panel has" in result.stderr) == (3, True)
+    assert (result.exit_code, f"{path} has no ballots: a round_robin has" in result.stderr) == (3, True)
 
 
 def test_ballots_that_all_failed_are_no_decision(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.document import DebateDocument, as_json, read_document
 from flowdebate.cli.page import Page, render
-from flowdebate.cli.text import printable
 from flowdebate.errors import BadFile
+from flowdebate.service.documents import as_json, read_document
+from flowdebate.service.pages.debate import DebateDocument
+from flowdebate.service.text import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def shown(value: dict[str, Any]) -> str:
     """What `render` shows of a document that is no terminal's."""
     document = DebateDocument.model_validate(value)
     page = io.StringIO()
-    render(document, Page(page, document.sides, environ={"FORCE_COLOR": "1"}))
+    render(document, Page(page, document.speakers, environ={"FORCE_COLOR": "1"}))
     return page.getvalue()
 
 

@@ -12,9 +12,10 @@ from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.cli.document import DebateDocument, Side, Tokens
-from flowdebate.cli.report import escaped, quoted, report
-from flowdebate.cli.text import printable
+from flowdebate.service.documents import Side, Tokens
+from flowdebate.service.markdown import escaped, quoted, report
+from flowdebate.service.pages.debate import DebateDocument
+from flowdebate.service.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,7 @@ def headings(text: str) -> list[str]:
 def test_no_foreign_text_becomes_structure(text: str, output: str) -> None:
     """Parsed as Markdown, the page has its own headings, and no HTML, link, image, table, rule or code of others."""
     page = report(document(text, output=output))
-    assert headings(page) == ["Debate", "Positions", "Round 1", "Verdict", "Output", "Usage"]
+    assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Output", "Usage"]
     kinds = {token.type for token in parsed(page) if token.nesting >= 0}
     assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open"}
 
@@ -144,17 +145,19 @@ def test_a_report_reads_well() -> None:
 - **Cap \\*them\\*.**: Cap \\*them\\*. (Cap \\*them\\*.)
 - **b**: Cap \\*them\\*.
 
-## Round 1
+## Round 1 of 2
 
-**Moderator**, speakers: Cap \\*them\\*.; this round is the last
+**Moderator calls on**: Cap \\*them\\*.
 
-Briefing:
+**Briefing**
+
+> Cap \\*them\\*.
+
+**Angle**
 
 > Cap \\*them\\*.
 
-Angle:
-
-> Cap \\*them\\*.
+This round is the last.
 
 **Cap \\*them\\*.**: Cap \\*them\\*.
 
@@ -162,7 +165,9 @@ Angle:
 
 ## Verdict
 
-**Winner**: Cap \\*them\\*., b (Cap \\*them\\*.)
+- **Winner**: Cap \\*them\\*., b (Cap \\*them\\*.)
+
+**Verdict**
 
 > Cap \\*them\\*.
 

@@ -96,7 +96,7 @@ def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told
     with Stage(hold=(1, 0)) as stage:
         plain = run(stage, *SIDES, "--rounds", "1", *limit)
     assert (result.exit_code, plain.exit_code) == (3, 3)
-    assert result.stderr.startswith("To carry it on: flowdebate resume ")
+    assert result.stderr.startswith("To resume: flowdebate resume ")
     document = json.loads(result.stdout)
     assert (document["status"], document["raw"]["status"]) == ("limit", "limit")
     assert told in document["error"]
@@ -161,7 +161,7 @@ def test_a_recorded_debate_is_held_again_without_a_server(tmp_path: Path) -> Non
     with Stage() as stage:
         first = run(stage, *options, "--record", str(cassette))
         posts = len(stage.bodies)
-    again = CliRunner().invoke(app, ["run", "Cap rents?", *options, "--replay", str(cassette)])
+    again = CliRunner().invoke(app, ["debate", "Cap rents?", *options, "--replay", str(cassette)])
     assert (first.exit_code, again.exit_code, posts) == (0, 0, 4)
     one, other = json.loads(first.stdout), json.loads(again.stdout)
     assert one["raw"] == other["raw"]
@@ -176,10 +176,10 @@ def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> N
         refused = run(stage, *SIDES, "--rounds", "1", "--record", str(cassette))
     assert refused.exit_code == 2
     assert "is there already" in refused.stderr
-    drifted = CliRunner().invoke(app, ["run", "Free rents?", *SIDES, "--rounds", "1", "--replay", str(cassette)])
+    drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--rounds", "1", "--replay", str(cassette)])
     assert drifted.exit_code == 1
     assert "Free rents?" in drifted.stderr
-    missing = CliRunner().invoke(app, ["run", "Q?", "--replay", str(tmp_path / "none")])
+    missing = CliRunner().invoke(app, ["debate", "Q?", "--replay", str(tmp_path / "none")])
     assert missing.exit_code == 2
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
 def run(stage: Stage, *more: str) -> Result:
@@ -30,7 +30,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     """The raw output as it goes over the wire, with output, usage, seed and status; the same as a plain run shows."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
-    options = (*SIDES, "--seed", "5", "--moderator", "--schema", str(schema))
+    options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--schema", str(schema))
     with Stage() as stage:
         result = run(stage, *options, "--json")
         plain = run(stage, *options)
@@ -61,7 +61,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_without_sides_yes_argues_with_no() -> None:
-    """Two rounds, no moderator, no synthesizer; the stances are in the prompts."""
+    """Two rounds, no moderator, a synthesizer; the stances are in the prompts."""
     with Stage() as stage:
         result = run(stage, "--json")
         prompts = [str(body["messages"]) for body in stage.bodies]
@@ -69,16 +69,16 @@ def test_without_sides_yes_argues_with_no() -> None:
     assert [side["name"] for side in document["debaters"]] == ["pro", "con"]
     assert document["raw"]["rounds"] == 2
     assert document["raw"]["moderatorDecisions"] == []
-    assert document["output"] is None
-    assert len(prompts) == 5
-    assert all('The answer to "Cap rents?" is no' in prompt for prompt in prompts)
+    assert document["output"] == "Homes first."
+    assert len(prompts) == 6
+    assert all('The answer to "Cap rents?" is no' in prompt for prompt in prompts[:5])
 
 
 def test_a_synthesizer_writes_text_without_a_schema() -> None:
     """Which is streamed like an argument."""
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
-        result = run(stage, *SIDES, "--rounds", "1", "--synthesize")
+        result = run(stage, *SIDES, "--rounds", "1", "--synthesizer")
     assert "\nOutput\n  Do both.\n" in result.stdout
 
 
@@ -104,11 +104,11 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_is_one_message() -> None:
     """No traceback, exit code 1; and how to try again."""
-    options = ["run", "Cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+    options = ["debate", "Cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
-    assert "\nTo carry it on: flowdebate resume " in result.stderr
+    assert "\nTo resume: flowdebate resume " in result.stderr
     assert result.stderr.count("\n") == 2
     assert "Failed after 0 complete arguments." in result.stdout
 

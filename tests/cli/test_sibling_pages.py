@@ -13,13 +13,15 @@ from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.document import read_document
 from flowdebate.cli.page import Page, render
-from flowdebate.cli.pages.deliberation import DeliberationView
-from flowdebate.cli.report import report
-from flowdebate.cli.text import printable
+from flowdebate.patterns import find_pattern
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, TextDelta
+from flowdebate.service.documents import read_document
+from flowdebate.service.markdown import report
+from flowdebate.service.pages.deliberation import DeliberationLive
+from flowdebate.service.plan import make_plan
+from flowdebate.service.text import printable
 
 from .siblings import ANSWERS, REPORTS, saved, stage
 from .stage import OnTerminal, Stage
@@ -31,9 +33,9 @@ from .test_siblings import hold
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flowdebate.cli.document import Document
+    from flowdebate.service.documents import Document
 
-PATTERNS = ("deliberation", "handoff", "panel", "consensus")
+PATTERNS = ("deliberation", "handoff", "round_robin", "consensus")
 untimed = settings(deadline=None)  # each example is written to a file and read back
 each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 
@@ -70,8 +72,8 @@ def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: st
 
 HEADS = {
     "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator finds", "Decision"],
-    "handoff": ["Proposition", "X", "The lot names: "],
-    "panel": ["Question", "Round 1 of 2", "X", "Referee", "Output"],
+    "handoff": ["Proposition", "Turns", "X", "The lot names: "],
+    "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Output"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Outcome"],
 }
 """How the lines at the left edge begin, in which X is a name that others chose."""
@@ -94,10 +96,10 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
 
 
 TITLES = {
-    "deliberation": ["Deliberation", "Who spoke", "Round 1", "Decision", "Usage"],
+    "deliberation": ["Deliberation", "Who spoke", "Round 1 of 2", "Decision", "Usage"],
     "handoff": ["Handoff", "Who spoke", "Turns", "Usage"],
-    "panel": ["Panel", "Panel members", "Round 1", "Output", "Usage"],
-    "consensus": ["Consensus", "Agents", "Proposals", "Round 1", "Vote", "Outcome", "Usage"],
+    "round_robin": ["Round robin", "Panelists", "Round 1 of 2", "Output", "Usage"],
+    "consensus": ["Consensus", "Agents", "Proposals", "Round 1 of 2", "Vote", "Outcome", "Usage"],
 }
 
 
@@ -116,7 +118,7 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
     """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=(0, 1)) as on:
-        options = on.options("--rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberate")
+        options = on.options("--rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
         with OnTerminal(*options) as terminal:
             terminal.until("gamma delta.")
             assert "alpha" not in terminal.seen
@@ -131,7 +133,7 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
 def test_a_deliberation_reads_well() -> None:
     """Rounds, what each said, what the moderator found, the decision."""
     with stage() as on:
-        result = hold(on, "deliberate", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
+        result = hold(on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
     assert result.exit_code == 0
     said = (
         shown(result.stdout)
@@ -171,9 +173,9 @@ Decision
 def test_a_deliberation_without_a_decision_has_no_result() -> None:
     """Exit code 3, also where all rounds were held; with a decision it is 0, settled or not."""
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
-        undecided = hold(on, "deliberate", "--rounds", "1")
+        undecided = hold(on, "deliberation", "--rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
-        decided = hold(on, "deliberate", "--rounds", "1")
+        decided = hold(on, "deliberation", "--rounds", "1")
     assert (undecided.exit_code, decided.exit_code) == (3, 0)
     assert "Decision\n  Settled: no\n  Decision: none\n" in undecided.stdout
     assert "Decision\n  Settled: no\n  Decision: Cap them at 3%.\n" in decided.stdout
@@ -182,7 +184,7 @@ def test_a_deliberation_without_a_decision_has_no_result() -> None:
 def test_a_moderator_s_model_may_be_asked_for_text() -> None:
     """For models without structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
-        result = hold(on, "deliberate", "--report", "text")
+        result = hold(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)
     assert result.exit_code == 0
     assert "Moderator finds: SETTLED\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
@@ -192,9 +194,9 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     """What is missing is said, on the page and in the saved one."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with stage(broken={0}) as on:
-        result = hold(on, "deliberate", *three, "--attempts", "1", "--on-failure", "skip", "--json")
+        result = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
     with stage(broken={0}) as on:
-        plain = hold(on, "deliberate", *three, "--attempts", "1", "--on-failure", "skip")
+        plain = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip")
     assert (result.exit_code, plain.exit_code) == (0, 0)
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
@@ -212,6 +214,8 @@ Proposition: Cap rents?
   Proponent: agrees with the proposition
   Opponent: disagrees with the proposition
   Neutral: has not decided
+
+Turns
 
 Proponent: turn 1 of 2
   Yes: homes first.
@@ -249,7 +253,7 @@ def test_a_panel_reads_well(tmp_path: Path) -> None:
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     with stage() as on:
-        result = hold(on, "panel", "--schema", str(schema))
+        result = hold(on, "round-robin", "--schema", str(schema))
     assert result.exit_code == 0
     assert shown(result.stdout) == snapshot("""\
 Question: Cap rents?
@@ -281,13 +285,13 @@ Output
 def test_a_panel_is_held_for_what_is_made_of_it() -> None:
     """A synthesizer writes text, unless it is left out; a lost one leaves no result: exit code 3."""
     with stage() as on:
-        plain, bare = hold(on, "panel"), hold(on, "panel", "--no-synthesize")
+        plain, bare = hold(on, "round-robin"), hold(on, "round-robin", "--no-synthesizer")
     with stage(broken={4}) as on:
-        lost = hold(on, "panel", "--attempts", "1", "--on-failure", "skip")
+        lost = hold(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
     assert (plain.exit_code, bare.exit_code, lost.exit_code) == (0, 0, 3)
     assert "\nOutput\n  Homes first.\n" in plain.stdout
     assert "Output" not in bare.stdout + lost.stdout
-    assert "Synthesizer panel-synthesizer was lost" in lost.stdout
+    assert "Synthesizer round_robin-synthesizer was lost" in lost.stdout
 
 
 def test_a_consensus_reads_well() -> None:
@@ -330,6 +334,8 @@ Outcome
   Similarity: round 1 1.00 (converged)
   Winner: Planner
   Answer: Cap rents at 3%.
+  Insight: suggested 2 times: Give one.
+  Insight: similarity of the proposals: 1.00 after round 1, 1.00 at the end
 """)
 
 
@@ -411,9 +417,9 @@ def test_a_round_without_a_report_is_told() -> None:
     """The moderator's answer was lost, and the deliberation goes on."""
     options = ("--rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with stage(broken={2}) as on:
-        result = hold(on, "deliberate", *options, "--json")
+        result = hold(on, "deliberation", *options, "--json")
     with stage(broken={2}) as on:
-        plain = hold(on, "deliberate", *options)
+        plain = hold(on, "deliberation", *options)
     assert json.loads(result.stdout)["raw"]["reports"][0] is None
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
@@ -424,13 +430,17 @@ def test_a_round_without_a_report_is_told() -> None:
 def test_an_answer_that_was_cut_off_is_marked_where_several_speak() -> None:
     """Behind that answer, not behind another one's."""
     page = io.StringIO()
-    view = DeliberationView(Page(page, [], environ={}))
+    deliberation = find_pattern("deliberation")
+    assert deliberation is not None
+    plan = make_plan(deliberation, {"topic": "Q?", "debaters": ["ann", "ben"]})
+    live, shown = DeliberationLive(plan), Page(page, [], environ={})
     about = [{"block": name, "round": 1, "agent_name": name} for name in ("ann", "ben")]
     told: list[object] = [TurnStarted(**each) for each in about]  # type: ignore[arg-type]  # as declared
     told += [BlockAnswered(block="ann", output="One", truncated=True), BlockAnswered(block="ben", output="Two")]
     told += [TextDelta(block="ann", text="piece"), *(TurnFinished(**each) for each in about)]  # type: ignore[arg-type]
     for event in told:
-        view.show(event)
+        for section in live.sections(event):
+            shown.show(section)
     remark = "  (the model ran out of room: what counts ends with the last full sentence)\n"
     assert page.getvalue() == f"\nann:\n  One\n{remark}\nben:\n  Two\n"
 

@@ -13,11 +13,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.keys import Given
-from flowdebate.cli.verbs.debate import make_plan as debate
-from flowdebate.cli.verbs.deliberate import make_plan as deliberation
-from flowdebate.cli.verbs.handoff import KEYS
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.pages.handoff import HandoffOptions
+from flowdebate.service.plan import make_plan
 
 from .siblings import VERBS, saved, stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
@@ -163,7 +162,7 @@ def test_a_call_that_is_repeated_is_told(verb: str) -> None:
     with stage(broken={0}) as on:
         plain = hold(on, verb)
     assert plain.exit_code == 0
-    who = {"deliberate": "(Optimist|Skeptic): ", "consensus": "(Planner|Maker|Guardian): "}.get(verb, "")
+    who = {"deliberation": "(Optimist|Skeptic): ", "consensus": "(Planner|Maker|Guardian): "}.get(verb, "")
     assert re.search(rf"\n  \({who}the endpoint answered 503: overloaded; asking again\)", plain.stdout)
 
 
@@ -200,7 +199,7 @@ def test_ctrl_c_keeps_what_was_said(verb: str, tmp_path: Path) -> None:
     assert "- Status: interrupted" in report.read_text()
 
 
-@pytest.mark.parametrize("verb", ["deliberate", "consensus"])
+@pytest.mark.parametrize("verb", ["deliberation", "consensus"])
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
     """SIGTERM while the first answers are awaited: exit code 143, a document that can be shown."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
@@ -210,25 +209,25 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
         stdout, stderr = process.communicate(timeout=PATIENCE)
     document = json.loads(stdout)
     assert (process.returncode, document["status"]) == (143, "interrupted")
-    assert stderr.decode() == f"To carry it on: flowdebate resume {document['runId'][:8]}\n"
+    assert stderr.decode() == f"To resume: flowdebate resume {document['runId'][:8]}\n"
     again = CliRunner().invoke(app, ["render", "-"], input=stdout)
     assert (again.exit_code, again.stderr) == (0, "")
     assert "Interrupted after " in again.stdout
 
 
 MISUSE = [
-    (["deliberate"], "command line: `TOPIC` must be text that is not blank: give it as an argument"),
-    (["deliberate", "Q", "--debater", "a"], "`--debater` must be given at least twice, got ['a']"),
-    (["deliberate", "Q", "--debater", "a="], "`--debater` must be name=role, or a name, got 'a='"),
-    (["deliberate", "Q", "--report", "json"], "`--report` must be 'structured' or 'text', got 'json'"),
+    (["deliberation"], "command line: `TOPIC` must be text that is not blank: give it as an argument"),
+    (["deliberation", "Q", "--debater", "a"], "`--debater` must be given at least twice, got ['a']"),
+    (["deliberation", "Q", "--debater", "a="], "`--debater` must be name=role, or a name, got 'a='"),
+    (["deliberation", "Q", "--report", "json"], "`--report` must be 'structured' or 'text', got 'json'"),
     (["handoff", "Q", "--first", "nobody"], "command line: `--first` must be None, or one of 'Proponent', 'Opponent'"),
     (
         ["handoff", "Q", "--transition", "sign"],
-        "`--transition` must be one of 'structured', 'tool', 'text', got 'sign'",
+        "`--transition` must be 'text', 'tool' or 'structured', got 'sign'",
     ),
     (["handoff", "Q", "--turns", "0"], "`--turns` must be an int >= 1, got 0"),
-    (["panel", "Q", "--panelist", "a", "--panelist", "A"], "different from that of panelists[0]"),
-    (["panel", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
+    (["round-robin", "Q", "--panelist", "a", "--panelist", "A"], "different from that of panelists[0]"),
+    (["round-robin", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
     (["consensus", "Q", "--hub", "Maker"], "command line: `--hub` must be None: only the star has a hub, got 'Maker'"),
     (["consensus", "Q", "--topology", "star", "--hub", "x"], "command line: `--hub` must be"),
     (["consensus", "Q", "--convergence", "2"], "`--convergence` must be a number from 0 to 1, or off"),
@@ -236,7 +235,7 @@ MISUSE = [
     (["consensus", "Q", "--quorum", "4"], "command line: `--quorum` must be no more than the 3 agents, got 4"),
     (["consensus", "Q", "--turn-timeout", "0"], "`--turn-timeout` must be a number of seconds > 0, or off (in a file:"),
     (["consensus", "Q", "--sparsity", "2"], "`--sparsity` must be a number from 0 to 1, got 2"),
-    (["consensus", "Q", "--voting", "loud"], "`--voting` must be one of 'majority', 'supermajority'"),
+    (["consensus", "Q", "--voting", "loud"], "`--voting` must be 'majority', 'supermajority'"),
 ]
 
 
@@ -250,10 +249,10 @@ def test_misuse_is_one_line_with_the_option(arguments: list[str], message: str) 
 
 
 BAD = [
-    ("deliberate", 'question = "x"', "`question` must be one of the keys topic, debaters, rounds"),
-    ("deliberate", 'debaters = [{role = "x"}]', "`debaters[0].name` must be text that is not blank, got None"),
+    ("deliberation", 'question = "x"', "`question` must be one of the keys "),
+    ("deliberation", 'debaters = [{role = "x"}]', "`debaters[0].name` must be text that is not blank, got None"),
     (
-        "deliberate",
+        "deliberation",
         'debaters = [{name = "x", stance = "y"}]',
         "`debaters[0].stance` must be one of the keys name, role",
     ),
@@ -262,11 +261,11 @@ BAD = [
     ("consensus", "weights = {Maker = 2}", "`weights` must be None with voting other than 'weighted'"),
     ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights['x']` must be of one of the agents"),
     ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),
-    ("panel", "referee = 1", "`referee` must be true or false, got 1"),
+    ("round-robin", "referee = 1", "`referee` must be true or false, got 1"),
     (
-        "panel",
-        'synthesize = false\nschema = {type = "object"}',
-        "`synthesize` must be left out where there is a schema",
+        "round-robin",
+        'synthesizer = false\nschema = {type = "object"}',
+        "`synthesizer` must be left out where there is a schema",
     ),
 ]
 
@@ -286,7 +285,7 @@ def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> 
     """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
     path = tmp_path / "plan.toml"
     path.write_text("turns = 3")
-    given = Given(KEYS, {"first": "Ann"}, str(path))
+    given = HandoffOptions.read({"first": "Ann"}, file=str(path))
     fields = {"first": "first", "max_turns": "turns"}
     with pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x, got 1$"), given.placing(fields):
         raise ConfigurationError("handoff", "first", 1, "x")
@@ -318,7 +317,7 @@ def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
     assert len(fences) == 2
     for fence in fences:
         path.write_text(fence)
-        plan = deliberation({}, file=str(path)) if "topic" in fence else debate({}, file=str(path))
+        plan = make_plan(PATTERNS["deliberation" if "topic" in fence else "debate"], {}, file=str(path))
         assert (plan.subject, len(plan.speakers)) == ("Should our city build a tram?", 2)
 
 

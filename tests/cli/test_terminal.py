@@ -16,7 +16,7 @@ from .test_render import DOCUMENT
 OWN_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
 """What the page itself writes: colours, and taking back a notice."""
 HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRound 9 of 9\n", "tail ", "end.")
-SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
 def test_a_terminal_shows_the_debate_as_it_goes_on() -> None:
@@ -156,7 +156,7 @@ def test_the_second_ctrl_c_ends_at_once() -> None:
 
 def test_help_imports_neither_models_nor_layout() -> None:
     """`flowdebate --help` is for reading, at once."""
-    script = "import sys; from flowdebate.cli.app import app; app(['run', '--help'], standalone_mode=False); "
+    script = "import sys; from flowdebate.cli.app import app; app(['debate', '--help'], standalone_mode=False); "
     script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
     ended = subprocess.run(  # noqa: S603 - above
         [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=environment()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 
 from flowdebate.cli.flow import TextFlow
-from flowdebate.cli.text import PrintableStream, in_line, printable
+from flowdebate.service.text import PrintableStream, in_line, printable
 
 JOINERS = "\u200c\u200d"
 ODD = st.sampled_from(

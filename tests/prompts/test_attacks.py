@@ -25,9 +25,7 @@ from flowdebate import (
     format_transcript_for_judge,
 )
 from flowdebate._util.text import clean_text
-from flowdebate.cli.document import DebateDocument, Side
 from flowdebate.cli.page import Page, render
-from flowdebate.cli.report import report
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.events import JudgeViewMade
@@ -36,6 +34,9 @@ from flowdebate.patterns.debate.moderator import render_moderator_system, render
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.prompts.escaping import quoted, unquoted
+from flowdebate.service.documents import Side
+from flowdebate.service.markdown import report
+from flowdebate.service.pages.debate import DebateDocument
 from flowdebate.testing import ATTACKS, Attack, FunctionModel
 from tests.prompts.nasty import anything, entry, headings, lines_of, tags
 
@@ -377,7 +378,7 @@ def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
     """But for line ends, nothing that a terminal obeys or does not show."""
     stream = io.StringIO()
     document = document_of(attack)
-    render(document, Page(stream, document.sides, environ={}))
+    render(document, Page(stream, document.speakers, environ={}))
     acting = {char for char in stream.getvalue() if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert acting <= {"\n"}
 

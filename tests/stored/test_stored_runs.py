@@ -45,6 +45,8 @@ RENAMED: dict[str, str] = {
 ADDED: dict[str, set[str]] = {"consensus": {"turn_started", "turn_finished", "rounds_ended"}}
 """Kinds of events that a pattern did not emit in the first edition."""
 
+PATTERN_RENAMED = {"panel": "round_robin"}
+"""Patterns that documents call otherwise now."""
 _ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")
 """Patterns in which nothing goes on at the same time."""
 _ALL: dict[str, Any] = read(EXPECTED)["runs"]
@@ -101,7 +103,10 @@ def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
     """Built again from what is kept of its options, it asks for what is missing, and comes to the same document."""
     run_id = _BY_NAME[name]
     end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"))
-    assert end == _ALL[run_id]["end"]
+    expected = dict(_ALL[run_id]["end"])
+    pattern = expected["document"]["pattern"]
+    expected["document"] = {**expected["document"], "pattern": PATTERN_RENAMED.get(pattern, pattern)}
+    assert end == expected
 
 
 @pytest.mark.parametrize("cut", ["interrupted", "limit"])

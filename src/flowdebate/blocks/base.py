@@ -166,6 +166,35 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         )
         return await run_block(self, value, run)
 
+    async def start_resume(
+        self,
+        run_id: str,
+        *,
+        store: StoreChoice = None,
+        model: ModelChoice = None,
+        session: SessionLike = None,
+        limits: Limits | None = None,
+        on_uncertain: OnUncertain = "retry",
+        allow_changes: bool = False,
+        retry_dead_letter: bool = False,
+    ) -> RunHandle[OutT_co]:
+        """Resume a run in the background: a handle to follow, await, cancel and read; else like `resume`."""
+        from flowdebate.runs.durable.resume import load_run
+
+        run, value = await load_run(
+            store,
+            run_id,
+            block=self.name,
+            outline=self.outline(),
+            model=model,
+            session=session,
+            limits=limits,
+            on_uncertain=on_uncertain,
+            allow_changes=allow_changes,
+            retry_dead_letter=retry_dead_letter,
+        )
+        return start_block(self, value, run)
+
     def resume_sync(self, run_id: str, **options: Any) -> RunResult[OutT_co]:  # noqa: ANN401 - those of resume
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))

@@ -1,4 +1,4 @@
-"""What the command says of runs that are kept: how one is carried on, and what an error asks of the user."""
+"""Advice of the command: how to resume a run, and what an error asks of the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flowdebate.errors import DeadLetter, RunChanged, RunNotFound, RunUncertain, StoreError
 
 if TYPE_CHECKING:
-    from flowdebate.cli.hold import Held
+    from flowdebate.service.runs import Ended
 
 __all__ = ("how_to_go_on", "said", "short")
 
@@ -29,8 +29,8 @@ def short(run_id: str) -> str:
     return run_id[:_SHORT] if made else run_id
 
 
-def how_to_go_on(held: Held) -> str | None:
-    """The command that carries on what has ended too early; None where there is nothing to carry on."""
+def how_to_go_on(held: Ended) -> str | None:
+    """The command that resumes a run; None where there is nothing to resume."""
     document = held.document
     if document.run_id is not None and document.status == "awaiting":
         return f"flowdebate answer {short(document.run_id)}"
@@ -47,9 +47,9 @@ def said(error: Exception) -> str:
         case RunChanged():
             return _changed(error)
         case RunUncertain():
-            return str(error).replace('on_uncertain="retry"', "--uncertain retry")
+            return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")
         case DeadLetter():
-            return f"{error} (--revive)"
+            return f"{error} (--retry-dead-letter)"
         case RunNotFound():
             return f"{error}: flowdebate runs lists those that there are"
         case _:
@@ -61,5 +61,5 @@ def _changed(error: RunChanged) -> str:
     more = f" and {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
     return (
         f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
-        f"{'; '.join(lines[:_LINES])}{more}. --allow-changes carries it on all the same."
+        f"{'; '.join(lines[:_LINES])}{more}. --allow-changes resumes it all the same."
     )

@@ -1,4 +1,4 @@
-"""The commands of `flowdebate`: thin, what they do stands beside them."""
+"""The commands of `flowdebate`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ from flowdebate.cli.evaluation.audit import ENDS_AUDIT, audit
 from flowdebate.cli.evaluation.evaluate import ENDS_EVALUATE, evaluate
 from flowdebate.cli.evaluation.recount import ENDS_RECOUNT, recount
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
+from flowdebate.cli.pattern_commands import add_pattern_commands
 from flowdebate.cli.verbs.answer import answer
 from flowdebate.cli.verbs.batch import ENDS_BATCH, batch
-from flowdebate.cli.verbs.consensus import consensus
-from flowdebate.cli.verbs.debate import run
-from flowdebate.cli.verbs.deliberate import deliberate
 from flowdebate.cli.verbs.exchange import export, import_
-from flowdebate.cli.verbs.handoff import handoff
-from flowdebate.cli.verbs.panel import panel
 from flowdebate.cli.verbs.resume import resume
 from flowdebate.cli.verbs.runs import delete, runs, show
 
-__all__ = ("app",)
+__all__ = ("app", "build_app")
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help starts fast, and reads no markup in what the user typed
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def build_app() -> typer.Typer:
+    """The command, with one verb for each pattern that is registered."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help starts fast, and reads no markup in what the user typed
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(flowdebate)
+    add_pattern_commands(app)
+    for verb in (resume, answer):
+        app.command(epilog=ENDS)(verb)
+    app.command(epilog=ENDS_BATCH)(batch)
+    app.command(epilog=ENDS_EVALUATE)(evaluate)
+    for about in (runs, show, delete, export, render):
+        app.command()(about)
+    app.command(epilog=ENDS_AUDIT)(audit)
+    app.command(epilog=ENDS_RECOUNT)(recount)
+    app.command("import")(import_)
+    return app
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -41,34 +52,22 @@ def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback
         raise typer.Exit
 
 
-@app.callback()
 def flowdebate(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Hold debates between language models."""
 
 
-for verb in (run, deliberate, handoff, consensus, panel, resume, answer):
-    app.command(epilog=ENDS)(verb)
-app.command(epilog=ENDS_BATCH)(batch)
-app.command(epilog=ENDS_EVALUATE)(evaluate)
-app.command()(runs)
-app.command()(show)
-app.command()(delete)
-app.command(epilog=ENDS_AUDIT)(audit)
-app.command(epilog=ENDS_RECOUNT)(recount)
-app.command()(export)
-app.command("import")(import_)
-
-
-@app.command()
 def render(
-    file: Annotated[str, typer.Argument(help='What --json printed, or a bare raw output; "-" is stdin.')],
+    file: Annotated[str, typer.Argument(help='A document of --json, or a bare raw output; "-" is stdin.')],
     *,
     markdown: Markdown = None,
 ) -> None:
-    """Show again what was saved."""
+    """Show a saved run again."""
     show_saved(file, markdown=markdown)
+
+
+app = build_app()

@@ -1,80 +1,125 @@
-"""What every command does that holds something: plan it, hold it, write what there is to write, and end."""
+"""Commands that run something: start it, show it, write what there is to write, and exit."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from flowdebate.cli.keys import COMMAND
 from flowdebate.cli.streams import WriteFailed, leave_stdout, tell, warnings_told, writing
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunChanged, RunNotFound
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunChanged, RunNotFound, StoreError
+from flowdebate.service.options import COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    import signal
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from flowdebate.cli.begin import Begin
-    from flowdebate.cli.document import Document
-    from flowdebate.cli.hold import Held
-    from flowdebate.cli.live import LiveView
-    from flowdebate.cli.plan import Plan
+    from flowdebate.cli.page import LivePage
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.service.documents import Document
+    from flowdebate.service.plan import Plan
+    from flowdebate.service.runs import Ended
+    from flowdebate.service.store import Place
 
-__all__ = ("ENDS", "carry_on", "carry_out", "check_report", "problems_told", "show_saved", "write_json", "write_report")
+__all__ = (
+    "ENDS",
+    "check_report",
+    "hold_plan",
+    "problems_told",
+    "resume_run",
+    "show_saved",
+    "write_json",
+    "write_report",
+)
 
 _FAILED, _MISUSED, _NO_RESULT, _KILLED, _SIGPIPE = 1, 2, 3, 128, 13
 
 ENDS = (
-    "Ctrl-C ends it and keeps what was said: flowdebate resume carries it on. Exit codes: 0 done, 1 failed, "
+    "Ctrl-C ends the run and keeps what was said; flowdebate resume continues it. Exit codes: 0 done, 1 failed, "
     "2 misused, 3 no result (a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
 )
-"""What the help of each such command ends with."""
+"""Last words of the help of each such command."""
 
 
-def carry_out(make_plan: Callable[..., Plan], options: dict[str, Any]) -> NoReturn:
-    """Hold what `make_plan(options, file=…)` plans; `options` are all that the command was given. Ends in Exit."""
-    file, as_json, markdown, store, no_store = (
-        options.pop(key) for key in ("file", "as_json", "markdown", "store", "no_store")
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """A run that is over, as it was shown."""
+
+    end: Ended
+    place: Place | None
+    """Where it is stored."""
+    unwritten: WriteFailed | None
+    """Why it could not be shown, in which case it was cancelled."""
+    signal: signal.Signals | None
+    """What interrupted it."""
+    live: LivePage | None
+
+
+def hold_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None) -> int:
+    """Run a plan; gives the exit code."""
+    from flowdebate.service.policies import with_policies
+    from flowdebate.service.store import opened
+
+    if no_store and store is not None:
+        raise ConfigurationError(COMMAND, "--store", store, "left out where --no-store is given")
+    check_report(markdown)
+    plan = with_policies(plan)
+    with nullcontext() if no_store else opened(store) as place:
+        held = asyncio.run(_attend(plan, lambda: _begun(plan, place), as_json=as_json))
+        return _written(held, as_json=as_json, markdown=markdown)
+
+
+async def _begun(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Place | None]:
+    """The run and where it is stored: nowhere, with a warning, if it cannot be in the user's data directory."""
+    from flowdebate.service.runs import begin
+
+    if place is not None:
+        try:
+            return await begin(plan, place.store), place
+        except StoreError as error:
+            if place.named:
+                raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+            tell(f"Warning: the run is not stored: {error}")
+    return await begin(plan, None), None
+
+
+def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
+    """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
+    as_json, markdown = options.pop("as_json"), options.pop("markdown")
     with problems_told(), warnings_told():
-        from flowdebate.cli.begin import Anew
-        from flowdebate.cli.keeping import opened
-
-        if no_store and store is not None:
-            raise ConfigurationError(COMMAND, "--store", store, "left out where --no-store is given")
-        plan = make_plan(options, file=file)
-        check_report(markdown)
-        with nullcontext() if no_store else opened(store) as place:
-            code = _run(plan, Anew(place=place), as_json=as_json, markdown=markdown)
-    raise typer.Exit(code)
-
-
-def carry_on(run: str | None, limits: Mapping[str, Any], options: dict[str, Any]) -> NoReturn:
-    """Carry on the run that `run` means (None: the last one) to its end, with `limits` anew. Ends in Exit."""
-    as_json, markdown, store = (options.pop(key) for key in ("as_json", "markdown", "store"))
-    with problems_told(), warnings_told():
-        from flowdebate.cli.begin import CarriedOn
-        from flowdebate.cli.find import found, last
-        from flowdebate.cli.keeping import opened
-        from flowdebate.cli.kept_plan import plan_of
+        from flowdebate.cli.pattern_commands import ask_here
+        from flowdebate.service.plan import plan_of
+        from flowdebate.service.policies import with_policies
+        from flowdebate.service.runs import resume
+        from flowdebate.service.store import opened
+        from flowdebate.service.stored_runs import find_run, last_resumable
 
         check_report(markdown)
         with opened(store) as place:
-            stored = asyncio.run(last(place.store) if run is None else found(place.store, run))
-            plan = plan_of(stored, {**limits, "model": options.pop("model"), "base_url": options.pop("base_url")})
-            begin = CarriedOn(place=place, run_id=stored.header.run_id, **options)
-            code = _run(plan, begin, as_json=as_json, markdown=markdown)
+            stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
+            plan = plan_of(stored, given, ask=ask_here())
+            if plan.policies.record is not None:
+                tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+            plan = with_policies(plan, recording=False)
+
+            async def taken() -> tuple[RunHandle[Any], Place | None]:
+                return await resume(plan, place.store, stored.header.run_id, **options), place
+
+            held = asyncio.run(_attend(plan, taken, as_json=as_json))
+            code = _written(held, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
 
 
 def show_saved(file: str, *, markdown: Path | None) -> None:
-    """Show again what was saved."""
+    """Show a saved run again."""
     with problems_told():
-        from flowdebate.cli.document import read_document
         from flowdebate.cli.page import Page, render
+        from flowdebate.service.documents import read_document
 
         document = read_document(file)
         check_report(markdown)
@@ -86,55 +131,66 @@ def show_saved(file: str, *, markdown: Path | None) -> None:
             raise BadFile(file, "is nested too deeply") from None
 
 
-def _run(plan: Plan, begin: Begin, *, as_json: bool, markdown: Path | None) -> int:
-    """Hold it and write what there is to write; the exit code."""
-    from flowdebate.cli.advice import how_to_go_on, said
-    from flowdebate.cli.hold import hold
-    from flowdebate.cli.policies import with_policies
+async def _attend(
+    plan: Plan, start: Callable[[], Awaitable[tuple[RunHandle[Any], Place | None]]], *, as_json: bool
+) -> _Held:
+    """Start a run and follow it to its end, which an interrupt or a reader who leaves brings about."""
+    from flowdebate.cli.interrupt import Interrupts
+    from flowdebate.service.runs import ended
 
-    if plan.policies.record is not None and not begin.is_new:
-        tell(f"Warning: {plan.policies.record} ends where the run was left: what comes now is not recorded")
-    plan = with_policies(plan, recording=begin.is_new)
-    held = hold(plan, plan.pattern(), begin, lambda plan: _view(plan, as_json=as_json))
-    unwritten = held.unwritten
-    try:
-        if unwritten is None:
-            with writing():
-                _finish(held, as_json=as_json)
-    except WriteFailed as error:
-        unwritten = error
-    if held.failure is not None:
-        tell(f"Error: {said(held.failure)}")
-    if unwritten is None and begin.place is not None and (hint := how_to_go_on(held)):
-        tell(f"To carry it on: {hint}{begin.place.option}")
-    write_report(held.document, markdown)
-    if unwritten is not None:
-        raise unwritten
-    if held.failure is not None:
-        return _exit_code(held.failure)
-    if held.signal is not None:
-        return _KILLED + held.signal
-    document = held.document
-    return 0 if document.found and document.status != "limit" else _NO_RESULT
+    loop = asyncio.get_running_loop()
+    handle, place = await start()
+    live, unwritten = None, None
+    with Interrupts(lambda: loop.call_soon_threadsafe(handle.cancel)) as interrupts:
+        try:
+            live = _live(plan, as_json=as_json)
+            if live is not None:
+                await live.follow(handle)
+        except WriteFailed as error:
+            unwritten = error
+            handle.cancel()
+        end = await ended(plan, handle, stored=place is not None)
+    received = interrupts.received if handle.status == "interrupted" else None
+    return _Held(end=end, place=place, unwritten=unwritten, signal=received, live=live)
 
 
-def _view(plan: Plan, *, as_json: bool) -> LiveView | None:
-    """Where it can be followed: with --json on stderr, if a terminal shows it."""
+def _live(plan: Plan, *, as_json: bool) -> LivePage | None:
+    """Where the run is shown: with --json on stderr, if that is a terminal."""
     stream = sys.stderr if as_json else sys.stdout
     if as_json and not stream.isatty():
         return None
-    from flowdebate.cli.document import speakers_of
-    from flowdebate.cli.page import Page
+    from flowdebate.cli.page import LivePage
 
     with writing():
-        return plan.view(Page(stream, speakers_of(plan.speakers)))
+        return LivePage(plan, stream)
 
 
-def _finish(held: Held, *, as_json: bool) -> None:
-    if held.view is not None:
-        held.view.finish(held.document)
-    if as_json:
-        write_json(held.document.to_json())
+def _written(held: _Held, *, as_json: bool, markdown: Path | None) -> int:
+    """Write what there is to write; the exit code."""
+    from flowdebate.cli.advice import how_to_go_on, said
+
+    document, failure, unwritten = held.end.document, held.end.failure, held.unwritten
+    try:
+        if unwritten is None:
+            with writing():
+                if held.live is not None:
+                    held.live.finish(document)
+                if as_json:
+                    write_json(document.to_json())
+    except WriteFailed as error:
+        unwritten = error
+    if failure is not None:
+        tell(f"Error: {said(failure)}")
+    if unwritten is None and held.place is not None and (hint := how_to_go_on(held.end)):
+        tell(f"To resume: {hint}{held.place.option}")
+    write_report(document, markdown)
+    if unwritten is not None:
+        raise unwritten
+    if failure is not None:
+        return _exit_code(failure)
+    if held.signal is not None:
+        return _KILLED + held.signal
+    return 0 if document.found and document.status != "limit" else _NO_RESULT
 
 
 def write_json(text: str) -> None:
@@ -147,7 +203,7 @@ def write_json(text: str) -> None:
 def check_report(path: Path | None) -> None:
     """BadFile if there is a `path` and nothing can be written to it."""
     if path is not None:
-        from flowdebate.cli.files import check_target
+        from flowdebate.cli.streams import check_target
 
         check_target(path)
 
@@ -155,8 +211,8 @@ def check_report(path: Path | None) -> None:
 def write_report(document: Document, path: Path | None) -> None:
     """Write the report of `document` to `path`, if there is one."""
     if path is not None:
-        from flowdebate.cli.files import write_whole
-        from flowdebate.cli.report import report
+        from flowdebate.cli.streams import write_whole
+        from flowdebate.service.markdown import report
 
         write_whole(path, report(document))
 

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
-from flowdebate.cli.document import as_json
 from flowdebate.cli.flow import TextFlow
-from flowdebate.cli.text import in_line, printable
+from flowdebate.cli.streams import writing
+from flowdebate.service.documents import as_json, speakers_of
+from flowdebate.service.sections import (
+    Card,
+    Ending,
+    Entry,
+    Fact,
+    Group,
+    Heading,
+    Notice,
+    Output,
+    OutputHeading,
+    Piece,
+    Remark,
+    Section,
+    Speaking,
+)
+from flowdebate.service.text import in_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
-    from flowdebate.cli.document import Document, Speaker, Tokens
-    from flowdebate.patterns.state import Instead, ProviderFailure
-    from flowdebate.runs.events import ToolCalled
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.service.documents import Document, Speaker, Tokens
+    from flowdebate.service.plan import Plan
 
-__all__ = ("Page", "render")
+__all__ = ("LivePage", "Page", "render")
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _WIDEST = 100
 """Columns beyond which lines are hard to read."""
-_TOOL_SHOWN = 200
-"""Characters of a tool's arguments and result that are shown."""
-
-
+_SHORT = 300
+"""Characters of a short fact that are shown."""
+_STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 ENDINGS = {
     "degraded": "Ended without all that was due,",
     "no_verdict": "Ended without a verdict,",
@@ -36,17 +51,6 @@ ENDINGS = {
     "failed": "Failed",
 }
 """What is said of what did not end as it should."""
-
-INSTEAD: Mapping[Instead, str] = {
-    "skipped": "the turn is left out",
-    "stand_in": "a stand-in argues",
-    "declared_order": "all speak in declared order",
-    "no_verdict": "there is no verdict",
-    "no_output": "there is no output",
-    "no_report": "the round has no report",
-    "drawn": "the next speaker is drawn by lot",
-}
-"""What is done without a seat's answer."""
 
 
 class Page:
@@ -72,17 +76,60 @@ class Page:
             else:
                 self.line(f"  {in_line(speaker.name)}", style=self.colour(speaker.name))
 
-    def about(self, name: str) -> str:
-        """What is said of a speaker beside its name."""
-        return next((speaker.about for speaker in self._speakers if speaker.name == name), "")
-
     def colour(self, name: str) -> str:
         """The style of a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
-    def round(self, number: int, max_rounds: int | None) -> None:
-        """The heading of a round."""
-        self.heading(f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
+    def show(self, section: Section) -> None:  # noqa: C901, PLR0912 - one case for each kind
+        """Write a section."""
+        match section:
+            case Heading():
+                self.heading(section.title)
+            case Entry():
+                self.speaker(section.name, section.about)
+                self.text(section.text)
+                self.end_text()
+            case Fact():
+                self._fact(section)
+            case Group():
+                self._group(section)
+            case Card():
+                self._card(section)
+            case Output():
+                self.output(section.value)
+            case Remark():
+                self.remark(section.text)
+            case Speaking():
+                self.speaker(section.name, section.about)
+            case OutputHeading():
+                self.output_heading()
+            case Piece():
+                self.text(section.text)
+            case Ending():
+                self.end_text()
+            case Notice():
+                self.notice(section.text)
+            case _:
+                assert_never(section)
+
+    def _fact(self, fact: Fact) -> None:
+        text = fact.text
+        if fact.short:
+            text = " ".join(text.split())
+            text = text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+        style = _STYLES[fact.tone] if fact.speaker is None else self.colour(fact.speaker)
+        self.labelled(fact.label, text, style, indent="" if fact.edge else "  ")
+
+    def _group(self, group: Group) -> None:
+        self.line()
+        self.labelled(group.label, group.text, "bold", indent="")
+        for part in group.parts:
+            self._fact(part)
+        if group.remark is not None:
+            self.line(f"  {in_line(group.remark)}")
+
+    def _card(self, card: Card) -> None:
+        self.card(card.title, [(fact.label, fact.text, _STYLES[fact.tone]) for fact in card.facts])
 
     def heading(self, title: str) -> None:
         """The page's own words over a part of it."""
@@ -111,12 +158,6 @@ class Page:
         self._flow.feed(piece)
         self._flush()
 
-    def said(self, name: str, about: str, text: str) -> None:
-        """All that somebody said."""
-        self.speaker(name, about)
-        self.text(text)
-        self.end_text()
-
     def end_text(self) -> None:
         """The end of what `text` has begun, if it has."""
         self._clear_notice()
@@ -141,22 +182,6 @@ class Page:
         """The page's own word on what was just shown."""
         self._clear_notice()
         self.line(f"  ({in_line(text)})", style="dim")
-
-    def losses(self, losses: Iterable[ProviderFailure]) -> None:
-        """What providers lost, as it was saved."""
-        for loss in losses:
-            self.loss(loss.seat, loss.name, loss.error, loss.instead)
-
-    def loss(self, seat: str, name: str, why: str, instead: Instead) -> None:
-        """What a provider lost, and what is done without it."""
-        self.end_text()
-        self.labelled(f"{seat.capitalize()} {name} was lost", f"{why}; {INSTEAD[instead]}", "yellow")
-
-    def tool(self, call: ToolCalled) -> None:
-        """A tool that was called."""
-        self.end_text()
-        shown = f"{call.tool}({_cut(call.arguments)}) = {_cut(call.result)}"
-        self.labelled("Tool", shown, "dim")
 
     def card(self, title: str, parts: Sequence[tuple[str, str, str]]) -> None:
         """What it came to, in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
@@ -211,7 +236,7 @@ class Page:
         self.end_text()
         ending = ENDINGS.get(document.status)
         if ending is not None:
-            count, one = document.said
+            count, one = document.said, document.UNIT
             self.line()
             self.line(f"{ending} after {count} complete {one if count == 1 else f'{one}s'}.", style="bold")
         if document.status == "limit" and document.error:
@@ -292,8 +317,34 @@ class Page:
 def render(document: Document, page: Page) -> None:
     """Write all that was saved."""
     page.subject(document.LABEL, document.subject)
-    document.show(page)
+    for section in document.sections():
+        page.show(section)
     page.ending(document)
+
+
+class LivePage:
+    """A run as it goes on, on a page."""
+
+    def __init__(self, plan: Plan, stream: TextIO) -> None:
+        own = plan.info.load_page()
+        self._page = Page(stream, speakers_of(plan.speakers))
+        self._live = own.live(plan)
+        self._page.subject(own.document.LABEL, plan.subject)
+
+    async def follow(self, handle: RunHandle[Any]) -> None:
+        """Show the events of a run to its end; WriteFailed where they cannot be shown."""
+        self._live.attend(handle)
+        async for event in handle:
+            with writing():
+                for section in self._live.sections(event):
+                    self._page.show(section)
+
+    def finish(self, document: Document) -> None:
+        """Show what comes when the run is over."""
+        self._page.end_text()
+        for section in self._live.result(document):
+            self._page.show(section)
+        self._page.ending(document)
 
 
 def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
@@ -321,7 +372,3 @@ def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
 def _squeezed(text: str) -> str:
     """`text` as a frame shows it: printable, without many blank lines."""
     return re.sub(r"\n{3,}", "\n\n", printable(text).strip("\n"))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _TOOL_SHOWN else f"{text[:_TOOL_SHOWN]}… ({len(text):,})"

@@ -1,9 +1,12 @@
-"""What the process writes to: made safe for any text, and for a reader who leaves early."""
+"""Output of the process: streams that are safe for any text and early readers, and files written whole."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import secrets
+import stat
 import sys
 import warnings
 from contextlib import contextmanager, suppress
@@ -11,14 +14,24 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flowdebate.cli.text import printable
-from flowdebate.errors import FlowDebateWarning
+from flowdebate.errors import BadFile, FlowDebateWarning
+from flowdebate.service.files import reason_of
+from flowdebate.service.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-__all__ = ("WriteFailed", "leave_stdout", "prepare_streams", "tell", "warnings_told", "writing")
+__all__ = (
+    "WriteFailed",
+    "check_target",
+    "leave_stdout",
+    "prepare_streams",
+    "tell",
+    "warnings_told",
+    "write_whole",
+    "writing",
+)
 
 
 class WriteFailed(Exception):
@@ -76,6 +89,47 @@ def leave_stdout() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
+
+
+def check_target(path: Path) -> None:
+    """BadFile if nothing can be written to `path`; asked before a debate is paid for."""
+    try:
+        folder = Path(os.path.realpath(path)).parent
+        if path.is_dir():
+            raise BadFile(str(path), "cannot be written: it is a folder")
+        if not folder.is_dir():
+            raise BadFile(str(path), f"cannot be written: there is no folder {folder}")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise BadFile(str(path), "cannot be written: permission denied")
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadFile):
+            raise
+        raise BadFile(str(path), f"cannot be written: {reason_of(error)}") from None
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Put `content` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    try:
+        _write(Path(os.path.realpath(path)), data)
+    except OSError as error:
+        raise WriteFailed(f"{path}: cannot be written: {reason_of(error)}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.exists() and not path.is_file():  # a device or a pipe: a rename would put a file in its place
+        path.write_bytes(data)
+        return
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(data)
+        if path.exists():
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 class _Lines(logging.Handler):

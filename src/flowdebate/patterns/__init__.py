@@ -1,1 +1,107 @@
-"""What composes: `debate`."""
+"""Registry of patterns: one entry for each, which the CLI, stored plans, batches, documents and servers read.
+
+A pattern is one folder here, one page in `flowdebate.service.pages`, and one entry in `PATTERNS`.
+
+>>> sorted(PATTERNS)
+['consensus', 'debate', 'deliberation', 'handoff', 'round_robin']
+>>> PATTERNS["round_robin"].verb
+'round-robin'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import BaseModel
+
+__all__ = ("PATTERNS", "PatternInfo", "find_pattern", "register")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternInfo:
+    """One pattern as data. Places are written "module:name" and imported when they are asked for."""
+
+    name: str
+    """Its one spelling, in code, documents and plans."""
+    factory: str
+    """Where the function is that builds it."""
+    output: str
+    """Where the class of its raw output is."""
+    subject: str
+    """Name of its input: "question", "topic", "proposition" or "task"."""
+    page: str
+    """Where its `Page` is: options, document and sections, for every front end."""
+    former_names: tuple[str, ...] = ()
+    """Names in runs and documents that earlier versions have written."""
+
+    @property
+    def verb(self) -> str:
+        """Its command."""
+        return self.name.replace("_", "-")
+
+    def load_factory(self) -> Callable[..., Any]:
+        """The function that builds the pattern."""
+        factory: Callable[..., Any] = _load(self.factory)
+        return factory
+
+    def load_output(self) -> type[BaseModel]:
+        """The class of its raw output."""
+        output: type[BaseModel] = _load(self.output)
+        return output
+
+    def load_page(self) -> Any:  # noqa: ANN401 - a Page of flowdebate.service, which stands above this package
+        """Its `Page`."""
+        return _load(self.page)
+
+
+PATTERNS: dict[str, PatternInfo] = {}
+"""Every pattern, by name, in the order in which users see them."""
+
+
+def register(info: PatternInfo) -> None:
+    """Add a pattern, or replace the one of the same name."""
+    PATTERNS[info.name] = info
+
+
+def find_pattern(name: object) -> PatternInfo | None:
+    """The pattern of this name, command or former name; None for no pattern.
+
+    >>> found = find_pattern("panel")
+    >>> found and found.name
+    'round_robin'
+    """
+    for info in PATTERNS.values():
+        if name in (info.name, info.verb, *info.former_names):
+            return info
+    return None
+
+
+def _load(place: str) -> Any:  # noqa: ANN401 - whatever is there
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _own(name: str, *, output: str, subject: str, former_names: tuple[str, ...] = ()) -> PatternInfo:
+    return PatternInfo(
+        name=name,
+        factory=f"{__name__}.{name}:{name}",
+        output=f"{__name__}.{name}.schemas:{output}",
+        subject=subject,
+        page=f"flowdebate.service.pages.{name}:PAGE",
+        former_names=former_names,
+    )
+
+
+for _info in (
+    _own("debate", output="DebateRawOutput", subject="question", former_names=("run",)),
+    _own("deliberation", output="DeliberationOutput", subject="topic", former_names=("deliberate",)),
+    _own("handoff", output="HandoffOutput", subject="proposition"),
+    _own("consensus", output="ConsensusOutput", subject="task"),
+    _own("round_robin", output="RoundRobinOutput", subject="question", former_names=("panel",)),
+):
+    register(_info)

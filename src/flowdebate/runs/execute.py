@@ -133,6 +133,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         try:
             if run.journal is not None:
                 await run.journal.begin()
+            run.begun.set()
             output = await _act(block, value, run)
         except asyncio.CancelledError:
             run.end("interrupted")

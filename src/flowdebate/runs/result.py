@@ -78,6 +78,12 @@ class RunView:
         return () if self._run.journal is None else self._run.journal.pending
 
     @property
+    def limit(self) -> str | None:
+        """The field of its `Limits` that the run has reached; None for none."""
+        raised = None if self._run.budget is None else self._run.budget.raised
+        return raised[-1].kind if raised else None
+
+    @property
     def task_collections(self) -> list[TaskCollection]:
         """Every audit trail of the run, in the order in which they were opened."""
         return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
@@ -139,6 +145,16 @@ class RunHandle(RunView, Generic[OutT]):
 
     def __await__(self) -> Generator[Any, None, RunResult[OutT]]:
         return self._task.__await__()
+
+    async def begun(self) -> None:
+        """Wait until the first block acts: a durable run is then in its store. Raises what kept it from beginning."""
+        waiting = asyncio.ensure_future(self._run.begun.wait())
+        try:
+            await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if not self._run.begun.is_set():
+            await self._task
 
     def cancel(self) -> None:
         """End the run, and the model calls that it waits for, at once; `await handle` then raises CancelledError."""

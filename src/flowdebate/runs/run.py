@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -121,6 +122,7 @@ class Run:
         "_warned",
         "acting",
         "artifacts",
+        "begun",
         "budget",
         "emit",
         "journal",
@@ -157,6 +159,8 @@ class Run:
         """What the status will be if nothing else ends the run: "degraded" or "no_verdict" where something was lost."""
         self.budget = Budget(limits) if limits else None
         self.acting = False
+        self.begun = asyncio.Event()
+        """Set once the first block acts; a durable run is then in its store."""
         """Whether its block has begun to act."""
         self._started: float | None = None
         self._ended: float | None = None

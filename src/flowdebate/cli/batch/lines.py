@@ -6,18 +6,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.document import Tokens, seen_json
 from flowdebate.errors import told
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of
+from flowdebate.service.documents import Tokens, seen_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flowdebate.cli.batch.rows import Row
-    from flowdebate.cli.document import Document
-    from flowdebate.cli.plan import Plan
     from flowdebate.runs.batch.result import BatchItem
+    from flowdebate.service.documents import Document
+    from flowdebate.service.plan import Plan
 
 __all__ = ("COLUMNS", "Line", "headers_of", "line_of")
 

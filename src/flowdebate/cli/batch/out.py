@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.batch.lines import COLUMNS, headers_of
-from flowdebate.cli.files import check_target, write_whole
-from flowdebate.cli.streams import WriteFailed, writing
+from flowdebate.cli.streams import WriteFailed, check_target, write_whole, writing
 from flowdebate.errors import BadFile
 
 if TYPE_CHECKING:

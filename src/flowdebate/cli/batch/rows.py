@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.files import parse_json_line, read_text
-from flowdebate.cli.keys import text
 from flowdebate.errors import BadFile, shown
+from flowdebate.service.files import parse_json_line, read_text
+from flowdebate.service.options import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ __all__ = ("FORMATS", "Row", "read_rows")
 _MEGABYTES = 64
 _QUESTION = "question"
 _DELIMITERS = ",;\t"
-_TEXT = text()
+_TEXT = "text that is not blank"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def _json_rows(path: str, content: str) -> Iterator[Row]:
             yield _row(path, number, value, {})
         elif isinstance(value, dict):
             if _QUESTION not in value:
-                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT.allowed}")
+                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT}")
             others = {key: part for key, part in value.items() if key != _QUESTION}
             yield _row(path, number, value[_QUESTION], others)
         else:
@@ -122,8 +122,8 @@ def _column(path: str, header: list[str]) -> int:
 
 
 def _row(path: str, number: int, question: object, others: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
-    if not _TEXT.fits(question):
-        raise BadFile(path, f"line {number}: `{field}` must be {_TEXT.allowed}, got {shown(question)}")
+    if not isinstance(question, str) or not is_text(question):
+        raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
     return Row(question=str(question), others=others)
 
 

@@ -13,7 +13,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import problems_told, write_json
 from flowdebate.cli.evaluation import check, check_choice, check_count, check_text
 from flowdebate.cli.streams import tell, writing
-from flowdebate.cli.text import in_line
+from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,9 @@ def audit(  # noqa: PLR0913 - the options of the command
         list[str] | None, typer.Option(metavar="SPEC", help="The model that judges again; repeat for several.")
     ] = None,
     base_url: opt.BaseUrl = None,
-    concurrency: Annotated[int | None, typer.Option(metavar="N", help="Debates at once. Default: 8.")] = None,
+    max_concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Maximum number of debates at once. Default: 8.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of orders, p-values and intervals.")] = 0,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -80,8 +82,8 @@ def audit(  # noqa: PLR0913 - the options of the command
         filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
         _check(filters, runs, data=data, seed=seed)
         asked = {
-            "schedule": schedule, "repeat": repeat, "labels": labels, "base_url": base_url, "concurrency": concurrency,
-            "model": model or None,
+            "schedule": schedule, "repeat": repeat, "labels": labels, "base_url": base_url,
+            "max_concurrency": max_concurrency, "model": model or None,
         }  # fmt: skip
         again = _rejudging(asked, data=data, wanted=rejudge)
         items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
@@ -95,7 +97,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 def _check(filters: Mapping[str, Any], runs: Sequence[str] | None, *, data: str | None, seed: int) -> None:
-    from flowdebate.cli.find import STATES
+    from flowdebate.service.stored_runs import STATES
 
     instead = "the runs are named" if runs else "--data is given"
     for name, value in filters.items():
@@ -132,7 +134,7 @@ def _items(
 ) -> tuple[Items, int]:
     """The items to audit, and how many debates could not be judged again."""
     from flowdebate.cli.evaluation.ballots import items_of, read_items
-    from flowdebate.cli.keeping import opened
+    from flowdebate.service.store import opened
 
     if data is not None:
         return read_items(data), 0
@@ -142,12 +144,12 @@ def _items(
 
 
 async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Sequence[StoredRun]:
-    from flowdebate.cli.find import found, listed
+    from flowdebate.service.stored_runs import find_run, list_runs
 
     if names:
-        return list({run.header.run_id: run for run in [await found(store, name) for name in names]}.values())
+        return list({run.header.run_id: run for run in [await find_run(store, name) for name in names]}.values())
     others = {name: value for name, value in filters.items() if name != "status"}
-    return await listed(store, state=filters["status"], **others)
+    return await list_runs(store, state=filters["status"], **others)
 
 
 def _audited(items: Items, seed: int) -> JudgeAudit:
@@ -165,8 +167,8 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
-    from flowdebate.cli.document import as_json as json_of
     from flowdebate.cli.page import Page
+    from flowdebate.service.documents import as_json as json_of
 
     if as_json:
         data = {"audit": audited.model_dump(mode="json", by_alias=True), "findings": audited.findings}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from flowdebate.cli.files import parse_json_line, read_text
 from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.schemas import Judging
+from flowdebate.service.files import parse_json_line, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

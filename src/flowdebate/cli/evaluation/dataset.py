@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import string
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.cli.plan import Plan
     from flowdebate.patterns.debate.schemas import BaselineName
+    from flowdebate.service.plan import Plan
 
 __all__ = ("EvaluationPlans", "LabelledQuestion", "choices_of", "matched")
 
@@ -95,6 +95,8 @@ class EvaluationPlans(Plans):
         baselines: Sequence[BaselineName],
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
+        if "schema" not in self._kept["options"]:
+            self._kept["options"].setdefault("synthesizer", False)  # only verdicts are compared
         self._baselines = baselines
         self.questions = [self._question(row, index, path, truth, choices) for index, row in enumerate(rows)]
         for question in self.questions:
@@ -108,10 +110,7 @@ class EvaluationPlans(Plans):
 
     def of(self, row: Row) -> Plan:
         """The plan of one question; all share their models."""
-        made: Plan = self._module.make_plan({}, file=self._options_of(row))
-        models = {speaker.name: speaker.model for speaker in self.base.speakers}
-        speakers = tuple(replace(speaker, model=models.get(speaker.name)) for speaker in made.speakers)
-        return replace(made, models=self.base.models, speakers=speakers, policies=self.base.policies)
+        return self._planned(self._options_of(row))
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The debate of a row with its baselines, and its stored plan."""
@@ -141,7 +140,7 @@ class EvaluationPlans(Plans):
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
-        from flowdebate.cli.sides import default_sides
+        from flowdebate.service.default_sides import default_sides
 
         return default_sides(question)
 

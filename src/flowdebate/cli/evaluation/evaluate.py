@@ -28,7 +28,7 @@ __all__ = ("ENDS_EVALUATE", "evaluate")
 _FAILED, _NO_RESULT, _KILLED = 1, 3, 128
 _BASELINES = ("single", "drafts", "self_consistency")
 _OWN = (
-    "truth", "choices", "baselines", "min_gain", "out", "concurrency", "name", "limit", "max_total_calls",
+    "truth", "choices", "baselines", "min_gain", "out", "max_concurrency", "name", "limit", "max_total_calls",
     "max_total_tokens", "file_", "file", "store", "as_json",
 )  # fmt: skip
 """Options of this command; the others are those of the debate."""
@@ -71,7 +71,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
     ] = None,
-    concurrency: opt.Concurrency = 8,
+    max_concurrency: opt.Concurrency = 8,
     name: opt.KeptAs = None,
     limit: opt.FirstOnly = None,
     file: opt.File = None,
@@ -103,7 +103,7 @@ def _run(options: dict[str, Any]) -> None:
         from flowdebate.cli.batch.hold import Totals, hold_batch, warned_once
         from flowdebate.cli.batch.rows import read_rows
         from flowdebate.cli.evaluation.dataset import EvaluationPlans
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
 
         rows = read_rows(own["file_"])[: own["limit"]]
         with warned_once(), opened(own["store"]) as place:
@@ -123,7 +123,7 @@ def _run(options: dict[str, Any]) -> None:
                     plans.questions,
                     name=name,
                     store=place.store,
-                    concurrency=own["concurrency"],
+                    concurrency=own["max_concurrency"],
                     totals=Totals(calls=own["max_total_calls"], tokens=own["max_total_tokens"]),
                     out=own["out"],
                 )
@@ -144,7 +144,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     check_text("--truth", own["truth"])
     check_text("--out", own["out"], "the path of a file")
     check_text("--batch", own["name"])
-    for key in ("concurrency", "limit", "max_total_calls", "max_total_tokens"):
+    for key in ("max_concurrency", "limit", "max_total_calls", "max_total_tokens"):
         check_count(f"--{key.replace('_', '-')}", own[key])
     check(0 < own["min_gain"] < 1, "--min-gain", own["min_gain"], "a number between 0 and 1")
     check(own["out"] != "-", "--out", "-", "the path of a file: the report is written on stdout")
@@ -170,11 +170,11 @@ class _Outcome:
 
 async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQuestion]) -> _Outcome:
     """Read the outcome of the evaluation `name` of these `questions`."""
-    from flowdebate.cli.find import WORDS, state_of
     from flowdebate.errors import RunNotFound
     from flowdebate.evaluation.benefit.comparison import benefit_item
     from flowdebate.models.usage import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
+    from flowdebate.service.stored_runs import WORDS, state_of
 
     items: list[BenefitItem] = []
     left_out: dict[str, int] = {}
@@ -210,9 +210,9 @@ def _report(outcome: _Outcome, min_gain: float) -> BenefitReport | None:
 def _write(
     report: BenefitReport | None, outcome: _Outcome, held: HeldBatch, name: str, *, as_json: bool, out: str | None
 ) -> None:
-    from flowdebate.cli.document import as_json as json_of
     from flowdebate.cli.page import Page
     from flowdebate.cli.pages.batch import show_summary
+    from flowdebate.service.documents import as_json as json_of
 
     if as_json:
         data = {"batch": name, "report": None if report is None else report.model_dump(mode="json", by_alias=True)}

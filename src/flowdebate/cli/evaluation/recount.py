@@ -13,15 +13,15 @@ from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annot
 from flowdebate.cli.command import problems_told, write_json
 from flowdebate.cli.evaluation import check, check_text
 from flowdebate.cli.streams import tell, writing
-from flowdebate.cli.text import in_line
+from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.document import Document
     from flowdebate.cli.page import Page
     from flowdebate.evaluation import Recount, RuleResult
     from flowdebate.evaluation.decision_rules.ballots import Countable
+    from flowdebate.service.documents import Document
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("ENDS_RECOUNT", "recount")
@@ -103,13 +103,13 @@ def _weights(given: Sequence[str]) -> dict[str, float] | None:
 
 
 def _read(data: str) -> _Decided:
-    from flowdebate.cli.document import read_document
+    from flowdebate.service.documents import read_document
 
     return _of_document(read_document(data))
 
 
 def _stored(run: str | None, store: str | None) -> _Decided:
-    from flowdebate.cli.keeping import opened
+    from flowdebate.service.store import opened
 
     with opened(store) as place:
         return asyncio.run(_found(place.store, run))
@@ -117,10 +117,10 @@ def _stored(run: str | None, store: str | None) -> _Decided:
 
 async def _found(store: Store, run: str | None) -> _Decided:
     """The named run, or else the newest with ballots."""
-    from flowdebate.cli.find import found
+    from flowdebate.service.stored_runs import find_run
 
     if run is not None:
-        return _of_run(await found(store, run))
+        return _of_run(await find_run(store, run))
     every = [_of_run(each) for each in await store.runs()]
     decided = next((each for each in every if not isinstance(each.ballots, str)), None)
     check(decided, "--last", True, f"left out: no run in {store.name} has ballots")  # noqa: FBT003
@@ -129,10 +129,10 @@ async def _found(store: Store, run: str | None) -> _Decided:
 
 
 def _of_run(run: StoredRun) -> _Decided:
-    from flowdebate.cli.document import document_of
     from flowdebate.cli.evaluation.ballots import UNREADABLE, ballots_of_run
     from flowdebate.errors import BadFile
     from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
+    from flowdebate.service.documents import document_of
 
     run_id, subject = run.header.run_id, run.header.question
     raw = (run.outcome or {}).get("raw")
@@ -164,8 +164,8 @@ def _of_document(document: Document) -> _Decided:
 
 
 def _write(recounted: Recount, decided: _Decided, *, as_json: bool) -> None:
-    from flowdebate.cli.document import as_json as json_of
     from flowdebate.cli.page import Page
+    from flowdebate.service.documents import as_json as json_of
 
     if as_json:
         data = {

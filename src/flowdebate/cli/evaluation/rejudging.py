@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from flowdebate.cli.evaluation import COMMAND, check, check_count, check_text
 from flowdebate.cli.evaluation.ballots import Items, argued
-from flowdebate.cli.plan import Models
 from flowdebate.cli.streams import tell
 from flowdebate.errors import ConfigurationError, told
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.service.plan import Models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class Rejudging:
         repeat: int | None,
         labels: bool | None,
         base_url: str | None,
-        concurrency: int | None,
+        max_concurrency: int | None,
         model: Sequence[str] | None,
     ) -> Rejudging:
         """Read the options of the command line; None was not given. ConfigurationError with the option."""
@@ -56,7 +56,7 @@ class Rejudging:
         check_text("--schedule", schedule)
         check_text("--base-url", base_url)
         check_count("--repeat", repeat)
-        check_count("--concurrency", concurrency)
+        check_count("--max-concurrency", max_concurrency)
         check(base_url is None or specs, "--model", None, f"the model's name as the server at {base_url} has it")
         for spec in specs:
             check_text("--model", spec, "the name of a model")
@@ -70,7 +70,7 @@ class Rejudging:
             raise ConfigurationError(COMMAND, f"--{error.field}", error.got, error.allowed) from None
         times = repeat or 1
         fingerprint = str([str(judge.plan), bool(labels), times, specs])
-        return cls(models=made, judge=judge, repeat=times, concurrency=concurrency or 8, fingerprint=fingerprint)
+        return cls(models=made, judge=judge, repeat=times, concurrency=max_concurrency or 8, fingerprint=fingerprint)
 
     def judged(self, runs: Iterable[StoredRun], store: Store, *, seed: int) -> tuple[Items, int]:
         """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.streams import tell
-from flowdebate.cli.text import in_line
 from flowdebate.errors import told
+from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.advice import short
-from flowdebate.cli.document import Tokens, as_json
-from flowdebate.cli.document import document_of as read_raw
-from flowdebate.cli.find import WORDS, ago, state_of
-from flowdebate.cli.kept_plan import plan_of, verb_of
-from flowdebate.cli.text import in_line
 from flowdebate.errors import BadFile, told
 from flowdebate.models.codec import failure_of
 from flowdebate.models.usage import Usage
+from flowdebate.service.documents import Tokens, as_json
+from flowdebate.service.documents import document_of as read_raw
+from flowdebate.service.plan import pattern_of_run, plan_of
+from flowdebate.service.stored_runs import WORDS, ago, state_of
+from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.cli.document import Document
     from flowdebate.cli.page import Page
+    from flowdebate.service.documents import Document
     from flowdebate.store.base import StepRow, StoredRun
 
 __all__ = ("document_of", "run_data", "show_run", "show_table", "step_data")
@@ -48,11 +49,17 @@ def _row(run: StoredRun, now: float) -> tuple[str, ...]:
     return (
         short(header.run_id),
         ago(now - header.created_at) or f"{_moment(header.created_at):%Y-%m-%d}",
-        verb_of(run) or header.block,
+        _what(run),
         WORDS[state_of(run)],
         f"{run.steps}",
         header.question,
     )
+
+
+def _what(run: StoredRun) -> str:
+    """Its pattern; its block where it is another program's."""
+    info = pattern_of_run(run)
+    return run.header.block if info is None else info.name
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
@@ -61,7 +68,7 @@ def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
     data: dict[str, Any] = {
         "runId": header.run_id,
         "block": header.block,
-        "verb": verb_of(run),
+        "pattern": None if (info := pattern_of_run(run)) is None else info.name,
         "question": header.question,
         "status": state_of(run),
         "steps": run.steps,
@@ -105,8 +112,8 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page) -> None:
     page.labelled("Run", header.run_id, "bold", indent="")
     page.labelled("About", header.question, "bold", indent="")
     page.labelled("Block", header.block, "dim")
-    if header.plan is not None and verb_of(run) is not None:
-        page.labelled("Command", f"flowdebate {verb_of(run)}", "dim")
+    if (info := pattern_of_run(run)) is not None:
+        page.labelled("Command", f"flowdebate {info.verb}", "dim")
     page.labelled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
     page.labelled("Begun", f"{_moment(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
     page.labelled("Seed", str(header.seed), "dim")
@@ -164,10 +171,10 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
     """What the command that has begun `run` would have saved of it; BadFile where that cannot be told."""
     outcome = run.outcome or {}
     raw = outcome.get("raw")
-    if run.outcome is None and verb_of(run) is not None:
-        from flowdebate.cli.replay import replayed
+    if run.outcome is None and pattern_of_run(run) is not None:
+        from flowdebate.service.runs import replayed
 
-        return replayed(run, steps)
+        return asyncio.run(replayed(run, steps))
     if not isinstance(raw, dict):
         raise BadFile(f"run {run.header.run_id}", "has come to nothing that a page could be made of; leave out --page")
     bare = read_raw(raw, where=f"run {run.header.run_id}")
@@ -180,7 +187,7 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
         "seed": run.header.seed,
         "run_id": run.header.run_id,
     }
-    if verb_of(run) is None:
+    if pattern_of_run(run) is None:
         return bare.model_copy(update=facts)
     return plan_of(run, {}, to_ask=False).document(bare.raw, outcome.get("output"), **facts)
 

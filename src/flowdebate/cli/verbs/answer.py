@@ -1,4 +1,4 @@
-"""`flowdebate answer`: say what a run waits for, and carry it on."""
+"""`flowdebate answer`: answer what a run asks a human, and resume it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.advice import short
-from flowdebate.cli.command import carry_on, problems_told
-from flowdebate.cli.keys import COMMAND
+from flowdebate.cli.command import problems_told, resume_run
 from flowdebate.cli.streams import tell
 from flowdebate.errors import ConfigurationError, NotAwaited
+from flowdebate.service.options import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ("answer",)
 
-_OPTIONS = ("model", "base_url", "store", "markdown")
-_LIMITS = ("max_calls", "max_tokens", "max_seconds")
 _LONGEST = 4_000_000
 """Characters of an answer that is read from stdin: more than any answer may have."""
 
@@ -34,37 +32,34 @@ _LONGEST = 4_000_000
 def answer(
     run: Annotated[str, typer.Argument(help=opt.RUN)],
     text: Annotated[
-        str | None, typer.Argument(help="What to answer. Default: it is typed, or read from stdin.", show_default=False)
+        str | None,
+        typer.Argument(help="The answer. Default: typed in the terminal, or read from stdin.", show_default=False),
     ] = None,
     *,
     data: Annotated[
-        str | None, typer.Option("--json", metavar="DATA", help="The same as JSON, where there are fields.")
+        str | None, typer.Option("--json", metavar="DATA", help="The answer as JSON, if it has fields.")
     ] = None,
     place: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Which one it is, where the run waits for several.")
+        str | None, typer.Option(metavar="PLACE", help="Which request to answer, if the run waits for several.")
     ] = None,
-    later: Annotated[
-        bool, typer.Option("--later", help="Only record the answer; the run is carried on later.")
-    ] = False,
+    later: Annotated[bool, typer.Option("--later", help="Only record the answer; resume the run later.")] = False,
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show what a run asks a human, record the answer, and carry the run on. What was answered first stands."""
+    """Show what a run asks a human, record the answer and resume the run. The first answer stands."""
     with problems_told():
-        from flowdebate.cli.find import found
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
+        from flowdebate.service.stored_runs import find_run
 
         if text is not None and data is not None:
             raise ConfigurationError(COMMAND, "--json", data, "left out where there is a TEXT")
         given = data if text is None else text
         with opened(store) as where:
-            stored = asyncio.run(found(where.store, run))
+            stored = asyncio.run(find_run(where.store, run))
             left = asyncio.run(_answered(where.store, stored, given, place))
             ready = _ready(stored, left, where.option, later=later)
     if ready:
-        options: dict[str, Any] = dict.fromkeys(_OPTIONS)
-        options |= {"uncertain": "retry", "allow_changes": False, "revive": False, "as_json": False}
-        carry_on(stored.header.run_id, dict.fromkeys(_LIMITS), options | {"store": store, "markdown": markdown})
+        resume_run(stored.header.run_id, {}, store=store, as_json=False, markdown=markdown)
 
 
 async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
@@ -102,8 +97,8 @@ def _ready(stored: StoredRun, left: Sequence[HumanRequest], option: str, *, late
     if left:
         return False
     if stored.header.plan is None:
-        tell(f"To carry it on: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
+        tell(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
         return False
     if later:
-        tell(f"To carry it on: flowdebate resume {run}{option}")
+        tell(f"To resume: flowdebate resume {run}{option}")
     return not later

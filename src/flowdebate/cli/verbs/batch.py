@@ -1,4 +1,4 @@
-"""`flowdebate batch`: many questions, each held by the same pattern, so many at once."""
+"""`flowdebate batch`: many questions by one pattern, several at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 
 from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
 from flowdebate.cli.command import problems_told
-from flowdebate.cli.keys import COMMAND, Key, choice, count, path, text
 from flowdebate.cli.streams import tell, warnings_told, writing
-from flowdebate.errors import ConfigurationError
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.options import Count, FilePath, Text, check_option, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ("ENDS_BATCH", "batch")
 
 _FAILED, _NO_RESULT, _KILLED = 1, 3, 128
-_KEYS: Mapping[str, Key] = {
-    "concurrency": count("--concurrency"),
-    "out": path("--out"),
-    "name": text("--batch"),
-    "limit": count("--limit"),
-    "max_total_calls": count("--max-total-calls"),
-    "max_total_tokens": count("--max-total-tokens"),
-    "form": choice("--format", ("csv", "jsonl", "text")),
+_OWN: Mapping[str, tuple[str, Any]] = {
+    "max_concurrency": ("--max-concurrency", Count),
+    "out": ("--out", FilePath),
+    "name": ("--batch", Text),
+    "limit": ("--limit", Count),
+    "max_total_calls": ("--max-total-calls", Count),
+    "max_total_tokens": ("--max-total-tokens", Count),
+    "form": ("--format", one_of("csv", "jsonl", "text")),
 }
 
 ENDS_BATCH = (
@@ -48,14 +48,12 @@ def batch(  # noqa: PLR0913 - the options of the command
         ),
     ],
     *,
-    pattern: Annotated[
-        str, typer.Option(metavar="NAME", help="debate, deliberate, handoff, consensus or panel.")
-    ] = "debate",
+    pattern: Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PATTERNS)}.")] = "debate",
     out: Annotated[
         str | None,
         typer.Option(metavar="FILE", help='Write the results there as they come: .jsonl or .csv; "-" is stdout.'),
     ] = None,
-    concurrency: opt.Concurrency = 8,
+    max_concurrency: opt.Concurrency = 8,
     name: opt.KeptAs = None,
     limit: opt.FirstOnly = None,
     form: Annotated[
@@ -63,14 +61,19 @@ def batch(  # noqa: PLR0913 - the options of the command
         typer.Option("--format", metavar="csv|jsonl|text", help="Of the questions. Default: by the file's name."),
     ] = None,
     file: opt.File = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds at most; of a handoff, turns.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds; of a handoff, turns.")] = None,
+    synthesizer: Annotated[
+        bool | None, typer.Option("--synthesizer/--no-synthesizer", help="A synthesizer writes each output.")
+    ] = None,
     model: opt.ModelSpec = None,
     judge_model: opt.JudgeModel = None,
     base_url: opt.BaseUrl = None,
     seed: opt.Seed = None,
     max_calls: opt.CallsOfEach = None,
-    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens at most, for each question.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Time at most, for each question.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Maximum number of tokens for each question.")
+    ] = None,
+    max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Maximum time for each question.")] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
     attempts: opt.Attempts = None,
@@ -78,25 +81,23 @@ def batch(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Ask many questions, several at once, and write down what comes of each.
+    """Run a pattern on many questions, several at once, and write down the result of each.
 
-    What else the pattern can be told stands in --file, as its own command takes it.
+    Other options of the pattern belong in --file, as for its own command.
     """
     _carry_out(dict(locals()))
 
 
 def _carry_out(options: dict[str, Any]) -> None:
     """Hold the batch; ends in Exit."""
-    own = {key: options.pop(key) for key in (*_KEYS, "questions", "pattern", "file", "store")}
-    for key, allowed in _KEYS.items():
-        if own[key] is not None and not allowed.fits(own[key]):
-            with problems_told():
-                raise ConfigurationError(COMMAND, str(allowed.option), own[key], allowed.allowed)
+    own = {key: options.pop(key) for key in (*_OWN, "questions", "pattern", "file", "store")}
     with problems_told(), warnings_told():
+        for key, (option, kind) in _OWN.items():
+            check_option(kind, option, own[key])
         from flowdebate.cli.batch.hold import Totals, hold_batch, warned_once
         from flowdebate.cli.batch.plans import Plans
         from flowdebate.cli.batch.rows import read_rows
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
 
         rows = read_rows(own["questions"], own["form"])
         totals = Totals(calls=own["max_total_calls"], tokens=own["max_total_tokens"])
@@ -109,7 +110,7 @@ def _carry_out(options: dict[str, Any]) -> None:
                     rows[: own["limit"]],
                     name=name,
                     store=place.store,
-                    concurrency=own["concurrency"],
+                    concurrency=own["max_concurrency"],
                     totals=totals,
                     out=own["out"],
                 )

@@ -11,9 +11,9 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, problems_told
-from flowdebate.cli.keys import COMMAND
 from flowdebate.cli.streams import writing
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.service.options import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,9 +32,9 @@ def export(
     ] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Write runs as lines of JSON, with all that is kept of them."""
+    """Export runs as lines of JSON, with everything that is stored of them."""
     with problems_told():
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
 
         if everything == bool(runs):
             raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --all")
@@ -47,11 +47,11 @@ def export(
 
 
 async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
-    from flowdebate.cli.document import seen_json
-    from flowdebate.cli.find import found
+    from flowdebate.service.documents import seen_json
+    from flowdebate.service.stored_runs import find_run
     from flowdebate.store.export import export_run, write_export
 
-    runs = [await found(store, name) for name in names] if names else await store.runs()
+    runs = [await find_run(store, name) for name in names] if names else await store.runs()
     run_ids = list(dict.fromkeys(run.header.run_id for run in runs))
     if output is not None:
         await write_export(output, store, run_ids)
@@ -65,14 +65,14 @@ async def _export(store: Store, names: Sequence[str], output: Path | None) -> No
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help='What export has written; "-" is stdin.')],
+    file: Annotated[str, typer.Argument(help='A file that export has written; "-" is stdin.')],
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Keep the runs of a file. Those that are there already stay as they are."""
+    """Import the runs of a file. Runs that the store already has stay as they are."""
     with problems_told():
-        from flowdebate.cli.keeping import opened
         from flowdebate.cli.page import Page
+        from flowdebate.service.store import opened
         from flowdebate.store.export import import_runs, read_export
 
         lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show` and `delete`: the runs that are kept."""
+"""`flowdebate runs`, `show` and `delete`: the stored runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, problems_told, write_json, write_report
-from flowdebate.cli.keys import COMMAND, Key, choice, count, number, text
 from flowdebate.cli.streams import writing
 from flowdebate.errors import ConfigurationError, RunConflict
+from flowdebate.service.options import COMMAND, Count, Text, allowed, check_option, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +26,12 @@ __all__ = ("delete", "runs", "show")
 
 _DAY = 86_400
 _MOST = 20
+_Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
 Status = Annotated[
     str | None,
     typer.Option(
         metavar="STATUS",
-        help="Only those that are queued, running, left_behind, complete, degraded, no_verdict, interrupted, "
+        help="Only runs that are queued, running, left_behind, complete, degraded, no_verdict, interrupted, "
         "failed, awaiting, dead_letter, or ended by a limit (limit).",
     ),
 ]
@@ -39,26 +41,26 @@ def runs(
     *,
     status: Status = None,
     block: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only those of the block: debate, consensus, …")
+        str | None, typer.Option(metavar="NAME", help="Only runs of this block: debate, consensus, …")
     ] = None,
     search: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only those with this text in what they are about.")
+        str | None, typer.Option(metavar="TEXT", help="Only runs with this text in their question.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="How many are listed at most.")] = _MOST,
+    limit: Annotated[int, typer.Option(metavar="N", help="Maximum number of runs in the list.")] = _MOST,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """List the runs that are kept, the newest first."""
+    """List the stored runs, the newest first."""
     with problems_told():
-        from flowdebate.cli.find import STATES, listed
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
+        from flowdebate.service.stored_runs import STATES, list_runs
 
-        _check(status, choice("--status", STATES))
-        _check(block, text("--block"))
-        _check(search, text("--search"))
-        _check(limit, count("--limit"))
+        check_option(one_of(*STATES), "--status", status)
+        check_option(Text, "--block", block)
+        check_option(Text, "--search", search)
+        check_option(Count, "--limit", limit)
         with opened(store) as place:
-            found = asyncio.run(listed(place.store, state=status, block=block, search=search, limit=limit + 1))
+            found = asyncio.run(list_runs(place.store, state=status, block=block, search=search, limit=limit + 1))
         with writing():
             _list(found[:limit], more=len(found) > limit, as_json=as_json)
 
@@ -66,24 +68,22 @@ def runs(
 def show(
     run: Annotated[str, typer.Argument(help=opt.RUN)],
     *,
-    page: Annotated[
-        bool, typer.Option("--page", help="As the command that has begun it shows it, instead of step by step.")
-    ] = False,
+    page: Annotated[bool, typer.Option("--page", help="Show the page of its command, instead of its steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show a run that is kept: what it was begun with, each step that is finished, and what it came to."""
+    """Show a stored run: its options, each finished step, and its result."""
     with problems_told():
-        from flowdebate.cli.document import as_json as told
-        from flowdebate.cli.find import found
-        from flowdebate.cli.keeping import opened
         from flowdebate.cli.page import render
         from flowdebate.cli.pages.kept import document_of, run_data, show_run, step_data
+        from flowdebate.service.documents import as_json as told
+        from flowdebate.service.store import opened
+        from flowdebate.service.stored_runs import find_run
 
         check_report(markdown)
         with opened(store) as place:
-            stored = asyncio.run(found(place.store, run))
+            stored = asyncio.run(find_run(place.store, run))
             steps = asyncio.run(place.store.steps(stored.header.run_id))
         document = document_of(stored, steps) if page or markdown is not None else None
         with writing():
@@ -103,19 +103,19 @@ def delete(
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help=opt.RUN, show_default=False)] = None,
     *,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="Those that nothing was written of for so long.")
+        float | None, typer.Option(metavar="DAYS", help="Runs that were last written to so long ago.")
     ] = None,
     status: Status = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
-    """Delete runs that are kept. Those that are being carried out stay."""
+    """Delete stored runs. Runs that are being executed stay."""
     with problems_told():
-        from flowdebate.cli.find import STATES
-        from flowdebate.cli.keeping import opened
+        from flowdebate.service.store import opened
+        from flowdebate.service.stored_runs import STATES
 
-        _check(status, choice("--status", STATES))
-        _check(older_than, number("--older-than", "a number of days >= 0", lambda days: 0 <= days < float("inf")))
+        check_option(one_of(*STATES), "--status", status)
+        check_option(_Days, "--older-than", older_than)
         if bool(runs) == (older_than is not None or status is not None):
             raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --older-than, --status")
         with opened(store) as place:
@@ -130,16 +130,16 @@ def delete(
 async def _meant(
     store: Store, names: Sequence[str], *, older_than: float | None, status: str | None
 ) -> Sequence[StoredRun]:
-    from flowdebate.cli.find import found, listed
+    from flowdebate.service.stored_runs import find_run, list_runs
 
     if names:
-        chosen = {run.header.run_id: run for run in [await found(store, name) for name in names]}
+        chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
         for run in chosen.values():
             if run.owned:
                 raise RunConflict(store.name, run.header.run_id)
         return list(chosen.values())
     oldest = time.time() - (older_than or 0) * _DAY
-    return [run for run in await listed(store, state=status) if not run.owned and run.updated_at <= oldest]
+    return [run for run in await list_runs(store, state=status) if not run.owned and run.updated_at <= oldest]
 
 
 async def _delete(store: Store, runs: Sequence[StoredRun]) -> None:
@@ -158,8 +158,8 @@ def _ask(runs: Sequence[StoredRun]) -> None:
 
 
 def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:
-    from flowdebate.cli.document import as_json as told
     from flowdebate.cli.pages.kept import run_data, show_table
+    from flowdebate.service.documents import as_json as told
 
     if as_json:
         write_json(told([run_data(run) for run in runs]))
@@ -171,11 +171,6 @@ def _page(speakers: Sequence[Any] = ()) -> Page:
     from flowdebate.cli.page import Page
 
     return Page(sys.stdout, speakers)
-
-
-def _check(value: object, key: Key) -> None:
-    if value is not None and not key.fits(value):
-        raise ConfigurationError(COMMAND, key.option or "", value, key.allowed)
 
 
 def _counted(number: int) -> str:

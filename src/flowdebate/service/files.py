@@ -1,20 +1,15 @@
-"""Files that the user names: read up to a size, written whole or not at all."""
+"""Files that a user names: text, JSON and TOML, read up to a size."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
-import stat
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from flowdebate.cli.streams import WriteFailed
 from flowdebate.errors import BadFile
 
-__all__ = ("check_target", "parse_json", "parse_json_line", "parse_toml", "read_text", "write_whole")
+__all__ = ("parse_json", "parse_json_line", "parse_toml", "read_text", "reason_of")
 
 _MEGABYTE = 1_000_000
 
@@ -28,7 +23,7 @@ def read_text(path: str, *, megabytes: int) -> str:
             with Path(path).open("rb") as file:
                 data = file.read(megabytes * _MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise BadFile(path, f"cannot be read: {_reason(error)}") from None
+        raise BadFile(path, f"cannot be read: {reason_of(error)}") from None
     if len(data) > megabytes * _MEGABYTE:
         raise BadFile(path, f"is larger than {megabytes} MB")
     try:
@@ -83,46 +78,6 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
         raise BadFile(path, f"is not TOML: {error}") from None
 
 
-def check_target(path: Path) -> None:
-    """BadFile if nothing can be written to `path`; asked before a debate is paid for."""
-    try:
-        folder = Path(os.path.realpath(path)).parent
-        if path.is_dir():
-            raise BadFile(str(path), "cannot be written: it is a folder")
-        if not folder.is_dir():
-            raise BadFile(str(path), f"cannot be written: there is no folder {folder}")
-        if not os.access(path if path.exists() else folder, os.W_OK):
-            raise BadFile(str(path), "cannot be written: permission denied")
-    except (OSError, ValueError) as error:
-        if isinstance(error, BadFile):
-            raise
-        raise BadFile(str(path), f"cannot be written: {_reason(error)}") from None
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Put `content` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    try:
-        _write(Path(os.path.realpath(path)), data)
-    except OSError as error:
-        raise WriteFailed(f"{path}: cannot be written: {_reason(error)}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    if path.exists() and not path.is_file():  # a device or a pipe: a rename would put a file in its place
-        path.write_bytes(data)
-        return
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(data)
-        if path.exists():
-            part.chmod(stat.S_IMODE(path.stat().st_mode))
-        part.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be used, in the words of the system."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,11 +1,11 @@
-"""Which run is meant, and where it stands."""
+"""Stored runs: found by id, listed, and where they stand."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from flowdebate.cli.keys import COMMAND, text
 from flowdebate.errors import ConfigurationError, RunNotFound
+from flowdebate.service.options import COMMAND, is_text
 from flowdebate.store.base import StoredStatus
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("STATES", "WORDS", "ago", "found", "goes_on", "last", "listed", "state_of")
+__all__ = ("STATES", "WORDS", "ago", "find_run", "is_resumable", "last_resumable", "list_runs", "state_of")
 
 WORDS = {
     "queued": "queued",
@@ -42,14 +42,14 @@ def state_of(run: StoredRun) -> str:
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
-def goes_on(run: StoredRun) -> bool:
+def is_resumable(run: StoredRun) -> bool:
     """Whether there is more to come, and this command can see to it."""
     return run.header.plan is not None and state_of(run) in ("left_behind", "interrupted", "limit", "failed")
 
 
-async def found(store: Store, name: str) -> StoredRun:
+async def find_run(store: Store, name: str) -> StoredRun:
     """The run with this id, or the one whose id begins so; ConfigurationError where those are several."""
-    if not text().fits(name):
+    if not is_text(name):
         raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
     try:
         return await store.run(name)
@@ -66,15 +66,15 @@ async def found(store: Store, name: str) -> StoredRun:
     return runs[0]
 
 
-async def last(store: Store) -> StoredRun:
+async def last_resumable(store: Store) -> StoredRun:
     """The run that was begun last of those that go on."""
     for run in await store.runs():
-        if goes_on(run):
+        if is_resumable(run):
             return run
     raise ConfigurationError(COMMAND, "--last", True, f"left out: no run in {store.name} waits to be carried on")  # noqa: FBT003
 
 
-async def listed(
+async def list_runs(
     store: Store,
     *,
     state: str | None = None,

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flowdebate.cli.document import Tokens
     from flowdebate.patterns.debate.schemas import DebateRawOutput
+    from flowdebate.service.documents import Tokens
 
 __all__ = ("notes_on",)
 

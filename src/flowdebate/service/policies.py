@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.cli.plan import Plan, Policies
     from flowdebate.models.base import Model
+    from flowdebate.service.plan import Plan, Policies
 
 __all__ = ("with_models", "with_policies")
 

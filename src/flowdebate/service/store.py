@@ -1,4 +1,4 @@
-"""Where the command keeps its runs."""
+"""Store of the runs of front ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.cli.keys import COMMAND, text
 from flowdebate.errors import ConfigurationError
+from flowdebate.service.options import COMMAND, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,24 +22,24 @@ __all__ = ("Place", "opened")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A store that is open."""
+    """An open store."""
 
     store: Store
     named: bool
     """Whether the user has said where it is."""
     option: str = ""
-    """What another command has to be given to find it: "", or " --store WHERE"."""
+    """What another command needs to find it: "", or " --store WHERE"."""
 
 
 @contextmanager
 def opened(where: str | None) -> Iterator[Place]:
-    """Inside, the store `where` (a file, an address) is open; None: FLOWDEBATE_STORE, the user's data directory.
+    """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
     ConfigurationError for what is no store. Nothing is read or made yet.
     """
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
 
-    if where is not None and not text().fits(where):
+    if where is not None and not is_text(where):
         raise ConfigurationError(COMMAND, "--store", where, "the path of a file, or postgresql://…")
     named = where or os.environ.get(STORE_VARIABLE) or None
     store = open_store(named or default_store_path(), where=COMMAND)

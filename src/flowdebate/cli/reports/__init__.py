@@ -1,1 +1,0 @@
-"""What stands in each pattern's Markdown report."""

@@ -1,0 +1,240 @@
+"""Saved documents: what a run came to, as `--json` writes it and `render` reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import ValidationError
+
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import BadFile, problems_of, shown
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns.state import DebateStatus
+from flowdebate.service.files import parse_json, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.service.sections import Section
+
+__all__ = (
+    "Document",
+    "Side",
+    "Speaker",
+    "Tokens",
+    "as_json",
+    "document_of",
+    "read_document",
+    "seen_json",
+    "speakers_of",
+)
+
+_MEGABYTES = 16
+"""Of a file that `render` reads."""
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""What JSON may hold as it is, and a terminal should not."""
+_LAST = ("usage", "seconds", "seed", "runId")
+"""Keys that a document ends with."""
+
+
+class Speaker(WireModel):
+    """Somebody who speaks."""
+
+    name: str
+    role: str | None = None
+
+    @property
+    def about(self) -> str:
+        """What is said of it beside its name."""
+        return self.role or ""
+
+
+class Side(Speaker):
+    """A debater."""
+
+    stance: str
+
+    @property
+    def about(self) -> str:
+        """The position, and the role behind it."""
+        return self.stance if self.role is None else f"{self.stance} ({self.role})"
+
+
+class Tokens(WireModel):
+    """Usage of a run; None is unknown."""
+
+    calls: int
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+
+    def told(self) -> list[str]:
+        """The counts, in words."""
+        prompt, cached, completion = (
+            "unknown" if count is None else f"{count:,}"
+            for count in (self.prompt_tokens, self.cached_tokens, self.completion_tokens)
+        )
+        return [f"Tokens: prompt {prompt} (cached {cached}), completion {completion}", f"Calls: {self.calls:,}"]
+
+
+class Document(WireModel):
+    """A saved run: its end, everything that was said, and its usage. Each pattern adds its own."""
+
+    TITLE: ClassVar[str]
+    """Heading of its report."""
+    LABEL: ClassVar[str]
+    """Label of its subject."""
+    SPEAKERS: ClassVar[str]
+    """Heading over the speakers."""
+    ROSTER: ClassVar[str] = "debaters"
+    """Field of the speakers."""
+    UNIT: ClassVar[str] = "argument"
+    """Word for one thing that was said."""
+    ENDINGS: ClassVar[Mapping[str, str]] = {}
+    """Why it ended, in words, by stop reason."""
+    pattern: str
+    status: DebateStatus
+    error: str | None = None
+    """Why it failed, or which limit ended it."""
+    raw: Any
+    usage: Tokens | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    run_id: str | None = None
+    """Id in the store; None for a run that is not stored."""
+
+    def to_json(self) -> str:
+        """The document, in camelCase."""
+        value = self.model_dump(mode="json", by_alias=True)
+        return as_json({key: value[key] for key in (*(key for key in value if key not in _LAST), *_LAST)})
+
+    @classmethod
+    def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
+        """The document of a bare raw output; ValidationError for what is none."""
+        raw: Any = PATTERNS[cls.model_fields["pattern"].default].load_output().model_validate(value)
+        return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self.raw, PATTERNS[self.pattern].subject))
+
+    @property
+    def speakers(self) -> list[Any]:
+        """The speakers; where the document does not name them, those of its raw output."""
+        return getattr(self, self.ROSTER) or self.spoke()
+
+    @abstractmethod
+    def spoke(self) -> list[Any]:
+        """The speakers that the raw output names."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks for the end, a line each."""
+        return []
+
+    @property
+    @abstractmethod
+    def found(self) -> bool:
+        """Whether there is what was asked for."""
+
+    @property
+    def said(self) -> int:
+        """How many things were said."""
+        return len(self.raw.transcript)
+
+    @property
+    def held(self) -> str | None:
+        """How long it was and why it ended, in words; None where it did not come to its end."""
+        reason = self.raw.stop_reason
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.ENDINGS.get(reason, reason)}"
+
+    def about(self, name: str) -> str:
+        """What is said of a speaker beside its name."""
+        return next((speaker.about for speaker in self.speakers if speaker.name == name), "")
+
+    @abstractmethod
+    def sections(self) -> Iterator[Section]:
+        """The page: what was said, and what it came to."""
+
+
+def speakers_of(roster: Iterable[Any]) -> list[Any]:
+    """Debaters as sides, personas as speakers: as they are shown and saved."""
+    return [
+        Side(name=member.name, stance=member.stance, role=member.role)
+        if hasattr(member, "stance")
+        else Speaker(name=member.name, role=member.role)
+        for member in roster
+    ]
+
+
+def as_json(value: object) -> str:
+    r"""`value` as indented JSON in which nothing acts on a terminal; it reads back as the same value.
+
+    >>> as_json("é\x7f")
+    '"é\\u007f"'
+    """
+    return seen_json(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def seen_json(text: str) -> str:
+    """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def read_document(path: str) -> Document:
+    """The document at `path` ("-": on stdin), or the one of a bare raw output in either key style.
+
+    BadFile with the line or the field of what is wrong.
+    """
+    value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
+    if not isinstance(value, dict):
+        raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
+    return document_of(value, where=path)
+
+
+def document_of(value: Mapping[str, Any], *, where: str) -> Document:
+    """The document that `value` is, or that of a bare raw output; BadFile with the field of what is wrong."""
+    try:
+        if "raw" not in value:
+            return _kind(_nearest(value)).of_raw(value)
+        info = find_pattern(value.get("pattern", "debate"))
+        if info is None:
+            allowed = f"one of {', '.join(PATTERNS)}"
+            raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value['pattern'])}")
+        return _kind(info).model_validate({**value, "pattern": info.name})
+    except ValidationError as error:
+        problems = problems_of(error)
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        field, problem = problems[0]
+        raise BadFile(where, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
+    except RecursionError:
+        raise BadFile(where, "is nested too deeply") from None
+
+
+def _kind(info: PatternInfo) -> type[Document]:
+    kind: type[Document] = info.load_page().document
+    return kind
+
+
+def _nearest(value: Mapping[str, Any]) -> PatternInfo:
+    """The pattern whose raw output has the fields of `value`, or most of them."""
+
+    def differences(info: PatternInfo) -> int:
+        fields = info.load_output().model_fields
+        names = {key: name for name, field in fields.items() for key in (name, field.alias or name)}
+        needed = {name for name, field in fields.items() if field.is_required()}
+        return sum(key not in names for key in value) + len(needed.difference(names.get(key, key) for key in value))
+
+    return min(PATTERNS.values(), key=differences)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0], ensure_ascii=True)[1:-1] if match[0] != "\x7f" else "\\u007f"

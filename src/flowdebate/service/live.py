@@ -1,0 +1,230 @@
+"""Live view of a run: the sections of its events, as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, TextDelta, ToolCalled
+from flowdebate.service.documents import speakers_of
+from flowdebate.service.options import OutputOptions
+from flowdebate.service.sections import (
+    Ending,
+    Entry,
+    Fact,
+    Heading,
+    Notice,
+    Output,
+    OutputHeading,
+    Piece,
+    Remark,
+    Section,
+    Speaking,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flowdebate.patterns.state import Instead, ProviderFailure
+    from flowdebate.runs.result import RunHandle
+    from flowdebate.service.documents import Document
+    from flowdebate.service.plan import Plan
+
+__all__ = ("Live", "OneByOne", "Together", "failures", "role_failed", "round_heading")
+
+_TOOL_SHOWN = 200
+"""Characters of a tool's arguments and result that are shown."""
+_INSTEAD: Mapping[Instead, str] = {
+    "skipped": "the turn is left out",
+    "stand_in": "a stand-in argues",
+    "declared_order": "all speak in declared order",
+    "no_verdict": "there is no verdict",
+    "no_output": "there is no output",
+    "no_report": "the round has no report",
+    "drawn": "the next speaker is drawn by lot",
+}
+"""What is done without a role's answer."""
+
+
+def round_heading(number: int, max_rounds: int | None) -> Heading:
+    """The heading of a round."""
+    return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
+
+
+def role_failed(seat: str, name: str, why: str, instead: Instead) -> Fact:
+    """What failed for good, and what is done without it."""
+    label = f"{seat.capitalize()} {name} was lost"
+    return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
+
+
+def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
+    """The failures that a run went on without."""
+    return (role_failed(loss.seat, loss.name, loss.error, loss.instead) for loss in losses)
+
+
+class Live:
+    """Makes sections of events; each pattern adds what its own events look like."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._about = {speaker.name: speaker.about for speaker in speakers_of(plan.speakers)}
+        self._handle: RunHandle[Any] | None = None
+
+    def attend(self, handle: RunHandle[Any]) -> None:
+        """Follow this run from now on."""
+        self._handle = handle
+
+    @property
+    def transcript(self) -> list[Any]:
+        """The entries of the run's transcript."""
+        return [] if self._handle is None else list(self._handle.transcript.entries)
+
+    def about(self, name: str) -> str:
+        """What is said of a speaker beside its name."""
+        return str(self._about.get(name, ""))
+
+    def sections(self, event: object) -> Iterator[Section]:
+        """What there is to see of `event`."""
+        match event:
+            case RoundStarted():
+                yield round_heading(event.round, event.max_rounds)
+            case RoleFailed():
+                yield role_failed(event.seat, event.name, event.message, event.instead)
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event)
+            case ToolCalled():
+                shown = f"{event.tool}({_cut(event.arguments)}) = {_cut(event.result)}"
+                yield Fact(label="Tool", text=shown, tone="dim")
+            case _:
+                pass
+
+    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
+        """Why nothing comes yet, and from whom where several are awaited."""
+        before = "" if who is None else f"{who}: "
+        if isinstance(event, CallFellBack):
+            yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
+        else:
+            soon = "" if event.wait < 1 else f" in {event.wait:.0f} s"
+            yield Remark(text=f"{before}{event.message}; asking again{soon}")
+
+    def result(self, document: Document) -> Iterator[Section]:
+        """What is shown at the end and was in no event."""
+        del document
+        yield from ()
+
+
+class OneByOne(Live):
+    """View of a pattern with one speaker at a time: text is shown as the model writes it."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        options = plan.options
+        self._synthesizer = (
+            f"{plan.name}-synthesizer" if isinstance(options, OutputOptions) and options.synthesizes else None
+        )
+        self._speaking: str | None = None
+        """The block whose text is shown."""
+        self._streamed = False
+        """Whether some of its text was shown already."""
+
+    def sections(self, event: object) -> Iterator[Section]:
+        match event:
+            case RoleFailed():
+                yield from super().sections(event)
+                self._streamed = False
+            case TurnStarted():
+                yield Speaking(name=event.agent_name, about=event.stance or self.about(event.agent_name))
+                yield Notice(text="…")
+                self.listen_to(event.block)
+            case TextDelta() if event.block == self._speaking:
+                if event.block == self._synthesizer and not self._streamed:
+                    yield OutputHeading()
+                self._streamed = True
+                yield Piece(text=event.text)
+            case BlockAnswered() if event.block == self._speaking:
+                yield from self._answered(event)
+            case TurnFinished():
+                yield Ending()
+                self._speaking = None
+            case _:
+                yield from super().sections(event)
+
+    def listen_to(self, block: str) -> None:
+        """Show what `block` says from now on."""
+        self._speaking = block
+        self._streamed = False
+
+    def await_output(self) -> Iterator[Section]:
+        """The synthesizer is next, if there is one."""
+        if self._synthesizer is not None:
+            yield Notice(text="The synthesizer writes the output …")
+            self.listen_to(self._synthesizer)
+
+    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
+        """And that what was already shown of an answer does not count."""
+        if self._streamed:
+            yield Ending()
+            yield Remark(text="that answer broke off and does not count")
+            self._streamed = False
+        yield from super().trouble(event, who=who)
+
+    def _answered(self, answer: BlockAnswered) -> Iterator[Section]:
+        if self._streamed:
+            yield Ending()
+        elif answer.block == self._synthesizer:
+            yield Output(value=answer.output)
+        else:
+            yield Piece(text=str(answer.output))
+            yield Ending()
+        if answer.truncated:
+            yield CUT_OFF
+
+
+class Together(Live):
+    """View of a pattern with several speakers at once: each text is shown whole, as soon as it is finished."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._awaited: dict[str, str] = {}
+        """Who speaks, by block."""
+        self._answers: dict[str, BlockAnswered] = {}
+
+    def sections(self, event: object) -> Iterator[Section]:
+        match event:
+            case TurnStarted():
+                self._awaited[event.block] = event.agent_name
+            case BlockAnswered() if event.block in self._awaited:
+                self._answers[event.block] = event
+                return
+            case TurnFinished():
+                yield from self._said(event)
+            case RoleFailed():
+                yield from super().sections(event)
+                self._awaited.pop(event.block, None)
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event, who=self._awaited.get(event.block, event.block.rsplit("-", 1)[-1]))
+            case TextDelta():
+                return
+            case _:
+                yield from super().sections(event)
+        if self._awaited:
+            yield Notice(text=f"{', '.join(self._awaited.values())} …")
+
+    def all_said(self) -> bool:
+        """Whether nobody is awaited any more."""
+        return not self._awaited
+
+    def _said(self, turn: TurnFinished) -> Iterator[Section]:
+        answer = self._answers.pop(turn.block)
+        del self._awaited[turn.block]
+        yield Entry(name=turn.agent_name, about=self.about(turn.agent_name), text=str(answer.output))
+        if answer.truncated:
+            yield CUT_OFF
+
+
+CUT_OFF = Remark(text="the model ran out of room: what counts ends with the last full sentence")
+"""Said of an answer that was too long."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TOOL_SHOWN else f"{text[:_TOOL_SHOWN]}… ({len(text):,})"

@@ -1,0 +1,155 @@
+r"""Report of a run as Markdown, in which what others wrote is text and nothing else.
+
+Foreign text is escaped character by character, and stands in quotes, list items or fences: it makes no heading, no
+link, no image and no HTML, in CommonMark and in what GitHub adds to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flowdebate.service.documents import as_json
+from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.text import in_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from flowdebate.service.documents import Document
+    from flowdebate.service.sections import Section
+
+__all__ = ("escaped", "quoted", "report")
+
+_ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
+"""What has a meaning inside a line; the last ones make links of bare addresses."""
+_AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
+"""What has a meaning where a line begins."""
+
+
+def report(document: Document) -> str:
+    """The whole page."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""One line of Markdown that shows `text`.
+
+    >>> escaped("# [x](http://y)")
+    '\\# \\[x\\](http\\://y)'
+    """
+    line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
+    start = _AT_START.match(line)
+    if start is None:
+        return line
+    if start[0].isdigit():
+        return f"{start[0]}\\{line[start.end() :]}"
+    return f"\\{line}"
+
+
+def quoted(text: str) -> str:
+    r"""A Markdown quote that shows the lines of `text`.
+
+    >>> print(quoted("fine\n# not a heading"))
+    > fine
+    > \# not a heading
+    """
+    lines = printable(text).strip("\n").split("\n")
+    return "\n".join(f"> {line}" if (line := escaped(each)) else ">" for each in lines)
+
+
+def _lines(document: Document) -> Iterator[str]:
+    yield from (f"# {document.TITLE}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
+    yield from (_item(each.name, each.about) for each in document.speakers)
+    yield ""
+    before: Section | None = None
+    for section in document.sections():
+        if _is_item(before) and not _is_item(section):
+            yield ""  # the end of a list
+        yield from _section(section)
+        before = section
+    if _is_item(before):
+        yield ""
+    if document.notes:
+        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in document.notes), "")
+    yield from ("## Usage", "", f"- Status: {document.status}")
+    yield from _ending(document)
+
+
+def _is_item(section: Section | None) -> bool:
+    return isinstance(section, Fact)
+
+
+def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for each kind
+    match section:
+        case Heading():
+            return (f"## {section.title}", "")
+        case Entry():
+            return (_bold(section.name, section.about), "", quoted(section.text), "")
+        case Fact():
+            return (_item(section.label, " ".join(section.text.split())),)
+        case Group():
+            return _group(section)
+        case Card():
+            return (f"## {section.title}", "", *_facts(section.facts))
+        case Output():
+            value = section.value
+            shown = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
+            return ("## Output", "", shown, "")  # no line of JSON begins with a backtick
+        case Remark():
+            return (f"({escaped(section.text)})", "")
+        case _:  # live only
+            return ()
+
+
+def _group(group: Group) -> Iterator[str]:
+    short = "\n" not in group.text and len(group.text) < _SHORT
+    yield from (_bold(group.label, group.text if short else None), "")
+    if not short:
+        yield from (quoted(group.text), "")
+    yield from _facts(group.parts)
+    if group.remark is not None:
+        yield from (escaped(group.remark), "")
+
+
+_SHORT = 100
+"""Characters up to which a role's statement stands beside its name."""
+
+
+def _facts(facts: Iterable[Fact]) -> Iterator[str]:
+    """Short ones as a list, long ones as quotes under their labels."""
+    listing = False
+    for fact in facts:
+        if listing and not fact.short:
+            yield ""
+        listing = fact.short
+        if fact.short:
+            yield _item(fact.label, " ".join(fact.text.split()))
+        else:
+            yield from (_bold(fact.label, None), "", quoted(fact.text), "")
+    if listing:
+        yield ""
+
+
+def _item(label: str, text: str) -> str:
+    return f"- {_bold(label, text)}"
+
+
+def _bold(label: str, text: str | None) -> str:
+    bold = f"**{escaped(label)}**"
+    return f"{bold}: {escaped(text or '')}" if text or bold == "****" else bold  # four stars alone are a rule
+
+
+def _ending(document: Document) -> Iterator[str]:
+    if document.error is not None:
+        yield f"- Error: {escaped(document.error)}"
+    if document.held is not None:
+        yield f"- {escaped(document.held)}"
+    if document.usage is not None:
+        yield from (f"- {line}" for line in document.usage.told())
+    if document.seconds is not None:
+        yield f"- Time: {document.seconds:.1f} s"
+    if document.seed is not None:
+        yield f"- Seed: {document.seed}"
+    if document.run_id is not None:
+        yield f"- Run: {escaped(document.run_id)}"

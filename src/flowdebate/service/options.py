@@ -1,0 +1,419 @@
+"""Options of a plan as pydantic models: what a plan file says, and what a front end was given over it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.service.files import parse_json, parse_toml, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pydantic import ValidatorFunctionWrapHandler
+
+__all__ = (
+    "COMMAND",
+    "MEGABYTES",
+    "Count",
+    "FilePath",
+    "Flag",
+    "ModelName",
+    "ModelNames",
+    "Option",
+    "OutputOptions",
+    "PatternOptions",
+    "PersonaEntry",
+    "PlanFile",
+    "RosterEntry",
+    "Seconds",
+    "SecondsOrOff",
+    "Share",
+    "ShareOrOff",
+    "Text",
+    "Whole",
+    "allowed",
+    "check_option",
+    "is_text",
+    "one_of",
+    "option_of",
+    "or_off",
+    "parse_persona",
+    "read_plan_file",
+    "unknown_key",
+)
+
+COMMAND = "command line"
+"""Where options were given, in errors."""
+MEGABYTES = 1
+"""Of a file with a plan, and of a schema."""
+_STORED = "the stored run"
+PlanFile: TypeAlias = str | Mapping[str, Any] | None
+"""A plan as a file: its path, or what a store holds of it."""
+
+
+# Values and what is said of those that cannot be
+
+
+def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
+    """Say `sentence` of whatever a type refuses, instead of pydantic's own words."""
+
+    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+
+    return WrapValidator(check)
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip() or value.encode(errors="replace").decode() != value:
+        raise PydanticCustomError("blank", "blank")
+    return value
+
+
+def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
+    if value:
+        raise PydanticCustomError("on", "on")
+    return value
+
+
+_Off = Annotated[bool, AfterValidator(_off)]
+_PlainText = Annotated[str, AfterValidator(_not_blank)]
+Text = Annotated[_PlainText, allowed("text that is not blank")]
+ModelName = Annotated[_PlainText, allowed("the name of a model")]
+ModelNames = Annotated[list[_PlainText], allowed("a list of names of models")]
+FilePath = Annotated[_PlainText, allowed("the path of a file")]
+Flag = Annotated[bool, allowed("true or false")]
+Whole = Annotated[int, allowed("an int")]
+Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
+_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[_Time, allowed("a number of seconds > 0")]
+_Ratio = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
+SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
+ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
+Address = Annotated[_PlainText, Field(pattern="^https?://"), allowed("an address that begins with http:// or https://")]
+
+
+def or_off(given: str) -> float | str | bool:
+    """A number as the command line has it, or False for "off"."""
+    try:
+        return False if given == "off" else float(given)
+    except ValueError:
+        return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """How a front end offers a field: `Annotated[Count | None, Option(help="Maximum number of rounds.")]`."""
+
+    help: str
+    flag: str | None = None
+    """Its name on the command line where that is not the field's; "" keeps it out of there."""
+    metavar: str | None = None
+    negative: bool = True
+    """Whether a bool can be switched off again: `--no-…`."""
+    read: Callable[[Any], Any] | None = None
+    """Makes of what the command line was given what a file would say."""
+
+
+def option_of(model: type[BaseModel], name: str) -> Option:
+    """The `Option` of a field."""
+    return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
+
+
+def one_of(*values: str) -> Any:  # noqa: ANN401 - a type
+    """The type of one of a few words."""
+    return Literal[values]
+
+
+def check_option(kind: Any, field: str, value: object, *, where: str = COMMAND) -> None:  # noqa: ANN401 - any type
+    """ConfigurationError unless `value`, where there is one, is a `kind`."""
+    if value is not None:
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise ConfigurationError(where, field, value, _sentence(error.errors()[0], ())) from None
+
+
+# Who speaks, as a file has it
+
+
+class RosterEntry(BaseModel):
+    """Somebody who speaks, as a file has it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class PersonaEntry(RosterEntry):
+    """Somebody without an assigned position."""
+
+    name: Text
+    role: Text | None = None
+    system_prompt: Text | None = None
+    model: ModelName | None = None
+
+
+def parse_persona(given: str, option: str) -> dict[str, str]:
+    """A persona as the command line names it: with a role, or without one.
+
+    >>> parse_persona("Ada = an economist", "--agent"), parse_persona("Ben", "--agent")
+    ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
+    """
+    name, sign, role = (part.strip() for part in given.partition("="))
+    if not is_text(name) or (sign and not is_text(role)):
+        raise ConfigurationError(COMMAND, option, given, "name=role, or a name")
+    return {"name": name, "role": role} if sign else {"name": name}
+
+
+def is_text(value: str) -> bool:
+    """Whether `value` is text that is not blank."""
+    return bool(value.strip()) and value.encode(errors="replace").decode() == value
+
+
+# The options of all patterns
+
+
+class PatternOptions(BaseModel):
+    """Options that every pattern has; each adds its own, and forbids those it has no use for."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, defer_build=True)
+    SUBJECT: ClassVar[str] = ""
+    """Field of what it is about."""
+    ROSTER: ClassVar[str] = "debaters"
+    """Field of who speaks."""
+    LENGTH: ClassVar[str] = "rounds"
+    """Field of how long it may get."""
+    WITHOUT: ClassVar[frozenset[str]] = frozenset()
+    """Fields that this pattern does not have."""
+
+    model: Annotated[
+        ModelName | None,
+        Option(
+            metavar="SPEC",
+            help='"local", or "provider/model" such as "openai/gpt-5-mini". '
+            "Default: FLOWDEBATE_MODEL, else OpenAI if a key is set, else the local model if it is installed.",
+        ),
+    ] = None
+    judge_model: Annotated[
+        ModelName | None,
+        Option(metavar="SPEC", help="Model of moderator, referee, judge and synthesizer. Default: that of --model."),
+    ] = None
+    base_url: Annotated[
+        Address | None,
+        Option(
+            metavar="URL",
+            help="OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
+            "server; the key is OPENAI_API_KEY.",
+        ),
+    ] = None
+    instructions: Annotated[Text | None, Option(help="", flag="")] = None
+    seed: Annotated[Whole | None, Option(help="Seed for reproducible random choices.")] = None
+    max_calls: Annotated[Count | None, Option(metavar="N", help="Maximum number of requests.")] = None
+    max_tokens: Annotated[Count | None, Option(metavar="N", help="Maximum number of tokens.")] = None
+    max_seconds: Annotated[
+        Seconds | None, Option(metavar="S", help="Maximum time. A run that reaches a limit ends with what it has.")
+    ] = None
+    attempts: Annotated[
+        Count | None, Option(metavar="N", help="Maximum number of attempts for each call. Default: 3.")
+    ] = None
+    fallback: Annotated[
+        ModelNames | None,
+        Option(metavar="SPEC", help="Model to ask if the first one fails; repeat for more than one."),
+    ] = None
+    on_failure: Annotated[
+        Literal["fail", "skip"] | None,
+        Option(help="Fail the run if a model fails for good, or go on without its answer. Default: fail."),
+    ] = None
+    record: Annotated[
+        FilePath | None, Option(metavar="FILE", help="Record all answers in a new file, for --replay.")
+    ] = None
+    replay: Annotated[
+        FilePath | None,
+        Option(metavar="FILE", help="Answer from a recording, without asking; needs the same options and seed."),
+    ] = None
+
+    _file: str = PrivateAttr(default=_STORED)
+    _of_file: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @classmethod
+    def keys(cls) -> dict[str, str]:
+        """Names of the fields, by what a file calls them."""
+        return {field.alias or name: name for name, field in cls.model_fields.items() if name not in cls.WITHOUT}
+
+    @classmethod
+    def flag_of(cls, name: str) -> str:
+        """What the command line calls a field; the field itself where it has no option."""
+        if name == cls.SUBJECT:
+            return name.upper()
+        flag = option_of(cls, name).flag
+        return name if flag == "" else flag or f"--{name.replace('_', '-')}"
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None) -> Self:
+        """The options that a front end was given (None: not given), over those of a plan file.
+
+        ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key.
+        """
+        where = file if isinstance(file, str) else _STORED
+        said = read_plan_file(file) if isinstance(file, str) else dict(file or {})
+        said.pop("pattern", None)
+        keys = cls.keys()
+        for key, value in said.items():
+            if key not in keys:
+                raise unknown_key(where, key, value, list(keys))
+        of_file = {keys[key]: value for key, value in said.items() if value is not None}
+        over = {key: cls._as_in_a_file(key, value) for key, value in given.items() if value is not None and value != []}
+        try:
+            options = cls.model_validate({**of_file, **over})
+        except ValidationError as error:
+            raise cls._refused(error, where, over) from None
+        options._file = where  # noqa: SLF001 - its own
+        options._of_file = frozenset(of_file).difference(over)  # noqa: SLF001 - its own
+        return options
+
+    @classmethod
+    def _as_in_a_file(cls, name: str, value: object) -> object:
+        read = option_of(cls, name).read
+        return value if read is None else read(value)
+
+    @classmethod
+    def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
+        problems: Any = error.errors()
+        problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+        first, *rest = problem["loc"]
+        name = cls.keys().get(str(first), str(first))
+        field = cls.flag_of(name) if name in over else cls.model_fields[name].alias or name
+        field += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        where = COMMAND if name in over else where
+        entry = _entry_model(cls.model_fields[name].annotation)
+        fields = {} if entry is None else entry.model_fields
+        if problem["type"] == "extra_forbidden":
+            return unknown_key(where, field, problem["input"], list(fields), key=str(rest[-1]))
+        got = None if problem["type"] == "missing" else problem["input"]
+        needed = tuple(key for key, each in fields.items() if each.is_required())
+        return ConfigurationError(where, field, got, _sentence(problem, needed))
+
+    def stored(self) -> dict[str, Any]:
+        """All that was given, as a plan file would say it."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+    def from_file(self, name: str) -> bool:
+        """Whether the plan file gave a field."""
+        return name in self._of_file
+
+    def folder(self, name: str) -> Path:
+        """What paths in a field are relative to."""
+        return Path(self._file).parent if self.from_file(name) else Path()
+
+    def place(self, name: str) -> tuple[str, str]:
+        """Where a field was, or should have been, given; and what it is called there."""
+        if self.from_file(name):
+            return self._file, type(self).model_fields[name].alias or name
+        return COMMAND, self.flag_of(name)
+
+    def replaced(self, **fields: Any) -> Self:  # noqa: ANN401 - values of fields
+        """These options with other values, which stand in the place of those that were given."""
+        made = self.model_copy(update=fields)
+        made._file, made._of_file = self._file, self._of_file  # noqa: SLF001 - its own
+        return made
+
+    @contextmanager
+    def placing(self, fields: Mapping[str, str]) -> Iterator[None]:
+        """Inside, a ConfigurationError of a pattern about one of `fields` names the option, and where it was given.
+
+        `fields` are the names of options, by what the pattern calls them.
+        """
+        try:
+            yield
+        except ConfigurationError as error:
+            name = re.split(r"\W", error.field, maxsplit=1)[0]
+            if name not in fields:
+                raise
+            where, field = self.place(fields[name])
+            rest = error.field.removeprefix(name)
+            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed) from None
+
+
+class OutputOptions(PatternOptions):
+    """Options of patterns with a synthesizer."""
+
+    output_schema: Annotated[
+        Annotated[dict[str, Any] | _PlainText, allowed("a JSON Schema, or the path of one")] | None,
+        Option(flag="--schema", metavar="FILE", help="JSON Schema of the output that the synthesizer makes."),
+    ] = Field(default=None, alias="schema")
+    synthesizer: Annotated[Flag | None, Option(help="A synthesizer writes the output at the end. Default: on.")] = None
+
+    @property
+    def synthesizes(self) -> bool:
+        """Whether there is a synthesizer: unless it was switched off."""
+        return self.synthesizer is not False
+
+
+def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
+    """The model of the entries of a list."""
+    from typing import get_args
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)
+
+
+def _sentence(problem: Any, needed: tuple[str, ...]) -> str:  # noqa: ANN401, PLR0911 - an error of pydantic
+    """What a value must be, from what pydantic says of it."""
+    match problem["type"]:
+        case "allowed":
+            return str(problem["msg"])
+        case "literal_error":
+            return str(problem["ctx"]["expected"])
+        case "missing":
+            return "text that is not blank"
+        case "list_type":
+            return f"a list of tables with {' and '.join(needed)}"
+        case "model_type" | "model_attributes_type":
+            return f"a table with {' and '.join(needed)}"
+        case "dict_type":
+            return "a table"
+        case _:
+            return str(problem["msg"]).removeprefix("Input should be ")
+
+
+def unknown_key(
+    where: str, field: str, value: object, keys: list[str], *, key: str | None = None
+) -> ConfigurationError:
+    """The error for a key that no option has; it says which one may be meant."""
+    close = difflib.get_close_matches(field if key is None else key, keys, n=1)
+    hint = f"Did you mean `{close[0]}`?" if close else ""
+    return ConfigurationError(where, field, value, f"one of the keys {', '.join(keys)}", hint=hint)
+
+
+def read_plan_file(path: str) -> dict[str, Any]:
+    """The TOML (or, by its suffix, JSON) file at `path`; BadFile for what is neither."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        raise BadFile(path, "YAML is not read: write TOML or JSON")
+    content = read_text(path, megabytes=MEGABYTES)
+    said = parse_json(content, path=path) if suffix == ".json" else parse_toml(content, path=path)
+    if not isinstance(said, dict):
+        raise BadFile(path, f"must hold a JSON object, got {type(said).__name__}")
+    return said

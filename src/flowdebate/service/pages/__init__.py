@@ -1,0 +1,1 @@
+"""Pages of the patterns: options, document and sections of each, in one file."""

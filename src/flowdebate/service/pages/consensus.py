@@ -1,0 +1,327 @@
+"""Page of a consensus debate: options, proposals, rounds of critique and revision, votes, outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, DebateStarted, StageEntered, VoteCast
+from flowdebate.patterns.consensus.schemas import ConsensusOutput  # noqa: TC001 - pydantic reads it
+from flowdebate.patterns.consensus.stages import ConsensusStage
+from flowdebate.patterns.events import RoleFailed
+from flowdebate.runs.events import CallFellBack, CallRetried
+from flowdebate.service.documents import Document, Speaker
+from flowdebate.service.live import Live, failures, round_heading
+from flowdebate.service.options import (
+    Count,
+    Flag,
+    Option,
+    PatternOptions,
+    PersonaEntry,
+    SecondsOrOff,
+    Share,
+    ShareOrOff,
+    Text,
+    allowed,
+    or_off,
+    parse_persona,
+)
+from flowdebate.service.page import PatternPage
+from flowdebate.service.roster import personas
+from flowdebate.service.sections import Card, Entry, Fact, Heading, Notice, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.measures import Ballot
+    from flowdebate.patterns.consensus.schemas import Critique
+    from flowdebate.patterns.consensus.stages import StageReached
+    from flowdebate.service.plan import Models, Plan
+
+__all__ = ("PAGE", "ConsensusDocument", "ConsensusLive", "ConsensusOptions")
+
+_AGENTS = (
+    {
+        "name": "Planner",
+        "role": "wants what works in the long run",
+        "system_prompt": "You are a planner. You look for the answer that still holds in ten years.",
+    },
+    {
+        "name": "Maker",
+        "role": "wants what can be done now",
+        "system_prompt": "You are a maker. You look for the simplest answer that can be started tomorrow.",
+    },
+    {
+        "name": "Guardian",
+        "role": "wants what is safe and fair",
+        "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
+    },
+)
+"""Three who look for different things in any answer."""
+_HEADINGS: Mapping[ConsensusStage, str] = {
+    ConsensusStage.GENERATING_PROPOSALS: "Proposals",
+    ConsensusStage.VOTING: "Vote",
+}
+_CONVERGENCE, _DIVERGING, _TURN_TIMEOUT = 0.85, 0.40, 90.0
+
+
+class ConsensusOptions(PatternOptions):
+    """Options of a consensus debate."""
+
+    SUBJECT: ClassVar[str] = "task"
+    ROSTER: ClassVar[str] = "agents"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"on_failure"})
+
+    task: Annotated[Text | None, Option(help="The task; may be in --file instead.")] = None
+    agents: Annotated[
+        list[PersonaEntry] | None,
+        Option(
+            flag="--agent",
+            metavar="NAME[=ROLE]",
+            help="An agent and its role; repeat for each. Default: a planner, a maker and a guardian.",
+            read=lambda given: [parse_persona(each, "--agent") for each in given],
+        ),
+    ] = None
+    rounds: Annotated[Count | None, Option(help="Maximum number of rounds of critique. Default: 3.")] = None
+    topology: Annotated[
+        Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None,
+        Option(
+            metavar="NAME",
+            help="Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
+        ),
+    ] = None
+    hub: Annotated[
+        Text | None, Option(metavar="NAME", help="Agent at the centre of the star. Default: the first by name.")
+    ] = None
+    sparsity: Annotated[
+        Share | None,
+        Option(metavar="SHARE", help="Share of the others that review a proposal, for sparse and random-graph."),
+    ] = None
+    convergence: Annotated[
+        ShareOrOff | None,
+        Option(metavar="SHARE|off", read=or_off, help="Similarity at which the rounds end early. Default: 0.85."),
+    ] = None
+    voting: Annotated[
+        Literal["majority", "supermajority", "unanimous", "weighted"] | None,
+        Option(metavar="RULE", help="majority (default), supermajority, unanimous or weighted (see --file)."),
+    ] = None
+    weights: Annotated[
+        Annotated[dict[str, Any], allowed("a table of numbers by agent")] | None, Option(help="", flag="")
+    ] = None
+    quorum: Annotated[
+        Count | None, Option(metavar="N", help="Minimum number of valid votes. Default: half of the agents.")
+    ] = None
+    judge: Annotated[Flag | None, Option(help="A judge may end the rounds when everything has been said.")] = None
+    tie_break: Annotated[Flag | None, Option(help="A judge chooses among tied proposals.")] = None
+    turn_timeout: Annotated[
+        SecondsOrOff | None,
+        Option(metavar="S|off", read=or_off, help="Maximum time for one answer, waiting included. Default: 90."),
+    ] = None
+
+
+class ConsensusDocument(Document):
+    """A saved consensus debate."""
+
+    TITLE: ClassVar[str] = "Consensus"
+    LABEL: ClassVar[str] = "Task"
+    SPEAKERS: ClassVar[str] = "Agents"
+    ROSTER: ClassVar[str] = "agents"
+    UNIT: ClassVar[str] = "answer"
+    pattern: str = "consensus"
+    agents: list[Speaker] = Field(default_factory=list)
+    max_rounds: int | None = None
+    raw: ConsensusOutput
+
+    def spoke(self) -> list[Speaker]:
+        names = [proposal.agent for proposal in self.raw.proposals] + [ballot.voter for ballot in self.raw.ballots]
+        return [Speaker(name=name) for name in dict.fromkeys(names)]
+
+    @property
+    def found(self) -> bool:
+        return self.raw.consensus_reached
+
+    @property
+    def said(self) -> int:
+        rounds = sum(len(one.critiques) + len(one.revisions) for one in self.raw.rounds)
+        return len(self.raw.proposals) + rounds + len(self.raw.ballots)
+
+    @property
+    def held(self) -> str | None:
+        early, rounds = self.raw.early_end, len(self.raw.rounds)
+        if early is not None:
+            return f"Rounds: {rounds}, ended by {early.source}: {early.reason}"
+        return None if self.raw.outcome is None else f"Rounds: {rounds}, as many as were allowed"
+
+    def sections(self) -> Iterator[Section]:
+        raw = self.raw
+        yield Heading(title="Proposals")
+        yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in raw.proposals)
+        yield from self._failed("proposal")
+        for one in raw.rounds:
+            yield round_heading(one.round, self.max_rounds)
+            yield from map(_critique, one.critiques)
+            yield from self._failed("critique", one.round)
+            yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in one.revisions)
+            yield from self._failed("revision", one.round)
+        lost = list(self._failed("vote"))
+        if raw.ballots or lost:
+            yield Heading(title="Vote")
+        yield from map(_ballot, raw.ballots)
+        yield from lost
+        yield from failures(raw.judge_losses)
+        yield from _outcome(raw)
+
+    def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
+        """What failed in a phase, of one round or of all."""
+        lost = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
+        return (_failed(each.agent, each.phase, each.target, each.error) for each in lost)
+
+
+class ConsensusLive(Live):
+    """A consensus debate as it goes on; a notice says who is at work on what."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._stage = ""
+        self._awaited: dict[str, None] = {}
+        """Who has not answered yet, in stages in which every agent does."""
+        self._agents: tuple[str, ...] = ()
+
+    def sections(self, event: object) -> Iterator[Section]:
+        yield from self._sections(event)
+        if self._stage:
+            names = ", ".join(self._awaited)
+            yield Notice(text=f"{self._stage}: {names} …" if names else f"{self._stage} …")
+
+    def _sections(self, event: object) -> Iterable[Section]:
+        match event:
+            case DebateStarted():
+                self._agents = event.agents
+            case StageEntered():
+                yield from self._enter(event.stage)
+            case AgentMessage():
+                self._awaited.pop(event.agent, None)
+                yield Entry(name=event.agent, about=self.about(event.agent), text=event.text)
+            case CritiqueMade():
+                yield _critique(event.critique)
+            case VoteCast():
+                self._awaited.pop(event.ballot.voter, None)
+                yield _ballot(event.ballot)
+            case RoleFailed(phase=str(phase)):
+                self._awaited.pop(event.name, None)
+                yield _failed(event.name, phase, event.target, event.message)
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
+            case _:
+                yield from super().sections(event)
+
+    def _enter(self, reached: StageReached) -> Iterable[Section]:
+        self._stage = reached.label
+        self._awaited = {}
+        if reached.stage in _HEADINGS:
+            self._awaited = dict.fromkeys(self._agents)
+            yield Heading(title=_HEADINGS[reached.stage])
+
+    def result(self, document: Document) -> Iterator[Section]:
+        yield from _outcome(document.raw)
+
+
+def _critique(critique: Critique) -> Fact:
+    issues = "; ".join(critique.issues) or critique.reasoning or "nothing"
+    label = f"{critique.critic} on {critique.target}"
+    return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
+
+
+def _ballot(ballot: Ballot) -> Fact:
+    choice = "nobody" if ballot.choice is None else ballot.choice
+    text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
+    return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
+
+
+def _failed(agent: str, phase: str, target: str | None, error: str) -> Fact:
+    of = "" if target is None else f" of {target}"
+    return Fact(label=f"{agent} gave no {phase}{of}", text=error, tone="warning")
+
+
+def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
+    """The result; nothing where the votes were not counted."""
+    counted = raw.tally
+    if counted is None:
+        return
+    votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
+    lost = f"spoiled {counted.spoiled}, failed {counted.failed}, of {counted.eligible}"
+    measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
+    similar = ", ".join(f"round {number} {found.similarity:.2f} ({found.status})" for number, found in measured)
+    early, found = raw.early_end, raw.analytics
+    parts = [
+        ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
+        ("Votes", f"{votes}; {lost}"),
+        ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
+        ("Similarity", similar),
+        ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),
+        ("Winner", raw.winner or "none"),
+        ("Answer", raw.answer or ""),
+    ]
+    if found is not None:
+        parts += [
+            ("Dissent", f"{each.agent} for {each.choice or 'nobody'}: {each.reasoning}") for each in found.dissent
+        ]
+        parts += [("Risk", each) for each in found.risk_areas]
+        parts += [("Insight", each) for each in found.insights]
+    facts = (
+        Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
+        for label, text in parts
+        if text
+    )
+    yield Card(title="Outcome", facts=tuple(facts))
+
+
+class ConsensusPage(PatternPage):
+    """What a consensus debate adds to the service."""
+
+    help = (
+        "Let agents look for the best answer to a task: they propose, criticise each other, revise and vote. The "
+        "result is an answer that enough of them voted for."
+    )
+    options = ConsensusOptions
+    document = ConsensusDocument
+    live = ConsensusLive
+    default_length = 3
+
+    def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
+        return personas(options, made, default=_AGENTS, least=1)
+
+    def empty(self) -> dict[str, Any]:
+        nothing: dict[str, Any] = {"outcome": None, "answer": None, "winner": None, "context": {}}
+        return {**nothing, **{key: [] for key in ("proposals", "rounds", "final_proposals", "ballots", "stages")}}
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        from flowdebate.patterns.consensus import consensus
+        from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
+
+        options: ConsensusOptions = plan.options
+        bound = _CONVERGENCE if options.convergence is None else options.convergence
+        timeout = _TURN_TIMEOUT if options.turn_timeout is None else options.turn_timeout
+        names = [agent.name for agent in plan.speakers]
+        with options.placing({key: key for key in ConsensusOptions.model_fields}):
+            return consensus(
+                **plan.common,
+                agents=plan.speakers,
+                max_rounds=plan.length,
+                topology=options.topology or "all-to-all",
+                hub=options.hub,
+                sparsity=0.5 if options.sparsity is None else options.sparsity,
+                convergence=None if bound is False else bound,
+                diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
+                voting=options.voting or "majority",
+                weights=options.weights,
+                quorum=options.quorum,
+                turn_timeout=None if timeout is False else timeout,
+                judge=create_conclusive_judge(name=plan.name) if options.judge else None,
+                tie_break=create_tie_judge(name=plan.name, choices=names) if options.tie_break else None,
+            )
+
+
+PAGE = ConsensusPage()

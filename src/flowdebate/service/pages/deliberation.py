@@ -1,0 +1,168 @@
+"""Page of a deliberation: options, what everybody said in each round, the moderator's reports, the decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished
+from flowdebate.service.documents import Document, Speaker
+from flowdebate.service.live import Together, failures, round_heading
+from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, parse_persona
+from flowdebate.service.page import PatternPage
+from flowdebate.service.roster import personas
+from flowdebate.service.sections import Card, Entry, Fact, Group, Notice, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.patterns.deliberation.schemas import ModeratorReport
+    from flowdebate.service.plan import Models, Plan
+
+__all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions")
+
+_DEBATERS = (
+    {
+        "name": "Optimist",
+        "role": "wants the bold answer",
+        "system_prompt": "You are an optimist. You want the bold answer, because you see what can be won by it.",
+    },
+    {
+        "name": "Skeptic",
+        "role": "wants the careful answer",
+        "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
+    },
+)
+"""Two who differ about any topic."""
+
+
+class DeliberationOptions(PatternOptions):
+    """Options of a deliberation."""
+
+    SUBJECT: ClassVar[str] = "topic"
+
+    topic: Annotated[Text | None, Option(help="The topic; may be in --file instead.")] = None
+    debaters: Annotated[
+        list[PersonaEntry] | None,
+        Option(
+            flag="--debater",
+            metavar="NAME[=ROLE]",
+            help="A participant and its role; repeat for each. Default: an optimist and a skeptic.",
+            read=lambda given: [parse_persona(each, "--debater") for each in given],
+        ),
+    ] = None
+    rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 3.")] = None
+    report: Annotated[
+        Literal["structured", "text"] | None,
+        Option(help="Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured."),
+    ] = None
+
+
+class DeliberationDocument(Document):
+    """A saved deliberation."""
+
+    TITLE: ClassVar[str] = "Deliberation"
+    LABEL: ClassVar[str] = "Topic"
+    SPEAKERS: ClassVar[str] = "Who spoke"
+    ENDINGS: ClassVar[Mapping[str, str]] = {
+        "settled": "the matter is settled",
+        "max_rounds": "as many as were allowed",
+        "predicate": "ended by the application",
+    }
+    pattern: str = "deliberation"
+    debaters: list[Speaker] = Field(default_factory=list)
+    max_rounds: int | None = None
+    raw: DeliberationOutput
+
+    def spoke(self) -> list[Speaker]:
+        spoke = {(entry.name, entry.role): None for entry in self.raw.history}
+        return [Speaker(name=name, role=role) for name, role in spoke]
+
+    @property
+    def found(self) -> bool:
+        return self.raw.final_decision is not None
+
+    @property
+    def said(self) -> int:
+        return len(self.raw.history)
+
+    def sections(self) -> Iterator[Section]:
+        raw = self.raw
+        for number in range(1, raw.rounds + 1):
+            yield round_heading(number, self.max_rounds)
+            for entry in raw.history:
+                if entry.round == number:
+                    yield Entry(name=entry.name, about=entry.role or "", text=entry.text)
+            yield from failures(loss for loss in raw.losses if loss.round == number)
+            for report in raw.reports[number - 1 : number]:
+                yield from _report(report)
+        yield from _decision(raw)
+
+
+class DeliberationLive(Together):
+    """A deliberation as it goes on."""
+
+    def sections(self, event: object) -> Iterator[Section]:
+        yield from super().sections(event)
+        match event:
+            case RoundStarted():
+                yield Notice(text="…")
+            case TurnFinished() | RoleFailed(seat="debater") if self.all_said():
+                yield Notice(text="The moderator closes the round …")
+            case ModeratorReported():
+                yield from _report(event.report)
+            case _:
+                pass
+
+    def result(self, document: Document) -> Iterator[Section]:
+        yield from _decision(document.raw)
+
+
+def _report(report: ModeratorReport | None) -> Iterator[Section]:
+    if report is not None:
+        parts = (("Summary", report.summary), ("Decision", report.decision))
+        facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
+        yield Group(label="Moderator finds", text=report.status, parts=facts)
+
+
+def _decision(raw: DeliberationOutput) -> Iterator[Section]:
+    if raw.stop_reason is not None or raw.final_decision is not None:
+        settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)
+        decision = "none" if raw.final_decision is None else raw.final_decision
+        yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)))
+
+
+class DeliberationPage(PatternPage):
+    """What a deliberation adds to the service."""
+
+    help = (
+        "Let personas deliberate on a topic: they speak at the same time, a moderator closes each round and says "
+        "when the matter is settled. The result is a decision."
+    )
+    options = DeliberationOptions
+    document = DeliberationDocument
+    live = DeliberationLive
+    default_length = 3
+
+    def speakers(self, options: DeliberationOptions, made: Models) -> tuple[Any, ...]:
+        return personas(options, made, default=_DEBATERS)
+
+    def empty(self) -> dict[str, Any]:
+        return {"history": [], "summaries": [], "final_decision": None, "is_settled": False}
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        from flowdebate.patterns.deliberation import deliberation
+
+        return deliberation(
+            **plan.common,
+            debaters=plan.speakers,
+            max_rounds=plan.length,
+            report=plan.options.report or "structured",
+            on_failure=plan.on_failure,
+        )
+
+
+PAGE = DeliberationPage()

@@ -1,0 +1,204 @@
+"""Page of a handoff: options, turns, and whom each speaker hands over to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff.schemas import HandoffMade, HandoffOutput, OnInvalid, TransitionForm
+from flowdebate.service.documents import Document, Speaker
+from flowdebate.service.live import Live, failures
+from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, parse_persona
+from flowdebate.service.page import PatternPage
+from flowdebate.service.roster import personas
+from flowdebate.service.sections import Ending, Entry, Fact, Heading, Notice, Piece, Section, Speaking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.patterns.handoff.schemas import HandoffEntry
+    from flowdebate.service.plan import Models, Plan
+
+__all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions")
+
+_DEBATERS = (
+    {
+        "name": "Proponent",
+        "role": "agrees with the proposition",
+        "system_prompt": 'You are the proponent. You agree with the proposition "{proposition}".',
+    },
+    {
+        "name": "Opponent",
+        "role": "disagrees with the proposition",
+        "system_prompt": 'You are the opponent. You disagree with the proposition "{proposition}".',
+    },
+    {
+        "name": "Neutral",
+        "role": "has not decided",
+        "system_prompt": 'You are neutral. You have not decided about the proposition "{proposition}", and ask what '
+        "would decide it.",
+    },
+)
+"""For, against, and in between."""
+
+
+_TURNS = Heading(title="Turns")
+
+
+class HandoffOptions(PatternOptions):
+    """Options of a handoff."""
+
+    SUBJECT: ClassVar[str] = "proposition"
+    LENGTH: ClassVar[str] = "turns"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"judge_model"})
+
+    proposition: Annotated[Text | None, Option(help="The proposition; may be in --file instead.")] = None
+    debaters: Annotated[
+        list[PersonaEntry] | None,
+        Option(
+            flag="--debater",
+            metavar="NAME[=ROLE]",
+            help="A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one.",
+            read=lambda given: [parse_persona(each, "--debater") for each in given],
+        ),
+    ] = None
+    turns: Annotated[Count | None, Option(help="Number of turns. Default: 10.")] = None
+    transition: Annotated[
+        TransitionForm | None,
+        Option(
+            help="How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured."
+        ),
+    ] = None
+    on_invalid: Annotated[
+        OnInvalid | None,
+        Option(
+            help="What to do if it names nobody who can speak next: ask once more and then draw lots, draw lots at "
+            "once, or fail. Default: retry.",
+        ),
+    ] = None
+    first: Annotated[Text | None, Option(metavar="NAME", help="First speaker. Default: the first debater.")] = None
+
+
+class HandoffDocument(Document):
+    """A saved handoff."""
+
+    TITLE: ClassVar[str] = "Handoff"
+    LABEL: ClassVar[str] = "Proposition"
+    SPEAKERS: ClassVar[str] = "Who spoke"
+    UNIT: ClassVar[str] = "turn"
+    ENDINGS: ClassVar[Mapping[str, str]] = {
+        "max_turns": "as many as were asked for",
+        "predicate": "ended by the application",
+    }
+    pattern: str = "handoff"
+    debaters: list[Speaker] = Field(default_factory=list)
+    max_turns: int | None = None
+    raw: HandoffOutput
+
+    def spoke(self) -> list[Speaker]:
+        return [Speaker(name=name) for name in dict.fromkeys(entry.agent_name for entry in self.raw.transcript)]
+
+    @property
+    def found(self) -> bool:
+        return True
+
+    @property
+    def held(self) -> str | None:
+        reason = self.raw.stop_reason
+        return None if reason is None else f"Turns: {self.raw.turns}, {self.ENDINGS.get(reason, reason)}"
+
+    def sections(self) -> Iterator[Section]:
+        if self.raw.transcript:
+            yield _TURNS
+        for number in range(1, self.raw.turns + 1):
+            for entry in self.raw.transcript:
+                if entry.round == number:
+                    yield Entry(name=entry.agent_name, about=_turn(number, self.max_turns), text=entry.text)
+                    yield from _next(entry)
+            yield from failures(loss for loss in self.raw.losses if loss.round == number)
+
+
+class HandoffLive(Live):
+    """A handoff as it goes on: a text is shown once it is recorded, since an answer also names the next speaker."""
+
+    _shown = 0
+    """The last turn whose text was shown."""
+
+    def sections(self, event: object) -> Iterator[Section]:
+        match event:
+            case RoundStarted():
+                pass
+            case TurnStarted():
+                if event.round == 1:
+                    yield _TURNS
+                yield Speaking(name=event.agent_name, about=_turn(event.round, self.plan.length))
+                yield Notice(text="…")
+            case TurnFinished():
+                yield from self._said(event.round)
+                yield Notice(text="…")
+            case HandoffMade():
+                yield from self._said(event.round)
+                yield from _next(event)
+            case _:
+                yield from super().sections(event)
+
+    def _said(self, number: int) -> Iterator[Section]:
+        for entry in self.transcript:
+            if self._shown < entry.round == number and entry.text:
+                yield Piece(text=entry.text)
+                yield Ending()
+                self._shown = number
+
+
+def _next(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
+    """How the next speaker was chosen, and who that is; nothing where it was not decided."""
+    problem = f"{turn.next_agent_name} ({turn.problem})"
+    chosen = {
+        "speaker": ("Hands over to", str(turn.next_agent_name)),
+        "retry": ("Hands over, when asked again, to", problem),
+        "random": ("The lot names", problem),
+    }
+    if turn.chosen_by is not None:
+        label, text = chosen[turn.chosen_by]
+        yield Fact(label=label, text=text, tone="dim", edge=True)
+
+
+def _turn(number: int, max_turns: int | None) -> str:
+    return f"turn {number}" if max_turns is None else f"turn {number} of {max_turns}"
+
+
+class HandoffPage(PatternPage):
+    """What a handoff adds to the service."""
+
+    help = "Debate a proposition, one speaker at a time: each speaker names the next one. The result is the transcript."
+    options = HandoffOptions
+    document = HandoffDocument
+    live = HandoffLive
+    default_length = 10
+
+    def speakers(self, options: HandoffOptions, made: Models) -> tuple[Any, ...]:
+        return personas(options, made, default=_DEBATERS)
+
+    def empty(self) -> dict[str, Any]:
+        return {"transcript": []}
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        from flowdebate.patterns.handoff import handoff
+
+        options: HandoffOptions = plan.options
+        with options.placing({"first": "first"}):
+            return handoff(
+                **plan.common,
+                debaters=plan.speakers,
+                first=options.first,
+                transition=options.transition or "structured",
+                max_turns=plan.length,
+                on_invalid=options.on_invalid or "retry",
+                on_failure=plan.on_failure,
+            )
+
+
+PAGE = HandoffPage()

@@ -1,0 +1,305 @@
+"""Plans: options and models of one run, built from what a front end was given, a plan file or a stored run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.service.files import parse_json, read_text
+from flowdebate.service.options import COMMAND, MEGABYTES, OutputOptions, read_plan_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.blocks.human.human import Ask
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.base import Model
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.runs.limits import Limits
+    from flowdebate.service.documents import Document
+    from flowdebate.service.options import PatternOptions, PlanFile
+    from flowdebate.store.base import StoredRun
+
+__all__ = ("Models", "Plan", "Policies", "make_plan", "pattern_of_file", "pattern_of_run", "plan_of", "stored_plan")
+
+_FORMAT = 2
+_FORMER_OPTIONS = {"synthesize": "synthesizer", "park": "suspend"}
+"""Keys of plans of format 1 that have other names now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """Policies around the models."""
+
+    attempts: int | None = None
+    """Maximum number of attempts for each call; None leaves it to the model."""
+    fallback: tuple[Model | str, ...] = ()
+    """Models to ask if the first one fails."""
+    record: str | None = None
+    """File that answers are recorded in."""
+    replay: str | None = None
+    """File that answers are read from, instead of asking."""
+
+    @property
+    def are_none(self) -> bool:
+        """Whether the models are asked as they are."""
+        return self.attempts is None and not self.fallback and self.record is None and self.replay is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that one run is made of."""
+
+    info: PatternInfo
+    name: str
+    """Name of the pattern's block, in errors, events and steps."""
+    options: Any
+    """The pattern's own `PatternOptions`."""
+    speakers: tuple[Any, ...]
+    """Each a Debater or a Persona, as the pattern takes them."""
+    models: Mapping[str, Model | str] | None
+    """By intent; None leaves it to the environment."""
+    made: Models
+    """Makes models of names."""
+    schema: OutputSchema | None
+    limits: Limits | None
+    policies: Policies
+    ask: Ask | None = None
+    """How humans are asked here and now; None lets them answer later."""
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self.options, self.info.subject))
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that was given."""
+        seed: int | None = self.options.seed
+        return seed
+
+    @property
+    def length(self) -> int:
+        """Maximum number of rounds or turns."""
+        length: int = self.info.load_page().length(self.options)
+        return length
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Keywords that all factories have."""
+        return {"name": self.name, "instructions": self.options.instructions}
+
+    @property
+    def on_failure(self) -> Any:  # noqa: ANN401 - a Literal of the patterns
+        """What the pattern does if a model fails for good."""
+        return self.options.on_failure or "fail"
+
+    def pattern(self) -> Sequencer[Any, Any]:
+        """The pattern; ConfigurationError, with the option or the key, for what it refuses."""
+        built: Sequencer[Any, Any] = self.info.load_page().build(self)
+        return built
+
+    def document(self, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
+        """The document of a run that came to `raw`; None where it ended before it began."""
+        document: Document = self.info.load_page().document_of(self, raw, output, facts)
+        return document
+
+
+class Models:
+    """Models by name; one object for each name at a base URL, so that its connections are shared."""
+
+    def __init__(self, base_url: str | None) -> None:
+        self._base_url = base_url
+        self._made: dict[str, Model | str] = {}
+
+    def __call__(self, spec: str, where: str, field: str) -> Model | str:
+        """The model; ConfigurationError for a name that means none."""
+        from flowdebate.models.openai.model import OpenAIModel
+        from flowdebate.models.resolve import check_model
+
+        if self._base_url is None:
+            check_model(spec, where=where, field=field)
+            return spec
+        if spec == "local":
+            raise ConfigurationError(
+                where, field, spec, "the name of a model at the base URL: the local model has none"
+            )
+        if spec not in self._made:
+            self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
+        return self._made[spec]
+
+
+def make_plan(
+    info: PatternInfo,
+    given: Mapping[str, Any],
+    *,
+    file: PlanFile = None,
+    name: str | None = None,
+    ask: Ask | None = None,
+) -> Plan:
+    """The plan of what a front end was `given` (None: not given), over what `file` says.
+
+    ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
+    """
+    page = info.load_page()
+    options: PatternOptions = page.options.read(given, file=file)
+    if getattr(options, info.subject) is None:
+        hint = f'text that is not blank: give it as an argument, or as "{info.subject}" in --file'
+        raise ConfigurationError(COMMAND, options.flag_of(info.subject), None, hint)
+    if options.base_url is not None and options.model is None:
+        allowed = f"the model's name as the server at {options.base_url} has it"
+        raise ConfigurationError(*options.place("model"), None, allowed)
+    made = Models(options.base_url)
+    options, schema = _with_schema(options)
+    options = page.with_files(options)
+    plan = Plan(
+        info=info,
+        name=name or info.name,
+        options=options,
+        speakers=page.speakers(options, made),
+        models=_models(options, made),
+        made=made,
+        schema=schema,
+        limits=_limits(options),
+        policies=_policies(options, made),
+        ask=ask,
+    )
+    page.check(plan)
+    return plan
+
+
+def pattern_of_file(path: str) -> PatternInfo:
+    """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
+    said = read_plan_file(path)
+    name = said.get("pattern")
+    if not isinstance(name, str) or name not in PATTERNS:
+        raise ConfigurationError(path, "pattern", name, f"one of {', '.join(PATTERNS)}")
+    return PATTERNS[name]
+
+
+def _models(options: PatternOptions, made: Models) -> dict[str, Model | str] | None:
+    chat, judging = (
+        None if spec is None else made(spec, *options.place(key))
+        for key, spec in (("model", options.model), ("judge_model", options.judge_model))
+    )
+    by_intent = {"chat": chat, "synthesize": chat if judging is None else judging}
+    return {intent: spec for intent, spec in by_intent.items() if spec is not None} or None
+
+
+def _limits(options: PatternOptions) -> Limits | None:
+    from flowdebate.runs.limits import Limits
+
+    return Limits(calls=options.max_calls, tokens=options.max_tokens, seconds=options.max_seconds) or None
+
+
+def _policies(options: PatternOptions, made: Models) -> Policies:
+    where, field = options.place("fallback")
+    fallback = [made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
+    if options.record is not None and options.replay is not None:
+        raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
+    return Policies(attempts=options.attempts, fallback=tuple(fallback), record=options.record, replay=options.replay)
+
+
+def _with_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
+    """The options with the schema itself, and the schema; BadFile or ConfigurationError for what is none."""
+    from flowdebate.models.output import OutputSchema
+
+    if not isinstance(options, OutputOptions) or options.output_schema is None:
+        return options, None
+    schema = options.output_schema
+    where, field = options.place("output_schema")
+    if isinstance(schema, str):
+        where = str(options.folder("output_schema") / schema)
+        schema = parse_json(read_text(where, megabytes=MEGABYTES), path=where)
+        if not isinstance(schema, dict):
+            raise BadFile(where, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
+    try:
+        found = OutputSchema.of(schema, where=where, field=field)
+    except RecursionError:
+        raise BadFile(where, "the schema is nested too deeply") from None
+    if not options.synthesizes:
+        raise ConfigurationError(*options.place("synthesizer"), False, "left out where there is a schema")  # noqa: FBT003
+    return options.replaced(output_schema=schema), found
+
+
+# Plans of stored runs
+
+
+def stored_plan(plan: Plan) -> dict[str, Any]:
+    """`plan` as JSON data without secrets: a base URL is stored without its user, its password and its query."""
+    options = plan.options.stored()
+    stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
+    if "base_url" in options:
+        address = _without_secrets(options["base_url"])
+        if address != options["base_url"]:
+            options["base_url"] = address
+            stored["withheld"] = ["base_url"]
+    for key in ("record", "replay"):
+        if key in options:
+            options[key] = str(Path(options[key]).absolute())
+    return stored
+
+
+def plan_of(run: StoredRun, given: Mapping[str, Any], *, to_ask: bool = True, ask: Ask | None = None) -> Plan:
+    """The plan of a stored run, with what is `given` over it (None: as it was).
+
+    ConfigurationError for a run without a plan, and, if models are `to_ask`, where a secret has to be given again.
+    """
+    stored = run.header.plan
+    if stored is None:
+        raise _of_another(run)
+    info, options, name = _read_stored(run)
+    if to_ask and "base_url" in stored.get("withheld", ()) and given.get("base_url") is None:
+        allowed = f"given again: that of {options['base_url']} held a secret, which is not stored"
+        raise ConfigurationError(COMMAND, "--base-url", None, allowed)
+    return make_plan(info, given, file=options, name=name, ask=ask)
+
+
+def pattern_of_run(run: StoredRun) -> PatternInfo | None:
+    """The pattern of a run with a plan; None where another program, or a newer version, began it."""
+    plan = run.header.plan or {}
+    name = plan.get("pattern", plan.get("verb"))
+    return find_pattern(name) if isinstance(name, str) else None
+
+
+def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
+    """The pattern of a stored plan, its options in today's words, and the name of its block.
+
+    Format 1 called patterns by other commands, and made a synthesizer in a debate only where it was asked for.
+    """
+    stored: Any = run.header.plan
+    info = pattern_of_run(run)
+    if info is None or stored.get("format", 0) > _FORMAT:
+        raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "begun by this or an earlier version")
+    options = dict(stored["options"])
+    if stored["format"] == 1:
+        options = {_FORMER_OPTIONS.get(key, key): value for key, value in options.items()}
+        if info.name == "debate" and "schema" not in options:
+            options.setdefault("synthesizer", False)
+    return info, options, run.header.block
+
+
+def _of_another(run: StoredRun) -> ConfigurationError:
+    run_id = run.header.run_id
+    hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
+    return ConfigurationError(COMMAND, "RUN", run_id, "a run that this command has begun", hint=hint)
+
+
+def _without_secrets(address: str) -> str:
+    parts = urlsplit(address)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def with_shared_models(plan: Plan, base: Plan) -> Plan:
+    """`plan` with the models and policies of `base`, whose speakers are the same."""
+    models = {speaker.name: speaker.model for speaker in base.speakers}
+    speakers = tuple(
+        replace(speaker, model=models[speaker.name]) if models.get(speaker.name) is not None else speaker
+        for speaker in plan.speakers
+    )
+    return replace(plan, models=base.models, speakers=speakers, policies=base.policies)

@@ -1,0 +1,132 @@
+"""Sections: what a page consists of, as data that any front end renders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = (
+    "Card",
+    "Ending",
+    "Entry",
+    "Fact",
+    "Group",
+    "Heading",
+    "Notice",
+    "Output",
+    "OutputHeading",
+    "Piece",
+    "Remark",
+    "Section",
+    "Speaking",
+    "Tone",
+)
+
+Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
+"""How a fact is set off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """A heading in the page's own words."""
+
+    title: str
+    level: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What somebody said, whole."""
+
+    name: str
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A text behind a label."""
+
+    label: str
+    text: str
+    tone: Tone = "plain"
+    speaker: str | None = None
+    """Whose colour the label has."""
+    edge: bool = False
+    """Whether it stands at the left edge, as a statement of the page itself."""
+    short: bool = False
+    """Whether a narrow page may cut it; reports have it whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A statement of a role, with its parts."""
+
+    label: str
+    text: str
+    parts: tuple[Fact, ...] = ()
+    remark: str | None = None
+    """What the page adds in its own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A result, in a frame."""
+
+    title: str
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A synthesizer's output: text, or JSON data."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """The page's own word on what stands before it."""
+
+    text: str
+
+
+# Sections of a live view alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaking:
+    """Somebody has the floor; pieces of its text follow."""
+
+    name: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputHeading:
+    """The output begins; pieces of its text follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A piece of text, as the model writes it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The end of what pieces were shown of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something to look at while nothing else comes; it goes when something does."""
+
+    text: str
+
+
+Section: TypeAlias = (
+    Heading | Entry | Fact | Group | Card | Output | Remark | Speaking | OutputHeading | Piece | Ending | Notice
+)
+"""One part of a page."""
