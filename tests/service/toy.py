@@ -1,0 +1,119 @@
+"""A sixth pattern: one speaker, one answer. Its folder, page and entry are all in this file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from flowdebate import generator, handler, sequencer
+from flowdebate._util.wire import WireModel
+from flowdebate.patterns import PatternInfo
+from flowdebate.patterns.state import DebateStatus
+from flowdebate.runs.events import BlockAnswered
+from flowdebate.service.documents import Document, Speaker
+from flowdebate.service.live import Live
+from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text
+from flowdebate.service.page import PatternPage
+from flowdebate.service.roster import personas
+from flowdebate.service.sections import Entry, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ToyOutput(WireModel):
+    """What it came to."""
+
+    riddle: str
+    rounds: int = 0
+    solution: str = ""
+    status: DebateStatus = "complete"
+    seed: int | None = None
+
+
+class ToyOptions(PatternOptions):
+    """Its options."""
+
+    SUBJECT: ClassVar[str] = "riddle"
+    riddle: Annotated[Text | None, Option(help="The riddle.")] = None
+    debaters: Annotated[list[PersonaEntry] | None, Option(flag="", help="")] = None
+    rounds: Annotated[Count | None, Option(help="Ignored.")] = None
+
+
+class ToyDocument(Document):
+    """Its document."""
+
+    TITLE: ClassVar[str] = "Toy"
+    LABEL: ClassVar[str] = "Riddle"
+    SPEAKERS: ClassVar[str] = "Solver"
+    pattern: str = "toy"
+    debaters: list[Speaker] = Field(default_factory=list)
+    max_rounds: int | None = None
+    raw: ToyOutput
+
+    def spoke(self) -> list[Speaker]:
+        return [Speaker(name="Solver")]
+
+    @property
+    def found(self) -> bool:
+        return bool(self.raw.solution)
+
+    @property
+    def said(self) -> int:
+        return int(self.found)
+
+    @property
+    def held(self) -> str | None:
+        return None
+
+    def sections(self) -> Iterator[Section]:
+        if self.found:
+            yield Entry(name="Solver", about="", text=self.raw.solution)
+
+
+class ToyLive(Live):
+    """Its live view."""
+
+    def sections(self, event: object) -> Iterator[Section]:
+        if isinstance(event, BlockAnswered):
+            yield Entry(name="Solver", about="", text=str(event.output))
+        else:
+            yield from super().sections(event)
+
+
+def toy(*, name: str, **_: Any) -> Any:
+    """The pattern."""
+
+    async def whole(value: str, ctx: Any) -> ToyOutput:
+        raw = ToyOutput(riddle="?", rounds=1, solution=value, seed=ctx.seed)
+        ctx.run.finished(ctx.path, raw)
+        return raw
+
+    solver = generator(name=f"{name}-solver", instructions="Solve it.")
+    return sequencer(name=name).then(solver).then(handler(whole, name=f"{name}-output"))
+
+
+class ToyPage(PatternPage):
+    """What it adds to the service."""
+
+    help = "Solve a riddle."
+    options = ToyOptions
+    document = ToyDocument
+    live = ToyLive
+    default_length = 1
+
+    def speakers(self, options: Any, made: Any) -> tuple[Any, ...]:
+        return personas(options, made, default=[{"name": "Solver"}], least=1)
+
+    def empty(self) -> dict[str, Any]:
+        return {}
+
+    def build(self, plan: Any) -> Any:
+        return toy(**plan.common)
+
+
+PAGE = ToyPage()
+INFO = PatternInfo(
+    name="toy", factory=f"{__name__}:toy", output=f"{__name__}:ToyOutput", subject="riddle", page=f"{__name__}:PAGE"
+)
