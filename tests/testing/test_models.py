@@ -13,7 +13,7 @@ from flowdebate.errors import MalformedResponse, ModelError, SchemaViolation, Sc
 from flowdebate.models.base import Model
 from flowdebate.models.usage import Usage
 from flowdebate.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall
-from flowdebate.testing.mischief import unvalidated
+from flowdebate.testing.strategies import unvalidated
 
 
 class Answer(BaseModel):

@@ -23,7 +23,7 @@ from tests.workers.conftest import until
 
 if TYPE_CHECKING:
     from flowdebate.store.base import StepKind
-    from flowdebate.workers import Standing
+    from flowdebate.workers import QueuedRunStatus
     from tests.store.postgres import Server
     from tests.workers.conftest import Fleet
 
@@ -33,14 +33,14 @@ CALLS = 5
 """What a debate of the fleet takes."""
 
 
-async def over(workers: Workers, run_id: str) -> Standing:
+async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
     """The run's standing, when it is over."""
 
     async def ended() -> Any:
         standing = await workers.status(run_id)
         return standing if standing.over and not standing.owned and standing.delivery != "taken" else None
 
-    found: Standing = await until(ended)
+    found: QueuedRunStatus = await until(ended)
     return found
 
 
@@ -184,7 +184,7 @@ async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
     name = f"{fleet.given['name']}/a%b_"
     for _ in range(3):
         assert await workers.submit("city", "How?", run_id=name, seed=7, labels={"for": "tests"}) == name
-    assert len(await asyncio.to_thread(workers.deliveries.of, name)) == 1
+    assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
     for question, seed in (("Why?", 7), ("How?", 8)):
         with pytest.raises(RunExists):
             await workers.submit("city", question, run_id=name, seed=seed)
@@ -196,7 +196,7 @@ async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
     assert (standing.delivery, standing.steps, standing.problem) == ("done", CALLS, None)
     assert standing.outcome is not None
     assert len(fleet.models.asked) == CALLS
-    assert len(await asyncio.to_thread(workers.deliveries.of, name)) == 1
+    assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
 
 
 async def test_a_run_can_be_called_off_before_it_begins(fleet: Fleet) -> None:

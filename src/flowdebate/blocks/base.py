@@ -1,4 +1,4 @@
-"""What a block is: something with a name and resources that turns an input into an output, and can be run."""
+"""Block: a named step with resources that turns an input into an output, and can be run by itself."""
 
 from __future__ import annotations
 

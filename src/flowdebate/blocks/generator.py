@@ -1,4 +1,4 @@
-"""`generator`: a language model as a block."""
+"""Generator block: a language model call with prompts, tools and a structured output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`handler`: the application's function as a block."""
+"""Handler block: the application's function as a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the resources of several blocks become those of the block that holds them."""
+"""Merging of resources: those of inner blocks become those of the block that contains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline drawn: as text, and as a Mermaid flowchart."""
+"""Outline of a pipeline, as text and as a Mermaid flowchart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`router`: which block acts is decided when its turn comes."""
+"""Router block: a function chooses, at run time, which block acts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sequencer`: blocks one after another, built verb by verb; itself a block."""
+"""Sequencer block: an immutable builder of blocks that act one after another."""
 
 from __future__ import annotations
 

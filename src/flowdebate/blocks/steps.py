@@ -1,4 +1,4 @@
-"""The steps of a sequencer: what each verb of the builder does when its turn comes."""
+"""Steps of a sequencer, one kind for each verb of the builder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: functions and blocks that a model may call, and the named bundles in which they come."""
+"""Tools: functions and blocks that a model may call, and capabilities, which bundle them."""
 
 from __future__ import annotations
 

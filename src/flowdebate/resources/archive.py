@@ -1,4 +1,4 @@
-"""What lasts beyond a run: past debates, points that critics made, ratings, positions, and how personas did.
+"""Archive beyond single runs: past debates, critique patterns, ratings, positions and persona records.
 
 Each is a small interface with a store in memory beside it; a store that survives the process implements the same.
 All of them are asynchronous, since a real one waits for a disk or a server.

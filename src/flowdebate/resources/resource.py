@@ -1,4 +1,4 @@
-"""What blocks share: a `Resource` is declared by the blocks that use it, and opened once for those that share it."""
+"""Resources: state that blocks declare, and share within a run."""
 
 from __future__ import annotations
 

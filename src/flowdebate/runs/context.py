@@ -1,4 +1,4 @@
-"""What a block can reach while it acts."""
+"""Context of a block: resources, input, steps, events and randomness while it acts."""
 
 from __future__ import annotations
 

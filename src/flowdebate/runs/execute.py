@@ -1,4 +1,4 @@
-"""How a block is run: in the caller's task, in a task of its own, or from synchronous code."""
+"""Execution of blocks: in the caller's task, in the background, or from synchronous code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a run may take: calls, tokens, money, time. What is about to be sent is reserved before it is sent."""
+"""Limits of a run: calls, tokens, money and time, reserved before each request is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run gives back: its result, or a handle on it while it goes on."""
+"""Run results and handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: its identity, its stream of events, its usage, and the one seam through which impure steps go."""
+"""Run: identity, events, usage, and the single boundary for impure steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.models.attempts import usage_of
 from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
 from flowdebate.models.usage import Usage
 from flowdebate.runs.context import Context, Scope
-from flowdebate.runs.durable.codec import failed_text
+from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
 

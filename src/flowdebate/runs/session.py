@@ -1,4 +1,4 @@
-"""The application's side of a run: its own state, and what earlier runs left."""
+"""Session of an application: its own state, and the history and resource states of earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users need to test debates of their own, without a real model.
+"""Test support for debates: scripted and simulated models, attacks, and conformance suites.
 
 `flowdebate.testing.strategies` has hypothesis strategies (hypothesis has to be installed: `flowdebate[testing]`).
 """

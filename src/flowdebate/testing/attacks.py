@@ -1,4 +1,4 @@
-"""Arguments, names and stances that attack whoever reads a debate: a corpus to test blocks and models of your own with.
+"""Attack corpus: arguments, names and stances that attack the readers of a debate.
 
 An attack is data. Each one pretends to be something that it is not: an entry of the transcript, an order from above,
 an answer of the judge's, a piece of markup, a command for a terminal. `written` fills in the two sides.

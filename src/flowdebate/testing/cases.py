@@ -1,4 +1,4 @@
-"""Whole debates as values: what `flowdebate.testing.strategies.debates` draws, and what can be done with it."""
+"""Debate cases: whole debates as values, as `flowdebate.testing.strategies.debates` draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions to build debates of, whose `repr` says what they do: a failing test can be read."""
+"""Hostile blocks, predicates and values, with a `repr` that keeps failing tests readable."""
 
 from __future__ import annotations
 

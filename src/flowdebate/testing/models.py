@@ -1,4 +1,4 @@
-"""Models for tests: one that follows a script, and one that is a function."""
+"""Models for tests: `ScriptedModel` and `FunctionModel`."""
 
 from __future__ import annotations
 

@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from flowdebate.workers.deployment import Workers
-from flowdebate.workers.status import Delivery, Standing
+from flowdebate.workers.queue import Delivery, QueuedRunStatus
 
-__all__ = ("Delivery", "Standing", "Workers")
+__all__ = ("Delivery", "QueuedRunStatus", "Workers")

@@ -1,4 +1,4 @@
-"""`Workers`: what a fleet of worker processes has in common, and how runs are given to it."""
+"""Deployment of workers: their shared configuration, and the client that submits runs to them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.runs.execute import make_run
 from flowdebate.store.base import StoredRun
-from flowdebate.workers.queue import Deliveries
-from flowdebate.workers.status import DELIVERIES, Standing
+from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +77,7 @@ class Workers:
         self.name = name
         self.schema = schema
         self.poll = poll
-        self.deliveries = Deliveries(url, name=name, version=version, schema=f"{schema}_queue")
+        self.queue = RunQueue(url, name=name, version=version, schema=f"{schema}_queue")
         self._store: Store | None = None
 
     @property
@@ -139,21 +138,21 @@ class Workers:
         For a run that has ended, nothing. RunNotFound.
         """
         stored = await self.store.run(run_id)
-        await asyncio.to_thread(lambda: self.deliveries.cancel(self.deliveries.active(run_id)))
+        await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
         if stored.status in ("queued", "running") and not stored.owned:
             try:
                 await self._set(run_id, "interrupted", only=("queued", "running"))
             except RunConflict:  # a worker was quicker, and notices that it was called off
                 return
 
-    async def status(self, run_id: str) -> Standing:
+    async def status(self, run_id: str) -> QueuedRunStatus:
         """Where the run stands; RunNotFound."""
         stored = await self.store.run(run_id)
-        found = await asyncio.to_thread(self.deliveries.of, run_id)
+        found = await asyncio.to_thread(self.queue.of, run_id)
         last = found[0] if found else None
         told = last.output if last is not None and isinstance(last.output, dict) else {}
         problem = told.get("problem") or (None if last is None or last.error is None else str(last.error))
-        return Standing(
+        return QueuedRunStatus(
             run_id=run_id,
             status=stored.status,
             owned=stored.owned,
@@ -179,7 +178,7 @@ class Workers:
         store, self._store = self._store, None
         if store is not None:
             await store.close()
-        await asyncio.to_thread(self.deliveries.close)
+        await asyncio.to_thread(self.queue.close)
 
     def is_ours(self, header: RunHeader) -> bool:
         """Whether the run was submitted here, to workers of this version."""
@@ -217,8 +216,8 @@ class Workers:
             raise ConfigurationError("Workers", "run_id", header.run_id, allowed)
 
     def _send(self, run_id: str) -> None:
-        if not self.deliveries.active(run_id):
-            self.deliveries.send(run_id)
+        if not self.queue.active(run_id):
+            self.queue.send(run_id)
 
     async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
         """Write down that the run stands so; if `only` are given, only where it stood at one of these."""

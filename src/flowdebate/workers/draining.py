@@ -1,4 +1,4 @@
-"""A store around a store, which lets a worker stop without losing a call that it has begun."""
+"""Draining store: lets a worker stop without losing a call in flight."""
 
 from __future__ import annotations
 

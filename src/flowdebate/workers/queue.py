@@ -1,33 +1,82 @@
-"""The queue: deliveries of run ids, as DBOS keeps them in its own tables."""
+"""Run queue: deliveries of run ids in DBOS's tables, and the status of a queued run."""
 
 from __future__ import annotations
 
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.store.base import encode_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dbos import DBOSClient, WorkflowStatus
 
+    from flowdebate.store.base import StoredStatus
+
 __all__ = (
+    "DELIVERIES",
     "WORKFLOW",
-    "Deliveries",
+    "Delivery",
+    "QueuedRunStatus",
+    "RunQueue",
     "driver",
 )
 
 WORKFLOW = "flowdebate.deliver"
-"""The name of the one workflow there is."""
+"""The name of the only workflow."""
 
 _ACTIVE = ["ENQUEUED", "DELAYED", "PENDING"]
 
 
-class Deliveries:
-    """Deliveries on the queue `name`, to workers of `version`; DBOS's tables are in `schema`, made on first use.
+Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
+"""Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
+
+DELIVERIES: Mapping[str, Delivery] = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "taken",
+    "SUCCESS": "done",
+    "CANCELLED": "cancelled",
+    "ERROR": "failed",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
+}
+"""DBOS's own statuses, translated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRunStatus:
+    """Status of a run that was submitted to workers, by its store and its queue."""
+
+    run_id: str
+    status: StoredStatus
+    """As stored: "queued" until a worker starts the run."""
+    owned: bool
+    """Whether a process is running it at this moment."""
+    steps: int
+    """The number of recorded steps."""
+    outcome: Mapping[str, Any] | None
+    """How the run ended: `output`, `raw`, `usage`, `seconds` and `error`; None before."""
+    delivery: Delivery | None
+    """None for a run that was never put on the queue."""
+    worker: str | None
+    """The worker that took the last delivery: "machine:process:number"."""
+    problem: str | None
+    """Why a worker gave up on the run."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended, or will not go on unless it is resumed."""
+        if self.status in ("queued", "running"):
+            return self.delivery in ("failed", "cancelled") and not self.owned
+        return True
+
+
+class RunQueue:
+    """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
     A delivery is a workflow whose only argument is a run id. Its own id is the run's with a random part behind it,
     since a run may be delivered again; at most one of them waits at a time. All methods block, and may be called in
@@ -44,7 +93,7 @@ class Deliveries:
         self._lock = threading.Lock()
 
     def send(self, run_id: str) -> None:
-        """Put the run on the queue, unless it waits there already."""
+        """Put the run on the queue, unless it is waiting there already."""
         self._open().enqueue(
             {
                 "workflow_name": WORKFLOW,
@@ -70,11 +119,11 @@ class Deliveries:
         return [each for each in found if each.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
-        """The ids of those of the run's deliveries that are not over."""
+        """The ids of the run's deliveries that have not ended."""
         return [each.workflow_id for each in self.of(run_id) if each.status in _ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Those that a worker of this version, or just this one, has and has not ended."""
+        """The deliveries in progress at workers of this version, or at this one."""
         return self._open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -85,30 +134,30 @@ class Deliveries:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Which of these were called off."""
+        """Those of the deliveries that were cancelled."""
         found = self._open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
         return {each.workflow_id for each in found}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Call these off; those that are over stay what they are."""
+        """Cancel deliveries; those that have ended stay as they are."""
         if ids:
             self._open().cancel_workflows(list(ids))
 
     def hand_back(self, ids: Sequence[str]) -> None:
-        """Put these on the queue again, for any worker to take."""
+        """Put deliveries back on the queue, for any worker to take."""
         if ids:
             self._open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, *, max_concurrency: int, poll: float) -> None:
-        """Make the queue, or change it: so many runs at once for each worker, who looks every `poll` seconds."""
+        """Create or change the queue: `max_concurrency` runs per worker, polled every `poll` seconds."""
         self._open().register_queue(
             self.name, worker_concurrency=max_concurrency, polling_interval_sec=poll, on_conflict="always_update"
         )
 
     def close(self) -> None:
-        """Let go of the connections; it may be used again."""
+        """Close the connections; the queue may be used again."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -129,7 +178,7 @@ class Deliveries:
 
 
 def driver() -> Any:  # noqa: ANN401 - a module
-    """The package `dbos`; ConfigurationError where it is missing."""
+    """The package `dbos`; ConfigurationError if it is missing."""
     try:
         import dbos
     except ImportError:

@@ -1,4 +1,4 @@
-"""What becomes of runs whose worker has died: another worker's reaper puts them on the queue again."""
+"""Reaper: puts the runs of dead workers back on the queue."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Reaper:
             return
         try:
             dead = self._dead(self._session)
-            self._workers.deliveries.hand_back(dead)
+            self._workers.queue.hand_back(dead)
         finally:
             self._session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
@@ -87,7 +87,7 @@ class Reaper:
                 session.close()
 
     def _dead(self, session: psycopg.Connection[tuple[Any, ...]]) -> list[str]:
-        taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.deliveries.taken()}
+        taken = {each.workflow_id: number_of(each.executor_id) for each in self._workers.queue.taken()}
         alive = {row[0] for row in session.execute(_ALIVE)}
         return self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
 
@@ -100,6 +100,6 @@ class Reaper:
         return [each for each in ids if now - self._gone.setdefault(f"{kind} {each}", now) >= GRACE]
 
     def _send_if_done(self, run_id: str) -> None:
-        found = self._workers.deliveries.of(run_id)
+        found = self._workers.queue.of(run_id)
         if found and found[0].status == "SUCCESS" and not (found[0].output or {}).get("problem"):
-            self._workers.deliveries.send(run_id)
+            self._workers.queue.send(run_id)

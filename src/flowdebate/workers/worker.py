@@ -1,4 +1,4 @@
-"""A worker: takes run ids from the queue, and carries their runs on until they end."""
+"""Worker: takes run ids from the queue, and resumes their runs until they end."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Worker:
 
     def _made(self) -> Any:  # noqa: ANN401 - the class DBOS
         """The engine; it runs its workflows on the loop in which it is launched."""
-        engine, deliveries = driver().DBOS, self._workers.deliveries
+        engine, deliveries = driver().DBOS, self._workers.queue
         engine(
             config={
                 "name": deliveries.name,
@@ -93,7 +93,7 @@ class Worker:
 
     def _prepare(self) -> None:
         workers = self._workers
-        workers.deliveries.prepare(max_concurrency=workers.max_concurrency, poll=workers.poll)
+        workers.queue.prepare(max_concurrency=workers.max_concurrency, poll=workers.poll)
 
     # Runs
 
@@ -178,7 +178,7 @@ class Worker:
         """Interrupt those runs here that were called off."""
         if not self._running:
             return
-        for delivery in await asyncio.to_thread(self._workers.deliveries.cancelled, tuple(self._running)):
+        for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
             run_id, task = self._running.get(delivery, ("", None))
             if task is not None:
                 self._store.given_up.add(run_id)
@@ -204,7 +204,7 @@ class Worker:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        deliveries = self._workers.deliveries
+        deliveries = self._workers.queue
         with suppress(Exception):  # else another worker's reaper does it
             await asyncio.to_thread(
                 lambda: deliveries.hand_back([each.workflow_id for each in deliveries.taken(self.id)])

@@ -13,7 +13,7 @@ from flowdebate import Debater, DebateVerdict, FlowDebateWarning, debate, genera
 from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage, Unprintable
-from flowdebate.testing.mischief import unvalidated
+from flowdebate.testing.strategies import unvalidated
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, script
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from flowdebate.patterns.deliberation.schemas import DeliberationOutput, Moderat
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.hostile import Sabotage
-from flowdebate.testing.mischief import hostile_replies, hostile_values
+from flowdebate.testing.strategies import hostile_replies, hostile_values
 from tests.patterns.debates import events
 
 from .deliberations import SETTLED, TOPIC, by_seat, deal, report, said

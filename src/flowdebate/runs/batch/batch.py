@@ -1,4 +1,4 @@
-"""Many runs of one block: so many at once, their results as they come, each paid once."""
+"""Batch runs of one block: bounded concurrency, results as they complete, each paid for once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Questions = Iterable[Any] | AsyncIterable[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A question that is to be asked."""
+    """A question of the batch."""
 
     index: int
     row: Any
@@ -59,11 +59,10 @@ class _Job:
 
 
 class Batch(Generic[OutT]):
-    """Many runs of one block: iterate over it for items as they come, or await `all()`; once.
+    """Runs of one block for many questions: iterate over it for items as they complete, or await `all()`; once.
 
-    Made by `Block.batch`; `each` says for a row which block is run and how its plan is kept, where they depend on it.
-    What is left early (by `break`, an error, a cancellation) is cancelled; inside `async with`
-    that has happened when the block is left.
+    Made by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on it. Leaving early
+    (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
     """
 
     def __init__(  # noqa: PLR0913 - those of Block.batch
@@ -87,9 +86,9 @@ class Batch(Generic[OutT]):
     ) -> None:
         _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
         self.batch_id = os.urandom(8).hex() if batch_id is None else batch_id
-        """What the ids of its runs begin with; called again with it, the batch goes on."""
+        """The prefix of its run ids; called again with it, the batch is resumed."""
         self.seed = _number(self.batch_id) if seed is None else seed
-        """The seed from which those of its runs are derived."""
+        """The seed from which the seeds of its runs are derived."""
         self._block = block
         self._questions = questions
         self._question = question
@@ -102,33 +101,33 @@ class Batch(Generic[OutT]):
         self._until = until
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
-        self._keeping = _keeping(store, self.batch_id, f"{block.name}.batch()")
-        make_run(  # refuses what cannot be
-            block, None, session=None, model=model, seed=seed, limits=limits, store=self._keeping or False
+        self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
+        make_run(  # validates the options
+            block, None, session=None, model=model, seed=seed, limits=limits, store=self._options or False
         )
-        self._kept: StoredBatch | None = None
+        self._stored: StoredBatch | None = None
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._under_way: dict[int, RunView] = {}
-        self._crew: WorkerPool[_Job, BatchItem[OutT]] | None = None
+        self._pool: WorkerPool[_Job, BatchItem[OutT]] | None = None
 
     @property
     def summary(self) -> BatchSummary:
-        """Where it stands, or what it came to."""
+        """The counts so far, or at the end."""
         return self._tally.summary(self._under_way.values())
 
     async def all(self) -> BatchResult[OutT]:
-        """Wait for all of them: the items in the order of the questions, and their summary."""
+        """Wait for all runs: the items in the order of the questions, and their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
     async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
-        if self._crew is not None:
+        if self._pool is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
-        self._crew = WorkerPool(self._jobs(), self._carry_out, size=self._max_concurrency)
+        self._pool = WorkerPool(self._jobs(), self._run_job, size=self._max_concurrency)
         self._tally.begin()
-        results = self._crew.results()
+        results = self._pool.results()
         try:
-            await self._read_kept()
+            await self._read_stored()
             async for item in results:
                 yield item
         finally:
@@ -136,9 +135,9 @@ class Batch(Generic[OutT]):
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel what goes on, and wait until it is over."""
-        if self._crew is not None:
-            await self._crew.end()
+        """Cancel the remaining runs, and wait until they have ended."""
+        if self._pool is not None:
+            await self._pool.end()
         self._tally.end()
 
     async def __aenter__(self) -> Self:
@@ -162,30 +161,30 @@ class Batch(Generic[OutT]):
         block, plan = (self._block, None) if self._each is None else self._each(row)
         return _Job(index, row, question, f"{self.batch_id}-{index}", seed_of_item(self.seed, index), block, plan)
 
-    # What the store has
+    # Stored runs
 
-    async def _read_kept(self) -> None:
-        """Look what there is of the batch; where all questions are at hand, before anything is paid: RunChanged."""
-        if self._keeping is None:
+    async def _read_stored(self) -> None:
+        """Read the stored runs; if all questions are known, check them before anything is paid: RunChanged."""
+        if self._options is None:
             return
-        self._kept = StoredBatch(self._keeping.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _keeping has opened it
-        await self._kept.read(self.batch_id)
+        self._stored = StoredBatch(self._options.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _store_options has opened it
+        await self._stored.read(self.batch_id)
         if isinstance(self._questions, Sequence):
             for index, row in enumerate(self._questions):
-                if self._kept.has(f"{self.batch_id}-{index}"):
-                    self._check_kept(self._made(self._job(index, row)))
+                if self._stored.has(f"{self.batch_id}-{index}"):
+                    self._check_stored(self._made(self._job(index, row)))
 
-    def _check_kept(self, run: Run) -> None:
-        assert self._kept is not None  # noqa: S101 - the caller has looked
+    def _check_stored(self, run: Run) -> None:
+        assert self._stored is not None  # noqa: S101 - the caller has looked
         assert run.journal is not None  # noqa: S101 - there is a store
-        self._kept.check(run.journal.header)
+        self._stored.check(run.journal.header)
 
     # Runs
 
     def _made(self, job: _Job) -> Run:
-        keeping = self._keeping
-        if keeping is not None and job.plan is not None:
-            keeping = replace(keeping, plan=job.plan)
+        options = self._options
+        if options is not None and job.plan is not None:
+            options = replace(options, plan=job.plan)
         return make_run(
             job.block,
             job.question,
@@ -193,12 +192,12 @@ class Batch(Generic[OutT]):
             model=self._model,
             seed=job.seed,
             limits=self._limits,
-            store=False if keeping is None else keeping,
+            store=False if options is None else options,
             run_id=job.run_id,
         )
 
-    async def _carry_out(self, job: _Job) -> BatchItem[OutT]:
-        replayed = self._kept is not None and self._kept.is_over(job.run_id)
+    async def _run_job(self, job: _Job) -> BatchItem[OutT]:
+        replayed = self._stored is not None and self._stored.is_over(job.run_id)
         result: RunResult[OutT] | None = None
         error: BaseException | None = None
         try:
@@ -222,29 +221,29 @@ class Batch(Generic[OutT]):
 
     async def _run(self, job: _Job) -> RunResult[OutT]:
         run = self._made(job)
-        if self._kept is not None:
-            if not self._kept.has(job.run_id):
+        if self._stored is not None:
+            if not self._stored.has(job.run_id):
                 try:
-                    return await self._to_its_end(job, run)
-                except RunExists as error:  # somebody else has begun it meanwhile, or it is none of the batch
+                    return await self._act(job, run)
+                except RunExists as error:  # another process has started it meanwhile, or it belongs to no batch
                     if error.run_id != job.run_id:
                         raise
                     self._under_way.pop(job.index)
-                    await self._kept.read_again(job.run_id)
-            self._check_kept(run)
-            run = await self._taken_up(job)
-        return await self._to_its_end(job, run)
+                    await self._stored.read_again(job.run_id)
+            self._check_stored(run)
+            run = await self._resumed(job)
+        return await self._act(job, run)
 
-    async def _to_its_end(self, job: _Job, run: Run) -> RunResult[OutT]:
+    async def _act(self, job: _Job, run: Run) -> RunResult[OutT]:
         self._under_way[job.index] = RunView(run)
         return await run_block(job.block, job.question, run)
 
-    async def _taken_up(self, job: _Job) -> Run:
+    async def _resumed(self, job: _Job) -> Run:
         from flowdebate.runs.durable.resume import load_run
 
-        assert self._keeping is not None  # noqa: S101 - there is a store
+        assert self._options is not None  # noqa: S101 - there is a store
         run, _ = await load_run(
-            self._keeping.store,
+            self._options.store,
             job.run_id,
             block=job.block.name,
             outline=job.block.outline(),
@@ -259,7 +258,7 @@ class Batch(Generic[OutT]):
 
 
 def seed_of_item(seed: int, index: int) -> int:
-    """The seed of a batch's run: another one for each index, the same each time.
+    """The seed of a run of a batch: different for each index, the same each time.
 
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
@@ -268,7 +267,7 @@ def seed_of_item(seed: int, index: int) -> int:
 
 
 def _number(text: str) -> int:
-    """53 bits that are drawn from `text`: what every reader of JSON can hold exactly."""
+    """53 bits derived from `text`: an integer that every JSON reader holds exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 
@@ -304,17 +303,17 @@ def _item(
     )
 
 
-def _keeping(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
-    """How runs are kept: in a store that is open, with the batch's label; None where they are not."""
+def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
+    """The options of durable runs, with an open store and the batch's label; None without a store."""
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     from flowdebate.runs.durable.resume import StoreOptions
 
-    keeping = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
-    opened = open_store(keeping.store, where=where)
+    options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
+    opened = open_store(options.store, where=where)
     if opened is None:
         return None
-    return replace(keeping, store=opened, labels={**keeping.labels, BATCH_LABEL: batch_id})
+    return replace(options, store=opened, labels={**options.labels, BATCH_LABEL: batch_id})
 
 
 def _check(

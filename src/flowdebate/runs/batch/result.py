@@ -1,4 +1,4 @@
-"""What a batch of runs came to, counted."""
+"""Results of a batch: items, the summary, and the running tally."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ OutT = TypeVar("OutT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem(Generic[OutT]):
-    """What came of one question: either `result` or `error`, the other one is None."""
+    """The outcome of one question: either `result` or `error`; the other one is None."""
 
     index: int
     """Its place among the questions, from 0."""
     row: Any
     """What the batch was given for it."""
     question: Any
-    """What was asked: the row, or what `question=` made of it."""
+    """The question: the row, or what `question=` made of it."""
     run_id: str
     seed: int
     status: RunStatus
-    """How its run ended; "failed" where it could not even begin."""
+    """The status of its run; "failed" if it could not even start."""
     result: RunResult[OutT] | None = None
     error: BaseException | None = None
-    """What ended its run."""
+    """The error that ended its run."""
     run: RunView | None = None
-    """The run, also of a failed one: what was argued, told and used; None where there was none."""
+    """The run, also a failed one, with its transcript, events and usage; None if there was none."""
     replayed: bool = False
-    """Whether the store had it as complete, so that nothing was paid."""
+    """Whether it was complete in the store already, so that nothing was paid."""
 
     @property
     def output(self) -> OutT | None:
@@ -72,11 +72,11 @@ class BatchResult(Sequence[BatchItem[OutT]]):
     def __init__(self, items: Sequence[BatchItem[OutT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
         self.summary = summary
-        """What they came to, counted."""
+        """The counts."""
 
     @property
     def failed(self) -> list[BatchItem[OutT]]:
-        """Those items whose runs an error has ended."""
+        """The items whose runs ended with an error."""
         return [item for item in self._items if item.error is not None]
 
     def __len__(self) -> int:
@@ -95,20 +95,20 @@ class BatchResult(Sequence[BatchItem[OutT]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """Where a batch stands, or what it came to."""
+    """Counts of a batch, so far or at the end."""
 
     total: int | None
-    """How many questions there are; None where that is not known before they have come."""
+    """The number of questions; None if it is unknown in advance."""
     done: int = 0
-    """Runs that are over, whatever their end."""
+    """Runs that have ended, with any status."""
     running: int = 0
-    """Runs under way."""
+    """Runs in progress."""
     replayed: int = 0
-    """Of `done`, those that the store had as complete: they were not paid again."""
+    """Of `done`, those that were complete in the store already."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
-    """How runs ended."""
+    """Runs by status."""
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """What was found, where the pattern finds anything; see `decision_of`."""
+    """Runs by decision, for patterns that decide; see `decision_of`."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Errors that ended runs, by their class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
@@ -120,7 +120,7 @@ class BatchSummary:
 
     @property
     def failed(self) -> int:
-        """Runs that an error has ended."""
+        """Runs that ended with an error."""
         return sum(self.failures.values())
 
     @property
@@ -130,14 +130,14 @@ class BatchSummary:
 
     @property
     def remaining(self) -> float | None:
-        """How many seconds the others will take if they go on like this; None while that cannot be told."""
+        """Estimated seconds for the remaining runs; None while there is no estimate."""
         if self.total is None or not (self.rate or self.done == self.total):
             return None
         return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
 
 
 class BatchTally:
-    """Counts the items of one batch, as they end."""
+    """Running counts of one batch."""
 
     def __init__(self, total: int | None) -> None:
         self._total = total
@@ -151,16 +151,16 @@ class BatchTally:
         self._cost: float | None = None
 
     def begin(self) -> None:
-        """The first question is about to be taken."""
+        """Start the clock."""
         self._began = time.perf_counter()
 
     def end(self) -> None:
-        """Nothing goes on any more."""
+        """Stop the clock."""
         if self._ended is None:
             self._ended = time.perf_counter()
 
     def add(self, item: BatchItem[Any]) -> None:
-        """Count a run that is over."""
+        """Count a run that has ended."""
         self._done += 1
         self._replayed += item.replayed
         self._statuses[item.status] += 1
@@ -173,7 +173,7 @@ class BatchTally:
             self._cost = _sum(self._cost, item.run.cost)
 
     def summary(self, under_way: Iterable[RunView]) -> BatchSummary:
-        """Where the batch stands, with the runs that are under way."""
+        """The counts so far, including the runs in progress."""
         running = list(under_way)
         usage, cost = self._usage, self._cost
         for run in running:

@@ -1,4 +1,4 @@
-"""Workers that carry out jobs as they come, so many at once, and no more ahead of their reader than they may be."""
+"""Bounded worker pool with backpressure: it runs jobs concurrently, and never far ahead of its reader."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DoneT = TypeVar("DoneT")
 
 
 class WorkerPool(Generic[JobT, DoneT]):
-    """Carries out `jobs`, at most `size` at once; what comes of them is read with `results`, as it comes.
+    """Runs `jobs`, at most `size` at once; `results` yields what they return as they complete.
 
-    A job is taken when there is a hand free for it, and while at most `size` results wait to be read. The first
-    failure, of a job or of what the jobs come from, ends all others, and is raised after the results before it.
+    A job is taken when a worker is free, and while at most `size` results are unread. The first failure, of a job or
+    of the source of jobs, cancels all others, and is raised after the results before it.
     """
 
-    def __init__(self, jobs: AsyncGenerator[JobT], carry_out: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
+    def __init__(self, jobs: AsyncGenerator[JobT], run: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
         self._jobs = jobs
-        self._carry_out = carry_out
+        self._run = run
         self._size = size
         self._workers: set[asyncio.Task[None]] = set()
         self._ready: deque[DoneT] = deque()
@@ -37,7 +37,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._news = asyncio.Event()
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """What comes of each job; where it is left early, all that goes on is cancelled."""
+        """The results of the jobs; leaving early cancels those in progress."""
         self._add()
         try:
             while True:
@@ -54,7 +54,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             await self.end()
 
     async def end(self) -> None:
-        """Cancel all that goes on, and wait until it is over, however often the caller is cancelled meanwhile."""
+        """Cancel all workers, and wait until they have ended, however often the caller is cancelled meanwhile."""
         self._stop()
         cancelled: asyncio.CancelledError | None = None
         while self._workers:
@@ -89,13 +89,13 @@ class WorkerPool(Generic[JobT, DoneT]):
                     return
             if len(self._workers) < self._size:
                 self._add()
-            self._ready.append(await self._carry_out(job))
+            self._ready.append(await self._run(job))
             self._news.set()
 
     def _left(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         failure = asyncio.CancelledError() if worker.cancelled() else worker.exception()
-        stopped = worker.cancelled() and self._stopped  # else it was cancelled by somebody else
+        stopped = worker.cancelled() and self._stopped  # else somebody else has cancelled it
         if failure is not None and self._failure is None and not stopped:
             self._failure = failure
             self._stop()

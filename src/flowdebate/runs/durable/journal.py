@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import TypeAdapter
 
 from flowdebate.errors import (
     FlowDebateWarning,
@@ -17,12 +21,13 @@ from flowdebate.errors import (
     StoreError,
     told,
 )
-from flowdebate.models.codec import failure_of, failure_text
-from flowdebate.runs.durable import codec
+from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
 from flowdebate.runs.durable.suspend import Suspended
 
 __all__ = (
     "Journal",
+    "failed_text",
+    "plain",
     "wait_uncancelled",
 )
 
@@ -149,20 +154,20 @@ class Journal:
         if row is not None:
             if row.kind == "loss":
                 raise self.read(row, failure_of)
-            return self.read(row, lambda body: cast("T", codec.value_of(body, returns)))
+            return self.read(row, lambda body: cast("T", _value_of(body, returns)))
         await self.intend(key, "effect", None)
         try:
             value = await call()
         except Suspended as suspended:  # a known end: nothing was done yet
-            await self.fail(key, codec.failed_text(told(suspended)))
+            await self.fail(key, failed_text(told(suspended)))
             raise
         except Exception as error:
             if failures:
                 await self.lose(key, error)
             else:
-                await self.fail(key, codec.failed_text(told(error)))
+                await self.fail(key, failed_text(told(error)))
             raise
-        body = codec.value_text(value, returns)
+        body = _value_text(value, returns)
         if body is None:
             raise NotRecordable(self.store.name, self.run_id, key, value)
         await self.commit(key, "effect", body)
@@ -205,6 +210,31 @@ async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError 
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
+
+
+def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data
+    """Serialize a failed attempt at a step; `about` is anything else that is known of it."""
+    return json_text({"error": error, **about})
+
+
+def _value_text(value: object, returns: Any) -> str | None:  # noqa: ANN401 - any type form
+    """Serialize `value` as JSON; None if reading it back would give another value."""
+    return exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
+
+
+def _value_of(body: str, returns: Any) -> Any:  # noqa: ANN401 - what _value_text was given
+    """Read the value that `_value_text` serialized."""
+    return json.loads(body) if returns is None else _adapter(returns).validate_json(body)
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON data
+    """Convert `value` to JSON data; ValueError, TypeError or RecursionError if it is none."""
+    return json.loads(json_text(value))
+
+
+@lru_cache(maxsize=64)
+def _adapter(returns: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type form
+    return TypeAdapter(returns)
 
 
 _LOGGER = logging.getLogger("flowdebate")

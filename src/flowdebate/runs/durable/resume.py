@@ -14,8 +14,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
-from flowdebate.runs.durable.codec import plain
-from flowdebate.runs.durable.journal import Journal, wait_uncancelled
+from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
 from flowdebate.runs.session import Session, as_session

@@ -1,4 +1,4 @@
-"""Debaters whose conformity is known: one that goes over to others, and one that never does."""
+"""Simulated debaters of known conformity."""
 
 from __future__ import annotations
 

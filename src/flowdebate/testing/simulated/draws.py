@@ -1,4 +1,4 @@
-"""Draws that depend on what they are for, and on nothing else: not on what was drawn before, nor on how many at once.
+"""Keyed random draws: each depends on its key only, not on order or concurrency.
 
 A number is made of a seed, an item, a view and a slot by splitmix64 (Steele, Lea and Flood 2014); its first 16 bits
 choose one of 65,536 quantiles of the standard normal distribution. One by one or as arrays of numpy, it is the same.

@@ -1,4 +1,4 @@
-"""`SimJudge`: a judge whose biases are known, to see what a schedule makes of them without a model."""
+"""Simulated judge of known biases, to test schedules without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many simulated judgements come to, as arrays: the same sums as `decide()`, for a million ballots a second.
+"""Vectorized simulated judgements: the sums of `decide()` for a million ballots a second.
 
 Shares are [items, ballots, sides]; needs numpy (`flowdebate[audit]`).
 """

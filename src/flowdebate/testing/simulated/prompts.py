@@ -1,4 +1,4 @@
-"""What a judge is shown, read back from the prompt: who stands in which slot, what each is called, what it says."""
+"""Judge prompts read back: the slot, label and arguments of each side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any store of runs must pass: the promises of `flowdebate.store.base.Store`, each as a test."""
+"""Store conformance suite: each promise of `flowdebate.store.base.Store` as a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of stores stand on."""
+"""Fixtures of the store conformance suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of any store: what is found, forgotten, added, and kept beyond runs."""
+"""Store conformance: listing, deleting, importing, and archives."""
 
 from __future__ import annotations
 

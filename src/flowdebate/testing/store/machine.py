@@ -1,4 +1,4 @@
-"""Random sequences of what is done to a store, beside the same in memory."""
+"""Store conformance: random sequences of operations, compared with the memory store."""
 
 from __future__ import annotations
 

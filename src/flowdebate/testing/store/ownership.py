@@ -1,4 +1,4 @@
-"""Tests of any store: runs, and who carries them out."""
+"""Store conformance: runs and their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of any store: the steps of runs, and when they are there."""
+"""Store conformance: steps, and when they are durable."""
 
 from __future__ import annotations
 
