@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.patterns.debate.events import VerdictReached
+from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.runs.events import ModelCalled, TextDelta
 

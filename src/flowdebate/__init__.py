@@ -33,9 +33,8 @@ from flowdebate.patterns.debate.schemas import (
     DebateTranscriptState,
     DebateVerdict,
 )
-from flowdebate.patterns.debate.state import create_record_argument
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.debate.transcript import create_debate_transcript, create_record_argument
 from flowdebate.patterns.failures import StandIn
 from flowdebate.patterns.recording import create_init_transcript
 from flowdebate.patterns.roster import Debater, Persona

@@ -79,7 +79,7 @@ def test_what_ends_the_process_is_not_swallowed(ending: type[BaseException]) -> 
     with pytest.raises(ending):
         debate(name="rent", debaters=sides, on_failure="skip").run_sync("Cap?", model=ScriptedModel("A"))
     assert handles[0].status == "failed"
-    assert [entry.text for entry in handles[0].artifacts["raw"].transcript] == ["A"]
+    assert [entry.text for entry in handles[0].raw_output.transcript] == ["A"]
 
 
 def test_a_function_that_holds_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:

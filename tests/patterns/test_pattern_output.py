@@ -43,7 +43,7 @@ SAID = ["Yes.", "No."]
             id="handoff",
         ),
         pytest.param(
-            round_robin(name="x", panelists=MEMBERS, max_rounds=1, synthesizer=False),
+            round_robin(name="x", debaters=MEMBERS, max_rounds=1, synthesizer=False),
             SAID,
             None,
             "max_rounds",

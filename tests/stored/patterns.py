@@ -214,9 +214,9 @@ PATTERNS: dict[str, Callable[[Speaker], Any]] = {
     "consensus": lambda _: _agreed(max_rounds=2),
     "consensus-archive": lambda spoken: _agreed(max_rounds=1, archive=spoken.archive),
     "consensus-human": lambda _: _agreed("bob", max_rounds=1),
-    "round_robin": lambda _: round_robin(name="panel", panelists=_people(), max_rounds=2, on_failure="skip"),
+    "round_robin": lambda _: round_robin(name="panel", debaters=_people(), max_rounds=2, on_failure="skip"),
     "round_robin-human": lambda _: round_robin(
-        name="panel", panelists=_people(), referee=human(name="ref"), max_rounds=1
+        name="panel", debaters=_people(), referee=human(name="ref"), max_rounds=1
     ),
 }
 

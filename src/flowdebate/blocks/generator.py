@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
@@ -94,6 +95,12 @@ class Generator(Block[Any, OutT]):
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": _as_text(output)})
         result: OutT = output
         return result
+
+    def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
+        """The same block with another `transform`."""
+        changed = copy.copy(self)
+        changed._transform = transform  # noqa: SLF001 - its own kind
+        return changed
 
     async def _messages(self, value: object, ctx: Context) -> list[Message]:
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]

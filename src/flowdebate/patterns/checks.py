@@ -1,4 +1,4 @@
-"""What cannot be a debate, said before anything is built; and what may be, but is suspicious."""
+"""Checks of options that patterns share, made before anything is built, and the warnings about suspicious ones."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
-from flowdebate.patterns.failures import StandIn
+from flowdebate.patterns.failures import FailurePolicy, StandIn
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = (
-    "check_failure_options",
+    "check_failure_policy",
     "check_name",
     "check_predicate",
+    "check_role",
     "check_rounds",
-    "check_seat",
-    "check_seats",
     "check_synthesizer",
     "check_transcript",
     "warn_of_rounds",
@@ -43,25 +42,18 @@ def check_rounds(value: object, *, where: str) -> None:
     check_count(where, max_rounds=value)
 
 
-def check_seats(where: str, *, judge: object, moderator: object, synthesizer: object, output_schema: object) -> None:
-    """A seat is left to None, or taken by a block or a function; a synthesizer may be left out."""
-    check_seat(where, "judge", judge, "None, which is the default block,")
-    check_seat(where, "moderator", moderator, "None, which leaves it out,")
-    check_synthesizer(where, synthesizer, output_schema)
-
-
 def check_synthesizer(where: str, synthesizer: object, output_schema: object) -> None:
-    """A synthesizer may be left out; then there is nothing that an output schema could apply to."""
+    """A synthesizer may be left out; an output schema would then apply to nothing."""
     if synthesizer is not False:
-        check_seat(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
+        check_role(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
     elif output_schema is not None:
         raise ConfigurationError(
             where, "output_schema", output_schema, "None with synthesizer=False: there is nothing to apply it to"
         )
 
 
-def check_seat(where: str, field: str, value: object, absent: str) -> None:
-    """A seat is taken by a block or a function; None is what `absent` says."""
+def check_role(where: str, field: str, value: object, absent: str) -> None:
+    """A role is taken by a block or a function; `absent` says what else it may be."""
     if value is not None and not isinstance(value, Block) and not callable(value):
         raise ConfigurationError(where, field, value, f"{absent} a block, or a function of (input, ctx)")
 
@@ -73,23 +65,22 @@ def check_predicate(value: object, *, where: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:
-    """A transcript comes from `maker`; that of another pattern has other entries."""
+    """A transcript comes from `maker`: those of other patterns have other entries."""
     kind = type(maker().initial())
     is_one = isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)
     if value is not None and not is_one:
         raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
 
 
-def check_failure_options(
-    where: str, *, on_failure: object, quorum: object, turn_timeout: object, round_timeout: object
-) -> None:
-    """A lost turn fails the debate, is left out, or has a stand-in; a stance or more is heard; times are positive."""
+def check_failure_policy(policy: FailurePolicy, *, where: str) -> None:
+    """ConfigurationError for what a failure policy cannot be."""
+    on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, where=where, field="on_failure")
     elif on_failure not in ("fail", "skip"):
         raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
-    check_count(where, quorum=quorum)
-    given = {"turn_timeout": turn_timeout, "round_timeout": round_timeout}
+    check_count(where, quorum=policy.quorum)
+    given = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
     check_seconds(where, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.state import Instead, Seat
+    from flowdebate.patterns.state import Recovery, Role
 
 __all__ = (
     "RoleFailed",
@@ -67,14 +67,14 @@ class RoleFailed:
 
     kind: ClassVar[str] = "role_failed"
     block: str
-    seat: Seat
+    seat: Role
     round: int
     name: str
     """The debater's or agent's name; the block's for other roles."""
     error: str
     """The class of the error."""
     message: str
-    instead: Instead
+    instead: Recovery
     phase: str | None = None
     """What it was asked for, in a pattern that asks for more than one thing."""
     target: str | None = None

@@ -1,4 +1,4 @@
-"""What a pattern does when a provider fails for good: it fails as well, goes on without the answer, or asks another."""
+"""Provider-failure policy: fail the run, skip the turn, or ask a fallback model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ModelError, ModelTimeout, told
 from flowdebate.models.call import within
+from flowdebate.models.resolve import KeptModel
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.state import ProviderFailure, pattern_state
 from flowdebate.runs.context import place_of
@@ -20,18 +21,19 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import Model
-    from flowdebate.patterns.state import Instead, Seat
+    from flowdebate.patterns.state import Recovery, Role
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "LOST",
+    "MISSING",
+    "FailurePolicy",
     "OnFailure",
     "StandIn",
     "WithFallback",
-    "give_up",
+    "discard",
     "in_time",
     "is_provider_failure",
-    "lose",
+    "record_failure",
     "record_loss",
     "recorded_failure",
 )
@@ -52,12 +54,36 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 """What becomes of a turn that was lost: the debate fails, the turn is left out, another model argues."""
 
 
-class _Lost(Enum):
-    ANSWER = "lost"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePolicy:
+    """What a pattern does when a provider fails for good, and how long it waits for an answer."""
+
+    on_failure: OnFailure = "fail"
+    """"fail", "skip" or `StandIn(model)`."""
+    quorum: int = 2
+    """How many voices must be heard in a round, if turns are skipped."""
+    turn_timeout: float | None = None
+    """Seconds that a role may take, tools and retries included; None for no limit."""
+    round_timeout: float | None = None
+    """Seconds that all turns of a round may take together; None for no limit."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the pattern goes on after a provider failure."""
+        return self.on_failure != "fail"
+
+    @property
+    def stand_in(self) -> Model | None:
+        """The fallback model for turns; None for none."""
+        return KeptModel(self.on_failure.model) if isinstance(self.on_failure, StandIn) else None
 
 
-LOST: Final = _Lost.ANSWER
-"""What a seat gives whose answer was lost."""
+class _Missing(Enum):
+    ANSWER = "missing"
+
+
+MISSING: Final = _Missing.ANSWER
+"""Stands for the answer of a role whose provider failed."""
 
 
 def is_provider_failure(error: BaseException) -> bool:
@@ -65,10 +91,10 @@ def is_provider_failure(error: BaseException) -> bool:
     return isinstance(error, ModelError) and error.providers_fault
 
 
-def lose(
-    error: Exception, ctx: Context, *, block: str, seat: Seat, name: str, instead: Instead, stance: str | None = None
+def record_failure(
+    error: Exception, ctx: Context, *, block: str, seat: Role, name: str, instead: Recovery, stance: str | None = None
 ) -> None:
-    """Put a loss into the pattern's state and the run's status, and tell it."""
+    """Put a provider failure into the pattern's state and the run's status, and emit it."""
     round_, said = pattern_state(ctx).round, one_line(told(error))
     loss = ProviderFailure(round=round_, seat=seat, name=name, stance=stance, error=said, instead=instead)
     record_loss(loss, error, ctx, block=block)
@@ -115,7 +141,7 @@ async def in_time(
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
         if losses(error):
-            await give_up(ctx, error, block=block)
+            await discard(ctx, error, block=block)
         raise
 
 
@@ -128,7 +154,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
     return lost
 
 
-async def give_up(ctx: Context, error: Exception, *, block: str) -> None:
+async def discard(ctx: Context, error: Exception, *, block: str) -> None:
     """Record, where the run is kept, that it goes on without the answer of `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.lose(_lost_key(ctx, block), error)

@@ -1,29 +1,43 @@
-"""The loop that `debate()` and `round_robin()` share: an opening, then rounds of turns, one after the other."""
+"""Rounds of a pattern: its opening, its turns, and the reason for which they end.
+
+An assembly adds the steps from top to bottom:
+
+    pipeline = loop.opening()                          # clears the transcript, opens the first round
+    pipeline = in_declared_order(pipeline, turns)      # what a round consists of
+    pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
+    pipeline = pipeline.then(build_output(loop))
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowdebate.blocks.handler import as_block
+from flowdebate._util.text import clean_text
+from flowdebate.blocks.handler import Function, Handler, as_block, handler, result_of
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.models.resolve import KeptModel, check_model
+from flowdebate.errors import ConfigurationError, QuorumLost
+from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
-from flowdebate.patterns.failures import OnFailure, StandIn, WithFallback, is_provider_failure
+from flowdebate.patterns.events import RoundsEnded, RoundStarted
+from flowdebate.patterns.failures import FailurePolicy, WithFallback, is_provider_failure
+from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.recording import audit_resources, create_init_transcript
-from flowdebate.patterns.rounds import accept, another_round, begin, end_of_turns, increment_round
+from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
 from flowdebate.patterns.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import Function, Handler
-    from flowdebate.models.base import Model
+    from flowdebate.blocks.handler import BlockLike
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.output import PatternOutput
     from flowdebate.patterns.roster import Debater, Persona
-    from flowdebate.patterns.state import PatternInput, PatternState
+    from flowdebate.patterns.state import PatternState
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -31,34 +45,48 @@ if TYPE_CHECKING:
 __all__ = (
     "Loop",
     "PatternSpec",
+    "another_round",
+    "check_quorum",
     "checked_loop",
     "in_declared_order",
+    "increment_round",
+    "input_validator",
+    "round_limit",
 )
+
+InputT = TypeVar("InputT", bound=PatternInput)
+
+
+class StopReasonOf(Protocol):
+    """The stop reason after a round with this state, where `predicate` is the answer of `terminate_when`; else None."""
+
+    def __call__(self, state: Any, /, *, predicate: bool) -> str | None:  # noqa: ANN401 - each pattern has its own
+        """Decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatternSpec:
-    """What each pattern fills the loop in with."""
+    """The parts of a pattern that the loop is filled in with."""
 
-    takes: type[PatternInput]
-    """What it is given, and what it hands to those who speak."""
-    state: Callable[[], PatternState]
-    """Makes what it keeps while it goes on."""
-    raw: Callable[[Context, RunStatus], object]
-    """What it came to, whatever its end."""
-    ends: Callable[[Any], str | None]
-    """Why it ends by itself after a round, told by its state; None if it goes on."""
-    heard: Callable[[Any], str]
-    """Whose voice an entry of its transcript is, for the quorum."""
+    input_type: type[PatternInput]
+    """The pattern's input; each debater is given one as well."""
+    new_state: Callable[[], PatternState]
+    """Makes the state of the pattern's sequencer."""
+    make_output: Callable[[Context, RunStatus], PatternOutput]
+    """Builds the raw output from the state, finished or cut short."""
+    stop_reason: StopReasonOf
+    """Decides whether there is a further round."""
+    voice_of: Callable[[Any], str] | None
+    """Whose voice an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
     speaker: str
-    """What stands in the names of the blocks that speak: `{name}-{speaker}-{member}`."""
+    """The word in the names of the speaking blocks: `{name}-{speaker}-{member}`."""
     round: str = "round"
-    """What a pass of the loop is called in the paths of blocks."""
+    """The word for a pass of the loop in the paths of blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """The options by which rounds go, checked, and the parts that are made of them."""
+    """The checked options of a pattern's rounds, and the steps that are made of them."""
 
     name: str
     where: str
@@ -68,86 +96,91 @@ class Loop:
     owns_transcript: bool
     collection_id: str
     model: ModelChoice
-    """For all blocks inside that name none."""
-    on_failure: OnFailure
-    quorum: int
-    turn_timeout: float | None
-    round_timeout: float | None
-    terms: PatternSpec
+    """The model of all blocks inside that name none."""
+    failures: FailurePolicy
+    spec: PatternSpec
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the pattern goes on without what a provider loses."""
-        return self.on_failure != "fail"
-
-    def rounds(self, hold: Callable[[Sequencer[Any, Any]], Sequencer[Any, Any]]) -> Sequencer[Any, Any]:
-        """The opening, and rounds until there is a reason to end; `hold` adds the steps of a round."""
-        increment = increment_round(self.name, self.max_rounds, self.round_timeout)
-        return hold(self._opening().tap(increment)).loop_back(
-            increment.name,
-            when=another_round(self.terms.ends, self.terminate_when, quorum=self.quorum, heard=self.terms.heard),
-            max_iterations=self.max_rounds,
-            label=self.terms.round,
-        )
-
-    def _opening(self) -> Sequencer[Any, Any]:
+    def opening(self) -> Sequencer[Any, Any]:
+        """The pattern's sequencer up to the first turn of a round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         return (
             sequencer(
                 name=self.name,
-                state=self.terms.state,
+                state=self.spec.new_state,
                 owns=owned,
                 isolates=() if self.owns_transcript else (self.transcript,),
-                accepts=accept(self.where, self.terms.takes),
+                accepts=input_validator(self.where, self.spec.input_type),
                 model=self.model,
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
-            .tap(begin(self.name, self.terms.raw))
+            .tap(stamp_subject(self.name, self.spec.make_output))
+            .tap(increment_round(self.name, self.max_rounds, self.failures.round_timeout))
         )
+
+    def until_stopped(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
+        """`pipeline`, which goes back to the next round until there is a reason to stop."""
+        return pipeline.loop_back(
+            f"{self.name}-increment-round",
+            when=another_round(
+                self.spec.stop_reason,
+                self.terminate_when,
+                quorum=self.failures.quorum,
+                voice_of=self.spec.voice_of,
+            ),
+            max_iterations=self.max_rounds,
+            label=self.spec.round,
+        )
+
+    def end_of_turns(self) -> Handler[Any, None]:
+        """A tap between a round's turns and what is made of them, which has its own time and needs the quorum."""
+
+        @handler(name=f"{self.name}-end-of-turns")
+        def check(_: object, ctx: Context) -> None:
+            _end_turns(ctx, self.failures.quorum, self.spec.voice_of)
+
+        return check
 
     def turn(
         self,
         member: Debater | Persona,
         *,
-        default: Callable[[str, Model | str | None], Block[Any, Any]],
+        debater: Block[Any, Any],
+        stand_in: Block[Any, Any] | None,
         record: Block[Any, Any],
         stance: str | None = None,
     ) -> Turn:
-        """A turn of `member`: its own block, or the one that `default(name, model)` makes; then `record`."""
-        stand_in = self.on_failure if isinstance(self.on_failure, StandIn) else None
+        """A turn of `member`: `debater` speaks (or `stand_in`, where its model fails), then `record` takes it down."""
         return Turn(
             f"{self.name}-turn-{member.name}",
             agent_name=member.name,
             stance=stance,
-            asks=self._asks,
-            debater=default(self.name, member.model) if member.block is None else self._own(member),
+            input_type=self.spec.input_type,
+            debater=debater,
             record=record,
-            stand_in=None if stand_in is None else default(f"{self.name}-stand-in", KeptModel(stand_in.model)),
-            skips=self.goes_on,
-            timeout=self.turn_timeout,
+            stand_in=stand_in,
+            skips=self.failures.goes_on,
+            timeout=self.failures.turn_timeout,
         )
 
-    def _own(self, member: Debater | Persona) -> Block[Any, Any]:
-        name = f"{self.name}-{self.terms.speaker}-{member.name}"
+    def own_debater(self, member: Debater | Persona) -> Block[Any, Any]:
+        """The block that the application gave for `member`."""
+        name = f"{self.name}-{self.spec.speaker}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, who=who)
 
-    def _asks(self, state: PatternState) -> PatternInput:
-        (field,) = self.terms.takes.model_fields
-        return self.terms.takes(**{field: state.question})
+    def own_role(self, block: BlockLike, role: str, schema: Callable[[], object]) -> Block[Any, Any]:
+        """The block that the application gave for `role`; a human there is asked for `schema()`."""
+        made = as_block(block, name=f"{self.name}-{role}", where=self.where, field=role)
+        return with_answer_schema(made, schema)
 
-    def end_of_turns(self) -> Handler[Any, None]:
-        """A tap behind a round's turns, where something is made of them before the round is over."""
-        return end_of_turns(self.name, quorum=self.quorum, heard=self.terms.heard)
-
-    def guarded(self, seat: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
-        """`seat` with its deadline; what `recover` gives takes the place of what a provider loses, if it goes on."""
-        if not self.goes_on and self.turn_timeout is None:
-            return seat
-        losses = is_provider_failure if self.goes_on else _never
-        return WithFallback(seat, recover=recover, losses=losses, timeout=self.turn_timeout)
+    def guarded(self, role: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
+        """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""
+        if not self.failures.goes_on and self.failures.turn_timeout is None:
+            return role
+        losses = is_provider_failure if self.failures.goes_on else _never
+        return WithFallback(role, recover=recover, losses=losses, timeout=self.failures.turn_timeout)
 
 
 def checked_loop(  # noqa: PLR0913 - the options that the patterns have in common
@@ -160,23 +193,18 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     create_transcript: Callable[[], StateResource[Any]],
     model: ModelChoice,
     collection_id: str | None,
-    on_failure: OnFailure,
-    quorum: int,
-    turn_timeout: float | None,
-    round_timeout: float | None,
-    terms: PatternSpec,
+    failures: FailurePolicy,
+    spec: PatternSpec,
 ) -> Loop:
-    """The loop that a pattern's options ask for; ConfigurationError for what cannot be.
+    """The loop with these options, or ConfigurationError.
 
-    Without a `transcript` it has one of its own, and without a `collection_id` its trail has the pattern's name.
+    Without a `transcript` the pattern makes its own; without a `collection_id` the audit trail has the pattern's name.
     """
     checks.check_rounds(max_rounds, where=where)
     checks.check_transcript(transcript, create_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     check_model(model, where=where)
-    checks.check_failure_options(
-        where, on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-    )
+    checks.check_failure_policy(failures, where=where)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     return Loop(
@@ -188,19 +216,107 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
         owns_transcript=transcript is None,
         collection_id=name if collection_id is None else collection_id,
         model=model,
-        on_failure=on_failure,
-        quorum=quorum,
-        turn_timeout=turn_timeout,
-        round_timeout=round_timeout,
-        terms=terms,
+        failures=failures,
+        spec=spec,
     )
 
 
 def in_declared_order(pipeline: Sequencer[Any, Any], turns: Iterable[Block[Any, Any]]) -> Sequencer[Any, Any]:
-    """`pipeline`, longer by `turns`, one after the other: later ones are shown what was said in the earlier ones."""
+    """`pipeline` with `turns` one after the other: later speakers see what earlier ones said."""
     for turn in turns:
         pipeline = pipeline.tap(turn)
     return pipeline
+
+
+def round_limit(round: int, *, max_rounds: int, predicate: bool, limit: str = "max_rounds") -> str | None:  # noqa: A002
+    """The stop reason of a pattern that ends by its number of rounds or by `terminate_when`; the first that holds wins.
+
+    >>> round_limit(2, max_rounds=2, predicate=True), round_limit(1, max_rounds=2, predicate=True)
+    ('max_rounds', 'predicate')
+    """
+    return limit if round >= max_rounds else "predicate" if predicate else None
+
+
+def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
+    """A function that makes a pattern's input of a str, a dict of its one field or a `model`; else ConfigurationError.
+
+    The input of another pattern will do as well, so that a pattern can take a role in another one.
+    """
+    (field,) = model.model_fields
+
+    def check(value: object) -> InputT:
+        if isinstance(value, model):
+            return value
+        if isinstance(value, PatternInput):
+            return model(**{field: value.subject})
+        subject = value.get(field) if isinstance(value, Mapping) and set(value) == {field} else value
+        if not isinstance(subject, str):
+            article = "an" if field[0] in "aeiou" else "a"
+            allowed = f'{article} {field}: a str, {{"{field}": str}} or a {model.__name__}'
+            raise ConfigurationError(where, "input", value, allowed)
+        return model(**{field: clean_text(subject)})
+
+    return check
+
+
+def increment_round(name: str, max_rounds: int, seconds: float | None = None) -> Handler[Any, None]:
+    """A tap that opens the next round, which may take `seconds`."""
+
+    @handler(name=f"{name}-increment-round")
+    def increment(_: object, ctx: Context) -> None:
+        number = pattern_state(ctx).round + 1
+        ctx.sequencer.update(round=number)
+        if seconds is not None:
+            ctx.sequencer.deadline = asyncio.get_running_loop().time() + seconds
+        ctx.emit(RoundStarted(round=number, max_rounds=max_rounds, path=ctx.path))
+
+    return increment
+
+
+def another_round(
+    stop_reason: StopReasonOf,
+    terminate_when: Function | None,
+    *,
+    quorum: int = 1,
+    voice_of: Callable[[Any], str] | None = None,
+) -> Function:
+    """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
+
+    `terminate_when` is asked only if `stop_reason` finds none without it.
+    """
+
+    async def goes_on(_: object, ctx: Context) -> bool:
+        _end_turns(ctx, quorum, voice_of)
+        state = pattern_state(ctx)
+        reason = stop_reason(state, predicate=False)
+        if reason is None and terminate_when is not None:
+            reason = stop_reason(state, predicate=bool(await result_of(terminate_when(ctx))))
+        if reason is None:
+            return True
+        ctx.sequencer.update(stop_reason=reason)
+        ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
+        return False
+
+    return goes_on
+
+
+def _end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
+    ctx.sequencer.deadline = None
+    state = pattern_state(ctx)
+    if state.losses and voice_of is not None:
+        voices = [voice_of(entry) for entry in entries_of(ctx) if entry.round == state.round]
+        check_quorum(state, voices, quorum=quorum, block=ctx.block)
+
+
+def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
+    """QuorumLost if turns of this round were lost and fewer voices than `quorum` were `heard` in it.
+
+    Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
+    """
+    skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
+    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}
+    if len(set(heard)) < min(quorum, len(lost.union(heard))):
+        raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
 
 
 def _never(_: BaseException) -> bool:

@@ -1,20 +1,28 @@
-"""Raw outputs: the base class that the outputs of all patterns share."""
+"""Raw outputs: their common base, and the one way by which they leave a pattern."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flowdebate._util.wire import WireModel
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.patterns.state import PatternInput, pattern_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = (
     "Entry",
     "PatternOutput",
+    "build_output",
+    "publish",
+    "stamp_subject",
+    "status_of",
 )
 
 
@@ -74,3 +82,48 @@ class PatternOutput(WireModel):
     def to_wire(self) -> dict[str, Any]:
         """This output as plain data with camelCase keys."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+OutputT = TypeVar("OutputT", bound=PatternOutput)
+
+
+def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], PatternOutput]) -> Handler[Any, None]:
+    """A tap that puts the subject into the pattern's state, and registers `make_output` for a run that ends early."""
+
+    @handler(name=f"{name}-stamp-question")
+    def stamp(value: PatternInput, ctx: Context) -> None:
+        ctx.sequencer.update(question=value.subject)
+        ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, _ended(status)))
+
+    return stamp
+
+
+def build_output(
+    name: str, make_output: Callable[[Context, RunStatus], PatternOutput]
+) -> Handler[object, PatternOutput]:
+    """A block that builds the raw output from the pattern's state and publishes it."""
+
+    @handler(name=f"{name}-build-output")
+    def build(_: object, ctx: Context) -> PatternOutput:
+        return publish(make_output(ctx, status_of(ctx)), ctx)
+
+    return build
+
+
+def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
+    """Make `output` the raw output of the pattern at `path` (None: the one around the block): `result.raw`.
+
+    Every raw output leaves here. One that changes afterwards, because the synthesizer failed or baselines were added,
+    is built again and published again.
+    """
+    ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
+    return output
+
+
+def status_of(ctx: Context) -> RunStatus:
+    """The status of a pattern that came to its end: "degraded" if a provider failed for good."""
+    return "degraded" if pattern_state(ctx).losses else "complete"
+
+
+def _ended(status: RunStatus) -> RunStatus:
+    return "failed" if status == "running" else status

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = (
     "DebateStatus",
-    "Instead",
     "PatternInput",
     "PatternState",
     "ProviderFailure",
-    "Seat",
+    "Recovery",
+    "Role",
     "TranscriptState",
     "as_model",
     "entries_of",
@@ -30,10 +30,10 @@ __all__ = (
 
 EntryT = TypeVar("EntryT")
 
-Seat = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
+Role = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
 """Who acts in a debate or in one of its siblings."""
 
-Instead = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
+Recovery = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
 """What is done without a seat's answer: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
 
@@ -47,14 +47,14 @@ class ProviderFailure(WireModel):
 
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
-    seat: Seat
+    seat: Role
     name: str
     """The debater's name; the block's for other seats."""
     stance: str | None = None
     """A debater's."""
     error: str
     """The error's class and message."""
-    instead: Instead
+    instead: Recovery
 
 
 class PatternInput(WireModel):
@@ -64,6 +64,11 @@ class PatternInput(WireModel):
     def subject(self) -> str:
         """The question, the topic, the proposition or the task."""
         return str(getattr(self, next(iter(type(self).model_fields))))
+
+    @classmethod
+    def about(cls, subject: str) -> Self:
+        """The input whose one field is `subject`."""
+        return cls(**{next(iter(cls.model_fields)): subject})
 
 
 class PatternState(WireModel):

@@ -1,66 +1,70 @@
-"""The last step that `debate()` and `round_robin()` share: the output, made of all that it came to."""
+"""Synthesizer: the last step of a pattern, which makes its output of the raw output."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.prompt import with_answer_schema
-from flowdebate.patterns.failures import lose
-from flowdebate.patterns.rounds import finish, validate_output
-from flowdebate.patterns.state import pattern_state
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import OutputError, SchemaViolation
+from flowdebate.patterns.failures import record_failure
+from flowdebate.patterns.output import publish, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import BaseModel
-
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.loop import Loop
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "with_synthesizer",
-    "without_output",
+    "guarded_synthesizer",
+    "held_to_schema",
+    "validate_output",
 )
 
 
-def with_synthesizer(
-    pipeline: Sequencer[Any, Any],
-    loop: Loop,
-    *,
-    synthesizer: BlockLike | Literal[False] | None,
-    default: Callable[[], Block[Any, Any]],
-    output_schema: OutputSchema | None,
-    around: Callable[[Block[Any, Any]], Block[Any, Any]] | None = None,
-) -> Sequencer[Any, Any]:
-    """`pipeline`, whose last step gives the raw output, with the synthesizer behind it; False leaves it out.
+def guarded_synthesizer(loop: Loop, synthesizer: Block[Any, Any]) -> Block[Any, Any]:
+    """`synthesizer` with its deadline. If its provider fails and failures are tolerated, the output is None.
 
-    None is the one that `default` makes; one of the application's own is held to `output_schema`. A lost one gives
-    None, which nothing is held to. `around` wraps the seat.
+    The raw output is then published again, with that failure.
     """
-    if synthesizer is False:
-        return pipeline
-    own = None
-    if synthesizer is not None:
-        own = as_block(synthesizer, name=f"{loop.name}-synthesizer", where=loop.where, field="synthesizer")
-        own = with_answer_schema(own, lambda: output_schema)
-    seat = loop.guarded(default() if own is None else own, without_output)
-    pipeline = pipeline.then(seat if around is None else around(seat))
-    if own is None or output_schema is None:
-        return pipeline
-    validate = validate_output(loop.name, own.name, output_schema)
-    return pipeline.then_if(_is_something, validate) if loop.goes_on else pipeline.then(validate)
+    return loop.guarded(synthesizer, _without_output(loop))
 
 
-def without_output(error: Exception, raw: BaseModel, ctx: Context) -> None:
-    """What a pattern gives whose synthesizer was lost: nothing, and a raw output that says so."""
-    lose(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
-    losses = list(pattern_state(ctx).losses)
-    finish(ctx, raw.model_copy(update={"losses": losses, "status": "degraded"}))
+def _without_output(loop: Loop) -> Callable[[Exception, Any, Context], None]:
+    def recover(error: Exception, _: object, ctx: Context) -> None:
+        record_failure(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
+        publish(loop.spec.make_output(ctx, status_of(ctx)), ctx)
+
+    return recover
+
+
+def held_to_schema(
+    pipeline: Sequencer[Any, Any], loop: Loop, synthesizer: Block[Any, Any], schema: OutputSchema | None
+) -> Sequencer[Any, Any]:
+    """`pipeline`, whose output comes from the application's own `synthesizer`, validated against `schema` if any.
+
+    A lost output (None) is not validated.
+    """
+    if schema is None:
+        return pipeline
+    validate = validate_output(loop.name, synthesizer.name, schema)
+    return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
+
+
+def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
+    """A block that validates what the application's own synthesizer returned."""
+
+    @handler(name=f"{name}-validate-output")
+    def validate(value: object) -> object:
+        try:
+            return schema.validate(value)
+        except SchemaViolation as violation:
+            raise OutputError(synthesizer, schema.name, violation.problems) from None
+
+    return validate
 
 
 def _is_something(value: object) -> bool:

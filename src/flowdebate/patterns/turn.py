@@ -9,7 +9,7 @@ from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LimitReached, told
 from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.patterns.failures import in_time, is_provider_failure, lose
+from flowdebate.patterns.failures import in_time, is_provider_failure, record_failure
 from flowdebate.patterns.recording import AUDIT
 from flowdebate.patterns.state import pattern_state
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
@@ -17,7 +17,7 @@ from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flowdebate.patterns.state import Instead, PatternInput, PatternState
+    from flowdebate.patterns.state import PatternInput, Recovery
     from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.runs.context import Context
 
@@ -82,19 +82,19 @@ class Turn(Block[Any, Any]):
         *,
         agent_name: str,
         stance: str | None = None,
-        asks: Callable[[PatternState], PatternInput],
+        input_type: type[PatternInput],
         debater: Block[Any, Any],
         record: Block[Any, Any],
         stand_in: Block[Any, Any] | None = None,
         skips: bool = False,
         timeout: float | None = None,
     ) -> None:
-        seats = [debater] if stand_in is None else [debater, stand_in]
-        shared, hidden = merged_resources(f"turn {name!r}", [*seats, record], closed=seats)
+        speakers = [debater] if stand_in is None else [debater, stand_in]
+        shared, hidden = merged_resources(f"turn {name!r}", [*speakers, record], closed=speakers)
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
         self._stance = stance
-        self._asks = asks
+        self._input_type = input_type
         self._debater = debater
         self._record = record
         self._stand_in = stand_in
@@ -129,7 +129,7 @@ class Turn(Block[Any, Any]):
             return await self._argued_by(self._stand_in, ctx, heard)
 
     async def _argued_by(self, debater: Block[Any, Any], ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401
-        asked = self._asks(pattern_state(ctx))
+        asked = self._input_type.about(pattern_state(ctx).question)
         call = debater(asked, self._inside(debater, ctx))
         said = await in_time(call, ctx, block=debater.name, timeout=self._timeout, losses=self._goes_on)
         heard()
@@ -139,8 +139,8 @@ class Turn(Block[Any, Any]):
         """Whether the turn ends in something all the same."""
         return (self._skips or self._stand_in is not None) and is_provider_failure(error)
 
-    def _lose(self, error: Exception, ctx: Context, instead: Instead) -> None:
-        lose(
+    def _lose(self, error: Exception, ctx: Context, instead: Recovery) -> None:
+        record_failure(
             error,
             ctx,
             block=self._debater.name,

@@ -144,7 +144,7 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
             run.end("awaiting")
         except LimitReached as reached:
             own = run.budget is not None and any(reached is one for one in run.budget.raised)
-            partial = own and run.salvageable
+            partial = own and run.has_partial_output
             error = _end(run, "limit" if own else "failed", reached)
             if not partial:
                 raise

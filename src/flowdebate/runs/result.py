@@ -70,7 +70,7 @@ class RunView:
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
         """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
-        return self._run.artifacts.get("raw")
+        return self._run.raw_output
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:

@@ -121,7 +121,6 @@ class Run:
         "_unfinished",
         "_warned",
         "acting",
-        "artifacts",
         "begun",
         "budget",
         "emit",
@@ -130,6 +129,7 @@ class Run:
         "now",
         "opened",
         "outcome",
+        "raw_output",
         "records",
         "run_id",
         "seed",
@@ -172,8 +172,8 @@ class Run:
         self.tell = self.records.tell
         self.now = self.records.now
         self.usage = Usage.none()
-        self.artifacts: dict[str, Any] = {}
-        """What patterns leave besides their output, by name: `raw`."""
+        self.raw_output: Any = None
+        """The raw output of the pattern that ended last, or that was cut short; None without one."""
         self._unfinished: dict[str, Callable[[RunStatus], Any]] = {}
         self.shared: dict[Resource, Any] = {}
         self.opened: list[tuple[int, Any]] = []
@@ -193,7 +193,7 @@ class Run:
         """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
         if self.status == "running":
             self._ended = time.perf_counter()
-            self._salvage(status)
+            self._build_partial_output(status)
             path = getattr(self.records.events[0], "path", "") if self.records.events else ""
             self.emit(
                 RunFinished(run_id=self.run_id, status=status, usage=self.usage, seconds=self.seconds, error=error),
@@ -207,26 +207,26 @@ class Run:
         if self.outcome != "no_verdict":
             self.outcome = outcome
 
-    def began(self, path: str, salvage: Callable[[RunStatus], Any]) -> None:
-        """A pattern at `path` has begun; `salvage` makes its raw output should the run end before the pattern does."""
-        self._unfinished[path] = salvage
+    def register_partial_output(self, path: str, build: Callable[[RunStatus], Any]) -> None:
+        """Register a callback that builds the raw output of the pattern at `path` if the run ends before it does."""
+        self._unfinished[path] = build
 
-    def finished(self, path: str, raw: Any) -> None:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The pattern at `path` has come to `raw`, the run's raw output unless a later one takes its place."""
+    def set_raw_output(self, path: str, raw: Any) -> None:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """Set the run's raw output to that of the pattern at `path`, which has ended; a later one replaces it."""
         self._unfinished.pop(path, None)
-        self.artifacts["raw"] = raw
+        self.raw_output = raw
 
     @property
-    def salvageable(self) -> bool:
-        """Whether a pattern is under way that can say what it came to so far."""
+    def has_partial_output(self) -> bool:
+        """Whether a pattern is in progress whose raw output can be built."""
         return bool(self._unfinished)
 
-    def _salvage(self, status: RunStatus) -> None:
-        """Make the raw output of the outermost pattern that was cut short; nothing that ended may keep a run alive."""
+    def _build_partial_output(self, status: RunStatus) -> None:
+        """Build the raw output of the outermost pattern that was cut short; nothing that ended may keep a run alive."""
         unfinished, self._unfinished = self._unfinished, {}
         if unfinished:
             outermost = min(unfinished, key=lambda path: path.count("/"))
-            self.artifacts["raw"] = unfinished[outermost](status)
+            self.raw_output = unfinished[outermost](status)
 
     @property
     def seconds(self) -> float:

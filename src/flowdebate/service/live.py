@@ -25,7 +25,7 @@ from flowdebate.service.sections import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from flowdebate.patterns.state import Instead, ProviderFailure
+    from flowdebate.patterns.state import ProviderFailure, Recovery
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.documents import Document
     from flowdebate.service.plan import Plan
@@ -34,7 +34,7 @@ __all__ = ("Live", "OneByOne", "Together", "failures", "role_failed", "round_hea
 
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
-_INSTEAD: Mapping[Instead, str] = {
+_INSTEAD: Mapping[Recovery, str] = {
     "skipped": "the turn is left out",
     "stand_in": "a stand-in argues",
     "declared_order": "all speak in declared order",
@@ -51,7 +51,7 @@ def round_heading(number: int, max_rounds: int | None) -> Heading:
     return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
 
 
-def role_failed(seat: str, name: str, why: str, instead: Instead) -> Fact:
+def role_failed(seat: str, name: str, why: str, instead: Recovery) -> Fact:
     """What failed for good, and what is done without it."""
     label = f"{seat.capitalize()} {name} was lost"
     return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")

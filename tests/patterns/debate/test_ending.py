@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate import Session, debate
 from flowdebate.errors import ModelError
-from flowdebate.patterns.debate.output import stop_reason
+from flowdebate.patterns.debate.assembly import stop_reason
 from flowdebate.patterns.events import RoundsEnded
 from tests.patterns.debates import QUESTION, SIDES, by_seat, decision, events, moderated, script
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
-from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import BlockAnswered

@@ -9,7 +9,7 @@ import pytest
 from flowdebate import DebateModeratorOutput, Debater, debate
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import Retry, Retrying
-from flowdebate.patterns.debate.events import ModeratorDecided
+from flowdebate.patterns.debate.schemas import ModeratorDecided
 from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, turn_of

@@ -102,3 +102,13 @@ flowchart TD
   n13 --> n14
   n11 -. again .-> n4\
 """)
+
+
+def test_a_moderator_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
+    """`moderator=True` is the block that `create_moderator` makes; None and False leave it out."""
+    without = str(outline(debate(name="rent", debaters=SIDES)))
+    assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
+    opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
+    assert opened[4:7] == snapshot(
+        ["  → tap rent-open-round", "    → rent-moderator", "    → rent-stash-moderator-decision"]
+    )

@@ -15,7 +15,7 @@ from flowdebate import (
     create_debate_transcript,
     debate,
 )
-from flowdebate.patterns.debate.events import VerdictReached
+from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of

@@ -104,9 +104,11 @@ REJECTED = [
     Case(
         "a broken JSON Schema", {"output_schema": {"type": "strange"}}, "output_schema", "strange", "valid JSON Schema"
     ),
-    Case("moderator=False", {"moderator": False}, "moderator", "False", "None, which leaves it out"),
+    Case("moderator=0 is not False", {"moderator": 0}, "moderator", "0", "None or False, which leave it out"),
     Case("judge=False", {"judge": False}, "judge", "False", "None, which is the default block"),
-    Case("moderator=True", {"moderator": True}, "moderator", "True", "a block, or a function"),
+    Case(
+        "moderator=a name", {"moderator": "gpt"}, "moderator", "'gpt'", "True, the default one, a block, or a function"
+    ),
     Case("judge=a name", {"judge": "gpt"}, "judge", "'gpt'", "a block, or a function"),
     Case("synthesizer=True", {"synthesizer": True}, "synthesizer", "True", "False, which leaves it out"),
     Case("synthesizer=0 is not False", {"synthesizer": 0}, "synthesizer", "0", "False, which leaves it out"),

@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate import Capability, Persona, Session, Visibility, generator
 from flowdebate.models import ModelSettings
-from flowdebate.patterns.deliberation import create_deliberation_transcript, create_persona_debater, create_reporter
+from flowdebate.patterns.deliberation import create_deliberation_transcript, create_moderator, create_persona_debater
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
 from tests.patterns.debates import events, system_of
@@ -137,7 +137,7 @@ def test_default_blocks_can_be_made_by_hand() -> None:
     owl = create_persona_debater(
         name="mine", agent_name="owl", transcript=transcript, participants=participants, system_prompt="You are wise."
     )
-    moderator = create_reporter(name="mine", transcript=transcript, participants=participants, report="text")
+    moderator = create_moderator(name="mine", transcript=transcript, participants=participants, report="text")
     model = ScriptedModel("A", "B", "STATUS: settled\nDECISION: Wait.")
     pattern = deal(debaters=[PERSONAS[0], Persona("owl", block=owl)], transcript=transcript, moderator=moderator)
     output = pattern.run_sync(TOPIC, model=model).output
@@ -153,5 +153,5 @@ def test_default_blocks_work_by_themselves() -> None:
     model = ScriptedModel("Hoot.")
     assert owl.run_sync(TOPIC, model=model).output == "Hoot."
     assert f"Topic: {TOPIC}" in system_of(model.calls[0])
-    reporter = create_reporter(name="x", transcript=transcript, participants={"owl": None})
+    reporter = create_moderator(name="x", transcript=transcript, participants={"owl": None})
     assert reporter.run_sync(TOPIC, model=ScriptedModel(SETTLED)).output.settled

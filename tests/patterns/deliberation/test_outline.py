@@ -50,3 +50,16 @@ def test_blocks_of_ones_own_take_the_seats() -> None:
     lines = str(outline(deal(debaters=[Persona("owl", block=speak), *PERSONAS], moderator=speak, max_rounds=1)))
     assert "owl: deal-turn-owl\n        → deal-debater-owl\n" in lines
     assert "→ tap deal-close-round\n    → deal-moderator\n" in lines
+
+
+def test_without_a_moderator_nothing_closes_a_round() -> None:
+    """`moderator=False` leaves the report out: the deliberation ends by its rounds, and without a decision."""
+    assert "deal-close-round" not in str(outline(deal(moderator=False)))
+    model = ScriptedModel("In.", "Out.")
+    output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
+    assert (output.stop_reason, output.reports, output.final_decision, output.is_settled) == (
+        "max_rounds",
+        [],
+        None,
+        False,
+    )

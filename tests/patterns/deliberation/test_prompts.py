@@ -15,18 +15,20 @@ from inline_snapshot import snapshot
 
 from flowdebate import Persona, deliberation
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.deliberation.prompts import (
+from flowdebate.patterns.deliberation.debater import (
     PERSONA,
-    REPORTER,
     PersonaTemplate,
-    ReporterTemplate,
     render_persona_system,
     render_persona_turn,
-    render_reporter_system,
-    render_reporter_turn,
-    render_said,
+)
+from flowdebate.patterns.deliberation.moderator import (
+    MODERATOR,
+    ModeratorTemplate,
+    render_moderator_system,
+    render_moderator_turn,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
+from flowdebate.patterns.deliberation.transcript import render_said
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 from tests.prompts.nasty import headings, lines_of, tags, texts
@@ -217,7 +219,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     """As many tags and headings as there are entries and rounds; labels stand where the prompt puts them."""
     made = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
     shown = render_persona_turn(entries=entries, reports=made, name="bull", role=None, round=4, max_rounds=4)
-    asked = render_reporter_turn(entries=entries, round=4, max_rounds=4)
+    asked = render_moderator_turn(entries=entries, round=4, max_rounds=4)
     for text in (shown, asked):
         assert tags(text) == len(entries)
         assert headings(text) == len({entry.round for entry in entries})
@@ -226,7 +228,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     everyone = {"bull": "investor", "an, owl": summary}
     for system in (
         render_persona_system(topic=topic, participants=everyone, max_rounds=3, name="bull"),
-        render_reporter_system(topic=topic, participants=everyone),
+        render_moderator_system(topic=topic, participants=everyone),
     ):
         assert len([line for line in lines_of(system) if re.match("Topic: ", line)]) == 1
         assert len([line for line in lines_of(system) if re.match("- (bull|an)", line)]) == len(everyone)
@@ -253,11 +255,11 @@ def test_the_next_prompt_of_a_persona_begins_as_its_last_one_did() -> None:
     assert system_of(model.calls[4]).startswith(common)
 
 
-@pytest.mark.parametrize("template", [PersonaTemplate, ReporterTemplate])
+@pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
 def test_templates_may_be_replaced_and_are_checked(template: Any) -> None:
     """A field that is not filled there is refused, with those that are."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):
             template(**{field.name: "Ask {nobody}."})
     assert replace(PERSONA, turn="Now: {round}.").turn == "Now: {round}."
-    assert replace(REPORTER, report="Well?").report == "Well?"
+    assert replace(MODERATOR, report="Well?").report == "Well?"

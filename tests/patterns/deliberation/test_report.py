@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.deliberation.moderator import parse_report, render_report
+from flowdebate.patterns.deliberation.report import parse_report, render_report
 from flowdebate.patterns.deliberation.schemas import ModeratorReport
 from tests.prompts.nasty import anything, texts
 

@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Persona, StandIn, create_debate_transcript, deliberation
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.patterns.deliberation import create_deliberation_transcript, create_reporter
+from flowdebate.patterns.deliberation import create_deliberation_transcript, create_moderator
 
 from .deliberations import PERSONAS, deal
 
@@ -39,7 +39,9 @@ REJECTED = [
     Case("a block that is none", {"debaters": [Persona("a", block=3), PERSONAS[0]]}, "debaters[0].block", "a block"),
     Case("no rounds", {"max_rounds": 0}, "max_rounds", "an int >= 1"),
     Case("a bool of rounds", {"max_rounds": True}, "max_rounds", "an int >= 1"),
-    Case("no moderator", {"moderator": False}, "moderator", "None, which is the default block, a block"),
+    Case(
+        "moderator=0 is not False", {"moderator": 0}, "moderator", "default block, False, which leaves it out, a block"
+    ),
     Case("a moderator that is none", {"moderator": "x"}, "moderator", "a block, or a function"),
     Case("a form that is none", {"report": "json"}, "report", "'structured' or 'text'"),
     Case("a predicate that is none", {"terminate_when": True}, "terminate_when", "a sync or async function"),
@@ -80,11 +82,11 @@ def test_a_name_is_needed() -> None:
 def test_a_reporter_is_told_how_to_ask() -> None:
     """By a schema or for text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
-        create_reporter(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")  # type: ignore[arg-type]
+        create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")  # type: ignore[arg-type]
 
 
 def test_another_transcript_on_a_seat_is_refused() -> None:
     """Two of them in one deliberation: the error says to share the reference."""
-    own = create_reporter(name="own", transcript=create_deliberation_transcript(), participants={})
+    own = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):
         deal(moderator=own)

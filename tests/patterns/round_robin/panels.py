@@ -27,7 +27,7 @@ REPORT = {
 
 def bridge(**options: Any) -> Any:
     """A panel of two that gives its raw output."""
-    return round_robin(**{"name": "bridge", "panelists": PANEL, "synthesizer": False, **options})
+    return round_robin(**{"name": "bridge", "debaters": PANEL, "synthesizer": False, **options})
 
 
 def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:

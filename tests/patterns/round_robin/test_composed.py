@@ -73,7 +73,7 @@ async def test_a_debate_on_a_panelists_seat_speaks_for_it() -> None:
     """The debate is about the panel's question, and its deliverable is what the panelist says."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
-    result = await bridge(panelists=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
+    result = await bridge(debaters=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
         QUESTION, model=model
     )
     assert said(result.output) == [(1, "team", "We debated: keep it open."), (1, "ben", "B")]

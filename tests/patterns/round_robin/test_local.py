@@ -52,7 +52,7 @@ async def test_a_panel_is_held_by_the_small_model() -> None:
     model = LocalModel(small_test_model())
     pattern = round_robin(
         name="school",
-        panelists=PANEL,
+        debaters=PANEL,
         max_rounds=1,
         referee=lambda _: {"notes": "Give figures."},
         output_schema=Word,
@@ -79,7 +79,7 @@ async def test_a_panel_of_the_large_model_speaks_to_the_question() -> None:
     )
     pattern = round_robin(
         name="school",
-        panelists=PANEL,
+        debaters=PANEL,
         max_rounds=1,
         transcript=transcript,
         referee=referee,

@@ -116,7 +116,7 @@ def test_failures_of_the_application_are_never_gone_over(seat: str) -> None:
 
     options: dict[str, Any] = {seat: broken}
     if seat == "panelist":
-        options = {"panelists": [Persona("ada", block=broken), PANEL[1]]}
+        options = {"debaters": [Persona("ada", block=broken), PANEL[1]]}
     with pytest.raises(KeyError, match="a bug"):
         bridge(on_failure="skip", quorum=1, **options).run_sync(QUESTION, model=by_seat())
 
@@ -129,7 +129,7 @@ async def test_a_seat_has_a_deadline_over_all_that_it_does() -> None:
         raise AssertionError
 
     late = bridge(
-        panelists=[PANEL[0], Persona("ben", block=hang)],
+        debaters=[PANEL[0], Persona("ben", block=hang)],
         referee=hang,
         synthesizer=hang,
         max_rounds=1,
@@ -158,7 +158,7 @@ async def test_a_rounds_deadline_is_that_of_its_turns() -> None:
 
     panelists = [PANEL[0], Persona("ben", block=hang_once), Persona("cal")]
     result = await bridge(
-        panelists=panelists,
+        debaters=panelists,
         on_failure="skip",
         quorum=1,
         round_timeout=0.5,
@@ -258,7 +258,7 @@ def test_any_block_on_any_seat_ends_in_time(data: st.DataObject) -> None:
 
     rounds = data.draw(st.integers(1, 3))
     pattern = bridge(
-        panelists=[Persona("ada", block=seat()), Persona("ben", block=seat())],
+        debaters=[Persona("ada", block=seat()), Persona("ben", block=seat())],
         referee=seat() if data.draw(st.booleans()) else None,
         synthesizer=seat() if data.draw(st.booleans()) else False,
         max_rounds=rounds,

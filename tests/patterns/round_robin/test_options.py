@@ -29,7 +29,7 @@ def search(query: str) -> str:
 def calls(**options: Any) -> Sequence[RecordedCall]:
     """What two panelists and the synthesizer were asked."""
     model = ScriptedModel("A", "B", "The answer.")
-    round_robin(**{"name": "bridge", "panelists": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
+    round_robin(**{"name": "bridge", "debaters": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
     return model.calls
 
 
@@ -56,7 +56,7 @@ def test_settings_reach_the_default_blocks() -> None:
         seen.append(request.settings.temperature)
         return "said"
 
-    round_robin(name="bridge", panelists=PANEL, settings=ModelSettings(temperature=0.3)).run_sync(
+    round_robin(name="bridge", debaters=PANEL, settings=ModelSettings(temperature=0.3)).run_sync(
         QUESTION, model=FunctionModel(answer)
     )
     assert seen == [0.3] * 5
@@ -77,7 +77,7 @@ def test_options_do_not_reach_blocks_of_ones_own() -> None:
     model = ScriptedModel("A", "B", {"notes": "-"}, "The answer.")
     round_robin(
         name="bridge",
-        panelists=[Persona("ada", block=own[0]), PANEL[1]],
+        debaters=[Persona("ada", block=own[0]), PANEL[1]],
         referee=referee,
         synthesizer=own[1],
         max_rounds=1,
@@ -94,7 +94,7 @@ def test_a_panelist_may_have_a_model_of_its_own() -> None:
     """`Persona(model=…)` beats the panel's; the run's beats both."""
     named = {name: FunctionModel(lambda _: "said", name=name) for name in ("hers", "panels", "runs")}
     panelists = [Persona("ada", model=named["hers"]), PANEL[1]]
-    panel = bridge(panelists=panelists, max_rounds=1, model=named["panels"])
+    panel = bridge(debaters=panelists, max_rounds=1, model=named["panels"])
     assert [event.model for event in events(panel.run_sync(QUESTION), ModelCalled)] == ["hers", "panels"]
     result = panel.run_sync(QUESTION, model=named["runs"])
     assert [event.model for event in events(result, ModelCalled)] == ["runs", "runs"]
@@ -115,8 +115,8 @@ SEATS = ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-synthesizer"]
     ("visibility", "shown", "kept"),
     [
         ({}, SEATS, SEATS[2:]),
-        ({"panelist_visibility": {"client": False}}, SEATS[2:], SEATS[2:]),
-        ({"panelist_visibility": Visibility()}, SEATS, SEATS),
+        ({"debater_visibility": {"client": False}}, SEATS[2:], SEATS[2:]),
+        ({"debater_visibility": Visibility()}, SEATS, SEATS),
         ({"synthesizer_visibility": {"client": False, "history": False}}, SEATS[:2], []),
     ],
     ids=["default", "panelists hidden", "panelists kept", "synthesizer neither"],
@@ -124,7 +124,7 @@ SEATS = ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-synthesizer"]
 def test_visibilities_say_what_is_shown_and_kept(visibility: dict[str, Any], shown: list[str], kept: list[str]) -> None:
     """By default all items are shown, and those of panelists are not kept in the session's history."""
     session = Session()
-    pattern = round_robin(name="bridge", panelists=PANEL, max_rounds=1, **visibility)
+    pattern = round_robin(name="bridge", debaters=PANEL, max_rounds=1, **visibility)
     result = pattern.run_sync(QUESTION, model=by_seat(), session=session)
     assert [event.block for event in events(result, BlockAnswered)] == shown
     assert [message["name"] for message in session.history] == kept

@@ -48,9 +48,15 @@ def test_a_referee_stands_behind_the_turns_of_each_round() -> None:
 
 def test_a_synthesizer_stands_at_the_end() -> None:
     """By default there is one; one of the application's own is held to the schema in a step of its own."""
-    default = str(outline(round_robin(name="bridge", panelists=PANEL))).splitlines()
+    default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
     own = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(own)).splitlines()[-3:] == snapshot(
         ["  → bridge-build-output", "  → bridge-synthesizer", "  → bridge-validate-output"]
     )
+
+
+def test_a_referee_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
+    """`referee=True` is the block that `create_referee` makes; None and False leave it out."""
+    assert str(outline(bridge(referee=False))) == str(outline(bridge()))
+    assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))

@@ -106,7 +106,7 @@ def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
 def test_a_schema_without_a_synthesizer_is_refused() -> None:
     """There is nothing to apply it to."""
     with pytest.raises(ConfigurationError, match="`output_schema` must be None with synthesizer=False"):
-        round_robin(name="bridge", panelists=PANEL, synthesizer=False, output_schema=Plan)
+        round_robin(name="bridge", debaters=PANEL, synthesizer=False, output_schema=Plan)
 
 
 def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
@@ -144,5 +144,5 @@ def test_an_audit_is_that_of_the_round_in_progress_or_none() -> None:
         return False
 
     panelists = [{"name": "ada", "block": watch}, PANEL[1]]
-    bridge(panelists=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_seat())
+    bridge(debaters=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_seat())
     assert [audit.round if audit else None for audit in seen] == [None, 1, None]

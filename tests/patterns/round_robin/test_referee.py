@@ -194,8 +194,8 @@ def test_who_did_not_speak_in_the_round_is_not_assessed() -> None:
 
 
 def test_the_default_referee_is_made_for_the_panel() -> None:
-    """Other names than the panelists' are refused when the panel is built; so is a referee without any."""
-    with pytest.raises(ConfigurationError, match=r"`referee` must be made with the panelists' names") as caught:
+    """Other names than the debaters' are refused when the panel is built; so is a referee without any."""
+    with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
     for roster in ([], [""], "ada", [1]):
@@ -274,7 +274,7 @@ def test_a_hostile_function_on_the_referees_seat_ends_nothing_early(values: list
             raise value
         return value
 
-    pattern = round_robin(name="any", panelists=panelists, max_rounds=3, referee=audit, synthesizer=False)
+    pattern = round_robin(name="any", debaters=panelists, max_rounds=3, referee=audit, synthesizer=False)
     try:
         run: Any = pattern.run_sync(QUESTION)
     except FlowDebateError as error:

@@ -98,7 +98,7 @@ def test_a_panelist_may_be_a_function_or_a_block() -> None:
 
     odd = [Persona("ada", block=dict_of_text), Persona("ben", block=lambda _: 42)]
     with pytest.warns(FlowDebateWarning, match="'ben' returned a int"):
-        result = bridge(panelists=odd, max_rounds=1).run_sync(QUESTION, model=ScriptedModel())
+        result = bridge(debaters=odd, max_rounds=1).run_sync(QUESTION, model=ScriptedModel())
     assert [entry.text for entry in result.output.transcript] == [f"heard {QUESTION}", "42"]
 
 
@@ -128,7 +128,7 @@ def test_the_order_is_declared_whoever_sits_there(roster: list[str], rounds: int
     """For any names: as many rounds as the cap and the predicate say, in each the roster as it was declared."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
-    pattern = round_robin(name="any", panelists=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
+    pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
     output = pattern.run_sync(QUESTION).output
     held = rounds if stop is None else min(rounds, stop)
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == [
@@ -141,5 +141,5 @@ def test_default_blocks_are_called_after_pattern_and_seat() -> None:
     """`{name}-panelist-{panelist}`, `{name}-referee`, `{name}-synthesizer`."""
     report = {"assessments": [], "notes": "-"}
     model = ScriptedModel("A", "B", report, "The answer.")
-    round_robin(name="bridge", panelists=PANEL, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
+    round_robin(name="bridge", debaters=PANEL, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     assert asked(model) == ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-referee", "bridge-synthesizer"]

@@ -78,5 +78,5 @@ def test_the_same_answers_give_the_same_turns_tasks_and_events(
     found = {"verdict": "-", "winner": None, "reasoning": "-"}
     sides = [Debater(name, f"the position of {name}") for name in roster]
     debated = debate(debaters=sides, judge=lambda _: found, **options)
-    sat = round_robin(panelists=[Persona(name) for name in roster], **options)
+    sat = round_robin(debaters=[Persona(name) for name in roster], **options)
     assert story(debated, script) == story(sat, script)

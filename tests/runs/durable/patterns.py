@@ -63,7 +63,7 @@ PATTERNS: dict[str, Callable[[], Any]] = {
     "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, on_failure="skip"),
     "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, on_failure="skip"),
     "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),
-    "round_robin": lambda: round_robin(name="panel", panelists=_personas(), max_rounds=2, on_failure="skip"),
+    "round_robin": lambda: round_robin(name="panel", debaters=_personas(), max_rounds=2, on_failure="skip"),
 }
 
 

@@ -64,8 +64,8 @@ SEATS: dict[str, Callable[[], Any]] = {
     "two": lambda: deliberation(name="deal", debaters=people("ann", "cy"), max_rounds=1),
     "reporter": lambda: deliberation(name="deal", debaters=people(), moderator=human(name="mo"), max_rounds=2),
     "speaker": lambda: handoff(name="talk", debaters=people("ann"), max_turns=3),
-    "referee": lambda: round_robin(name="panel", panelists=people(), referee=human(name="ref"), max_rounds=1),
-    "panelist": lambda: round_robin(name="panel", panelists=people("cy"), max_rounds=1, synthesizer=False),
+    "referee": lambda: round_robin(name="panel", debaters=people(), referee=human(name="ref"), max_rounds=1),
+    "panelist": lambda: round_robin(name="panel", debaters=people("cy"), max_rounds=1, synthesizer=False),
     "agent": lambda: consensus(name="plan", agents=people("bob"), max_rounds=1),
     "conclusive": lambda: consensus(name="plan", agents=people(), max_rounds=2, judge=human(name="jo")),
     "tie": lambda: consensus(

@@ -12,7 +12,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.anonymity.anonymity import Anonymity
-from flowdebate.patterns.debate.judging.judge import judge_of
+from flowdebate.patterns.debate.judging.judge import build_judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
@@ -88,7 +88,7 @@ def create_rejudge(
         ctx.resources.transcript.set(DebateTranscriptState(entries=value.transcript))
 
     judges = {
-        f"judge-{number}": judge_of(
+        f"judge-{number}": build_judge(
             how,
             name=NAME,
             transcript=transcript,

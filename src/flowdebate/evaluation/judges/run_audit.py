@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.evaluation.judges.audit import audit
 from flowdebate.patterns.anonymity.model_families import kin_among
-from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.events import TurnStarted
 from flowdebate.runs.events import ModelCalled
 

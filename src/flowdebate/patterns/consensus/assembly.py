@@ -31,8 +31,9 @@ from flowdebate.patterns.consensus.phases.rounds import (
 from flowdebate.patterns.consensus.phases.vote import VOTING, ask_for_votes, count_votes
 from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState, Feedback
 from flowdebate.patterns.consensus.stages import ConsensusStage, stage_block
+from flowdebate.patterns.loop import input_validator
+from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.recording import AUDIT
-from flowdebate.patterns.rounds import accept, begin, finish
 from flowdebate.resources.tasks.collection import create_task_collection
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ def assemble(options: Options) -> Sequencer[Any, ConsensusOutput]:
             name=options.name,
             state=ConsensusState,
             owns=[create_task_collection(options.collection_id, key=AUDIT), circuits(options.breakers)],
-            accepts=accept(options.where, ConsensusInput),
+            accepts=input_validator(options.where, ConsensusInput),
             model=options.model,
         )
-        .tap(begin(options.name, lambda ctx, status: build_output(options, ctx, status)))
+        .tap(stamp_subject(options.name, lambda ctx, status: build_output(options, ctx, status)))
         .then(ConsensusLifecycle(options, _phases(options)))
     )
 
@@ -148,7 +149,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         output = build_output(self._options, ctx, "limit" if state.tally is None else status)
         if output.tally is not None:
             output = await self._with_aftermath(output, ctx, began)
-        finish(ctx, output)
+        publish(output, ctx)
         return output
 
     async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:

@@ -11,7 +11,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.patterns.consensus.stages import ConsensusStage, StageReached
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, Instead, PatternInput, PatternState, ProviderFailure, Seat
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, Recovery, Role
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 
 if TYPE_CHECKING:
@@ -238,11 +238,11 @@ class AgentFailure(ProviderFailure):
     On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
     """
 
-    seat: Seat = Field("debater", exclude=True)
+    seat: Role = Field("debater", exclude=True)
     name: str = Field(alias="agent")
     """The agent's."""
     stance: str | None = Field(None, exclude=True)
-    instead: Instead = Field("skipped", exclude=True)
+    instead: Recovery = Field("skipped", exclude=True)
     phase: AgentPhase
     round: int
     """0 for proposals; for votes the last round."""

@@ -9,7 +9,6 @@ from flowdebate.patterns.debate.debater import (
     render_debater_system,
     render_debater_turn,
 )
-from flowdebate.patterns.debate.events import JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.debate.factory import debate
 from flowdebate.patterns.debate.judging.judge import create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -42,6 +41,10 @@ from flowdebate.patterns.debate.schemas import (
     DebateTranscriptState,
     DebateVerdict,
     JudgedVerdict,
+    JudgeViewMade,
+    ModeratorDecided,
+    VerdictReached,
+    Winner,
 )
 from flowdebate.patterns.debate.synthesizer import (
     SYNTHESIZER,
@@ -81,6 +84,7 @@ __all__ = (
     "Schedule",
     "SynthesizerTemplate",
     "VerdictReached",
+    "Winner",
     "create_debate_transcript",
     "create_debater",
     "create_judge",

@@ -1,4 +1,4 @@
-"""How a debate is put together from its blocks, once its options are known to be right."""
+"""Assembly of a debate: its steps, from the first to the last."""
 
 from __future__ import annotations
 
@@ -8,165 +8,290 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.prompt import with_answer_schema
+from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
-from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, RosterError
 from flowdebate.patterns.debate.debater import create_debater
-from flowdebate.patterns.debate.judging.judge import judge_of
+from flowdebate.patterns.debate.judging.judge import build_judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.prompt import verdict_among
-from flowdebate.patterns.debate.moderator import Moderator, decision_among, stash_moderator_decision
-from flowdebate.patterns.debate.moderator import in_declared_order as unmoderated
-from flowdebate.patterns.debate.output import build_raw_output, raw_output, stop_reason, without_verdict
-from flowdebate.patterns.debate.schemas import DebateInput, DebateRawOutput, DebateState
-from flowdebate.patterns.debate.state import create_record_argument, debate_state
+from flowdebate.patterns.debate.moderator import (
+    Moderator,
+    create_moderator,
+    decide_declared_order,
+    decision_among,
+    stash_moderator_decision,
+)
+from flowdebate.patterns.debate.schemas import (
+    DebateInput,
+    DebateRawOutput,
+    DebateState,
+    DebateVerdict,
+    JudgedVerdict,
+    VerdictReached,
+)
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.failures import WithFallback, is_provider_failure
+from flowdebate.patterns.debate.transcript import create_record_argument, debate_state
+from flowdebate.patterns.failures import MISSING, WithFallback, is_provider_failure, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
-from flowdebate.patterns.synthesis import with_synthesizer
+from flowdebate.patterns.output import publish, status_of
+from flowdebate.patterns.state import as_model, entries_of
+from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.outline import Outline
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.anonymity.anonymity import Anonymity
-    from flowdebate.patterns.debate.schemas import DebateModeratorDecision
+    from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, StopReason
+    from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Debater
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = (
-    "Assembly",
-    "terms",
+    "DebateOptions",
+    "assemble",
+    "debate_spec",
+    "stop_reason",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembly:
-    """A debate's checked options; `pipeline()` is the debate."""
+class DebateOptions:
+    """The checked options of a debate. Those of a role reach its default block only."""
 
     loop: Loop
     roster: tuple[Debater, ...]
-    judge: Any
-    """None, JudgeOptions, a block or a function."""
+    judge: JudgeOptions | BlockLike
     synthesizer: BlockLike | Literal[False] | None
-    moderator: BlockLike | None
+    moderator: BlockLike | Literal[True] | None
+    """True for the default one, None for none."""
     output_schema: OutputSchema | None
-    defaults: Mapping[str, Any]
-    """Options that reach the default blocks only."""
+    of_debaters: RoleOptions
+    of_judge: RoleOptions
+    of_moderator: RoleOptions
+    of_synthesizer: RoleOptions
     anonymize_transcript: bool
     shuffle_for_judge: bool
-    debater_visibility: Visibility
     anonymity: Anonymity | None
     sources: Mapping[str, str] | None
-    judge_visibility: Visibility
-    synthesizer_visibility: Visibility
 
-    def pipeline(self) -> Sequencer[Any, Any]:
-        """Opening, rounds, verdict, output."""
-        judge = self._judge()
-        pipeline = (
-            self.loop.rounds(self._speakers)
-            .then(self.loop.guarded(judge, without_verdict))
-            .then(build_raw_output(self.loop.name, judge.name, sources=self.sources, anonymity=self.anonymity))
+    @property
+    def names(self) -> list[str]:
+        """The debaters' names, in declared order."""
+        return [debater.name for debater in self.roster]
+
+    @property
+    def stances(self) -> list[str]:
+        """The debaters' stances, in declared order."""
+        return [debater.stance for debater in self.roster]
+
+
+def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
+    """The debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
+    loop = debate.loop
+    turns = {debater.name: _turn(debate, debater) for debater in debate.roster}
+    judge = _judge(debate)
+
+    pipeline = loop.opening()
+    if debate.moderator is None:
+        pipeline = in_declared_order(pipeline, turns.values())
+    else:
+        dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
+        pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+    pipeline = loop.until_stopped(pipeline)
+    pipeline = pipeline.then(loop.guarded(judge, without_verdict)).then(build_raw_output(loop, judge.name))
+    if debate.synthesizer is False:
+        return pipeline
+    synthesizer = _synthesizer(debate)
+    guarded = guarded_synthesizer(loop, synthesizer)
+    pipeline = pipeline.then(SkipWithoutVerdict(guarded) if loop.failures.goes_on else guarded)
+    return pipeline if debate.synthesizer is None else held_to_schema(pipeline, loop, synthesizer, debate.output_schema)
+
+
+def _turn(debate: DebateOptions, debater: Debater) -> Turn:
+    loop = debate.loop
+    stand_in = loop.failures.stand_in
+    record = create_record_argument(
+        name=loop.name,
+        agent_name=debater.name,
+        stance=debater.stance,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+    )
+    return loop.turn(
+        debater,
+        debater=loop.own_debater(debater) if debater.block is not None else _debater(debate, debater),
+        stand_in=None if stand_in is None else _debater(debate, debater, stand_in=stand_in),
+        record=record,
+        stance=debater.stance,
+    )
+
+
+def _debater(debate: DebateOptions, debater: Debater, *, stand_in: Model | None = None) -> Block[Any, Any]:
+    """The default block of `debater`, with its own model or that of its `stand_in`."""
+    loop = debate.loop
+    return create_debater(
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
+        agent_name=debater.name,
+        stance=debater.stance,
+        role=debater.role,
+        max_rounds=loop.max_rounds,
+        stances=debate.stances,
+        transcript=loop.transcript,
+        anonymity=debate.anonymity,
+        sources=debate.sources,
+        **debate.of_debaters.for_block(model=debater.model if stand_in is None else stand_in),
+    )
+
+
+def _moderation(debate: DebateOptions) -> Block[Any, Any]:
+    """The moderator's decision, checked; the declared order if its model gives none that can be used."""
+    loop, names = debate.loop, debate.names
+    if debate.moderator is None or debate.moderator is True:
+        moderator: Block[Any, Any] = create_moderator(
+            name=loop.name,
+            roster_names=names,
+            transcript=loop.transcript,
+            max_rounds=loop.max_rounds,
+            **debate.of_moderator.for_block(),
         )
-        return with_synthesizer(
-            pipeline,
-            self.loop,
-            synthesizer=self.synthesizer,
-            default=self._synthesizer,
-            output_schema=self.output_schema,
-            around=SkipWithoutVerdict if self.loop.goes_on else None,
-        )
+    else:
+        moderator = loop.own_role(debate.moderator, "moderator", lambda: decision_among(names))
+    stash = stash_moderator_decision(name=loop.name, moderator=moderator.name, roster_names=names)
+    is_default = isinstance(moderator, Moderator)
 
-    def _speakers(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
-        """A round's turns: all of them in declared order, or those that the moderator picks."""
-        turns = {debater.name: self._turn(debater) for debater in self.roster}
-        if self.moderator is None:
-            return in_declared_order(pipeline, turns.values())
-        name, where = self.loop.name, self.loop.where
-        moderator = as_block(self.moderator, name=f"{name}-moderator", where=where, field="moderator")
-        moderator = with_answer_schema(moderator, lambda: decision_among(list(turns)))
-        opening = self._opening_of_rounds(moderator, list(turns))
-        dispatch = router(name=f"{name}-dispatch", choose=_itself, routes=turns)
-        return pipeline.tap(opening).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+    def losses(error: BaseException) -> bool:
+        unusable = is_default and isinstance(error, (BadAnswer, RosterError))
+        return unusable or (loop.failures.goes_on and is_provider_failure(error))
 
-    def _opening_of_rounds(self, moderator: Block[Any, Any], names: list[str]) -> Block[Any, Any]:
-        """The moderator's decision, checked; in declared order where its model gives none that can be used."""
-        stash = stash_moderator_decision(name=self.loop.name, moderator=moderator.name, roster_names=names)
-        opening = sequencer(name=f"{self.loop.name}-open-round").then(moderator).then(stash)
-        ours = isinstance(moderator, Moderator)
+    def recover(error: Exception, _: object, ctx: Context) -> DebateModeratorDecision:
+        return decide_declared_order(error, ctx, moderator=moderator.name, roster_names=names)
 
-        def losses(error: BaseException) -> bool:
-            return (ours and isinstance(error, (BadAnswer, RosterError))) or (
-                self.loop.goes_on and is_provider_failure(error)
-            )
+    opening = sequencer(name=f"{loop.name}-open-round").then(moderator).then(stash)
+    return WithFallback(opening, recover=recover, losses=losses, timeout=loop.failures.turn_timeout)
 
-        def recover(error: Exception, _: object, ctx: Context) -> DebateModeratorDecision:
-            return unmoderated(error, ctx, moderator=moderator.name, roster_names=names)
 
-        return WithFallback(opening, recover=recover, losses=losses, timeout=self.loop.turn_timeout)
+def _judge(debate: DebateOptions) -> Block[Any, Any]:
+    loop, stances = debate.loop, debate.stances
+    if not isinstance(debate.judge, JudgeOptions):
+        return loop.own_role(debate.judge, "judge", lambda: verdict_among(stances))
+    return build_judge(
+        debate.judge,
+        name=loop.name,
+        transcript=loop.transcript,
+        stances=stances,
+        anonymize_transcript=debate.anonymize_transcript,
+        shuffle_for_judge=debate.shuffle_for_judge,
+        anonymity=debate.anonymity,
+        sources=debate.sources,
+        options=debate.of_judge.for_block(),
+    )
 
-    def _turn(self, debater: Debater) -> Turn:
-        record = create_record_argument(
-            name=self.loop.name,
-            agent_name=debater.name,
-            stance=debater.stance,
-            transcript=self.loop.transcript,
-            collection_id=self.loop.collection_id,
-        )
 
-        def default(name: str, model: Model | str | None) -> Block[Any, Any]:
-            options = dict(self.defaults) if model is None else {**self.defaults, "model": model}
-            return create_debater(
-                name=name,
-                agent_name=debater.name,
-                stance=debater.stance,
-                role=debater.role,
-                max_rounds=self.loop.max_rounds,
-                stances=[side.stance for side in self.roster],
-                transcript=self.loop.transcript,
-                anonymity=self.anonymity,
-                sources=self.sources,
-                visibility=self.debater_visibility,
-                **options,
-            )
+def _synthesizer(debate: DebateOptions) -> Block[Any, Any]:
+    schema = debate.output_schema
+    if debate.synthesizer is None or debate.synthesizer is False:
+        return create_synthesizer(name=debate.loop.name, output_schema=schema, **debate.of_synthesizer.for_block())
+    return debate.loop.own_role(debate.synthesizer, "synthesizer", lambda: schema)
 
-        return self.loop.turn(debater, default=default, record=record, stance=debater.stance)
 
-    def _judge(self) -> Block[Any, Any]:
-        if self.judge is not None and not isinstance(self.judge, JudgeOptions):
-            judge = as_block(self.judge, name=f"{self.loop.name}-judge", where=self.loop.where, field="judge")
-            return with_answer_schema(judge, lambda: verdict_among([debater.stance for debater in self.roster]))
-        return judge_of(
-            self.judge or JudgeOptions(),
-            name=self.loop.name,
-            transcript=self.loop.transcript,
-            stances=[debater.stance for debater in self.roster],
-            anonymize_transcript=self.anonymize_transcript,
-            shuffle_for_judge=self.shuffle_for_judge,
-            anonymity=self.anonymity,
-            sources=self.sources,
-            options={"visibility": self.judge_visibility, **self.defaults},  # type: ignore[typeddict-item] # by name
-        )
+def debate_spec(
+    max_rounds: int, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
+) -> PatternSpec:
+    """What a debate fills the loop in with: it stops by its cap or its moderator, and its voices are stances."""
 
-    def _synthesizer(self) -> Block[Any, Any]:
-        return create_synthesizer(
-            name=self.loop.name,
-            output_schema=self.output_schema,
-            visibility=self.synthesizer_visibility,
-            **self.defaults,
-        )
+    def stops(state: DebateState, /, *, predicate: bool) -> str | None:
+        done = state.decision is not None and state.decision.done
+        return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=predicate)
+
+    return PatternSpec(
+        input_type=DebateInput,
+        new_state=DebateState,
+        make_output=partial(raw_output, sources=sources, anonymity=anonymity),
+        stop_reason=stops,
+        voice_of=attrgetter("stance"),
+        speaker="debater",
+    )
+
+
+def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate: bool) -> StopReason | None:  # noqa: A002
+    """Why a debate ends after `round`, or None if it goes on; the first that holds wins.
+
+    >>> stop_reason(2, max_rounds=2, moderator_done=True, predicate=False)
+    'max_rounds'
+    """
+    if round >= max_rounds:
+        return "max_rounds"
+    if moderator_done:
+        return "moderator_done"
+    return "predicate" if predicate else None
+
+
+def raw_output(
+    ctx: Context, status: RunStatus, *, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
+) -> DebateRawOutput:
+    """Everything that the debate around a step has come to so far."""
+    state = debate_state(ctx)
+    return DebateRawOutput(
+        rounds=state.round,
+        question=state.question,
+        transcript=list(entries_of(ctx)),
+        verdict=state.verdict,
+        moderator_decisions=list(state.moderator_decisions),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+        leaks=None if anonymity is None else anonymity.leaks(ctx),
+        quotes=_quotes(ctx, sources),
+    )
+
+
+def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[VerifiedQuote]] | None:
+    if not sources:
+        return None
+    from flowdebate.patterns.debate.quotes.verify import quotes_in  # its patterns take a while to compile
+
+    return quotes_in(entries_of(ctx), sources)
+
+
+def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
+    """A block that takes the judge's verdict, or `MISSING`, and publishes everything that the debate came to."""
+
+    @handler(name=f"{loop.name}-build-raw-output")
+    def build(value: object, ctx: Context) -> DebateRawOutput:
+        status: RunStatus = "no_verdict"
+        if value is not MISSING:
+            verdict = as_model(value, DebateVerdict, block=judge)
+            if verdict.judging is not None and not isinstance(value, JudgedVerdict):
+                verdict = verdict.model_copy(update={"judging": None})  # only the library's judge can know
+            ctx.sequencer.update(verdict=verdict)
+            ctx.emit(VerdictReached(block=judge, verdict=verdict))
+            status = status_of(ctx)
+        raw: Any = loop.spec.make_output(ctx, status)
+        published: DebateRawOutput = publish(raw, ctx)
+        return published
+
+    return build
+
+
+def without_verdict(error: Exception, _: object, ctx: Context) -> object:
+    """Go on without the verdict of a judge whose provider failed."""
+    record_failure(error, ctx, block=ctx.block, seat="judge", name=ctx.block, instead="no_verdict")
+    return MISSING
 
 
 class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
-    """`inner` for debates with a verdict, None for those without."""
+    """`inner` for debates with a verdict; None for those without."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -177,23 +302,6 @@ class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
 
     def outline(self) -> Outline:
         return self._inner.outline()
-
-
-def terms(max_rounds: int, sources: Mapping[str, str] | None, anonymity: Anonymity | None) -> PatternSpec:
-    """What a debate fills the loop in with: it ends by its cap or its moderator, and its voices are stances."""
-
-    def ends(state: DebateState) -> str | None:
-        done = state.decision is not None and state.decision.done
-        return stop_reason(state.round, max_rounds=max_rounds, moderator_done=done, predicate=False)
-
-    return PatternSpec(
-        takes=DebateInput,
-        state=DebateState,
-        raw=partial(raw_output, sources=sources, anonymity=anonymity),
-        ends=ends,
-        heard=attrgetter("stance"),
-        speaker="debater",
-    )
 
 
 def _speakers_of_round(_: object, ctx: Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a debate is compared with: one call, the vote of first drafts, the vote of as many samples as it had tokens."""
+"""Baselines of a debate: one call, the vote of first drafts, the vote of as many samples as it had tokens."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, DebateRawOutput
 from flowdebate.patterns.failures import in_time, is_provider_failure
+from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import generator_options
 from flowdebate.patterns.roster import checked_roster
 from flowdebate.patterns.state import question_of
@@ -383,7 +384,7 @@ def compared(
 
 
 def _raw(ctx: Context) -> DebateRawOutput:
-    raw: DebateRawOutput = ctx.run.artifacts["raw"]
+    raw: DebateRawOutput = ctx.run.raw_output
     return raw
 
 
@@ -396,8 +397,8 @@ def _question(_: object, ctx: Context) -> str:
 
 
 def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
-    """Make the raw output one with baselines."""
-    ctx.run.finished(ctx.path, _raw(ctx).model_copy(update={"baselines": answers}))
+    """Publish the raw output again, with the baselines."""
+    publish(_raw(ctx).model_copy(update={"baselines": answers}), ctx, path=ctx.path)
 
 
 def _output(output: object, ctx: Context) -> object:

@@ -1,8 +1,8 @@
-"""What a debater is told.
+"""Debater: a model that argues for a stance.
 
-Everything that is the same for all turns of a debate stands first (the system message, then the transcript, which
-only grows), everything that differs stands last: so a server can reuse what it has read in the turn before. Whose
-turn it is and what to do are the very last lines, since small models follow what they read last.
+Its prompt begins with what is the same for all turns (the system message, then the transcript, which only grows) and
+ends with what differs, so that a server can reuse what it read in the turn before. Whose turn it is and what to do
+are the last lines, since small models follow what they read last.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.patterns.debate.state import debate_state
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.patterns.roles import BlockOptions, generator_options, trim_to_sentence
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, debate_state, render_entries
+from flowdebate.patterns.roles import debater_block
 from flowdebate.patterns.state import entries_of, question_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
@@ -22,10 +20,11 @@ from flowdebate.prompts.template import Template, filled, listed, uses
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.models.base import ModelResponse
+    from flowdebate.blocks.generator import Generator
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.debate.transcript import Transcript
+    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -229,15 +228,6 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             template=template,
         )
 
-    def whole(text: str, response: ModelResponse, _: Context) -> str:
-        return trim_to_sentence(text) if response.finish == "length" else text
-
-    block_name = f"{name}-debater-{agent_name}"
-    return generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
-        transform=whole,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/chat", Visibility(history=False), where=block_name),
+    return debater_block(
+        f"{name}-debater-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
     )

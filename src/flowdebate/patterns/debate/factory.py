@@ -1,41 +1,40 @@
-"""`debate()`: sides argue assigned stances round by round, a judge finds, a synthesizer makes the deliverable."""
+"""`debate()`: its options, checked before anything is built."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
+from flowdebate.models.resolve import of_intent
 from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity
-from flowdebate.patterns.debate.assembly import Assembly, terms
-from flowdebate.patterns.debate.checks import check_moderator_roster, warn_of_kin, warn_of_named_judge
-from flowdebate.patterns.debate.judging.options import as_judge_options
+from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
+from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
+from flowdebate.patterns.debate.moderator import Moderator
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
+from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Debater, checked_roster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
-    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName
     from flowdebate.patterns.failures import OnFailure
-    from flowdebate.patterns.roles import BlockOptions
 
 __all__ = ("debate",)
-
-DEBATER = Visibility(client=True, history=False)
-OTHERS = Visibility(client=True, history=True)
 
 
 def debate(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -45,7 +44,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     max_rounds: int = 2,
     judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
     synthesizer: BlockLike | Literal[False] | None = None,
-    moderator: BlockLike | None = None,
+    moderator: BlockLike | bool | None = None,
     terminate_when: Function | None = None,
     transcript: Transcript | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
@@ -76,10 +75,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     moderator says `done` or `terminate_when(ctx)` is true after a round, the judge reads the whole transcript once,
     and the synthesizer makes the output of it.
 
-    - `judge`, `moderator`, a debater's `block`: None is the default (for the moderator: no moderator), else a block
-      or a function of `(input, ctx)` or `(input)`. `synthesizer` also takes False: the output is then the
-      `DebateRawOutput` itself. `judge` also takes the schedule of views that the default judge is asked about
-      ("swap", "cyclic", …), or `JudgeOptions` for all that it can be told, a panel's models among it.
+    - `judge`, `synthesizer`, a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or
+      `(input)`. `synthesizer` also takes False: the output is then the `DebateRawOutput` itself. `moderator`: None or
+      False for none, True for the default one, else a block or a function. `judge` also takes the schedule of views
+      that the default judge is asked about ("swap", "cyclic", …), or `JudgeOptions` for all that it can be told, the
+      models of a panel of judges among it.
     - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
       only.
@@ -116,13 +116,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     where = f"debate {name!r}"
     roster = checked_roster(debaters, where=where)
     asked = as_judge_options(judge, where=where)
-    checks.check_seats(
-        where,
-        judge=judge if asked is None else None,
-        moderator=moderator,
-        synthesizer=synthesizer,
-        output_schema=output_schema,
-    )
+    if asked is None:
+        checks.check_role(where, "judge", judge, "None, which is the default block,")
+    if not isinstance(moderator, bool):
+        checks.check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
+    checks.check_synthesizer(where, synthesizer, output_schema)
     check_moderator_roster(moderator, roster, where=where)
     texts = check_sources(sources, where=where)
     ours = judge is None or asked is not None or any(debater.block is None for debater in roster)
@@ -136,38 +134,31 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_debate_transcript,
         model=model,
         collection_id=collection_id,
-        on_failure=on_failure,
-        quorum=quorum,
-        turn_timeout=turn_timeout,
-        round_timeout=round_timeout,
-        terms=terms(max_rounds, texts, anonymity),
-    )
-    defaults: BlockOptions = {
-        "tools": tools or (),
-        "uses": uses or (),
-        "context": context or (),
-        "instructions": instructions,
-        "settings": settings,
-    }
-    assembly = Assembly(
-        loop=loop,
-        roster=roster,
-        judge=judge if asked is None else asked,
-        synthesizer=synthesizer,
-        moderator=moderator,
-        output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-        defaults=defaults,
-        anonymity=anonymity,
-        sources=texts,
-        anonymize_transcript=anonymize_transcript,
-        shuffle_for_judge=shuffle_for_judge,
-        debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
-        judge_visibility=as_visibility(judge_visibility, OTHERS, where=where, field="judge_visibility"),
-        synthesizer_visibility=as_visibility(
-            synthesizer_visibility, OTHERS, where=where, field="synthesizer_visibility"
+        failures=FailurePolicy(
+            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
         ),
+        spec=debate_spec(max_rounds, texts, anonymity),
     )
-    pipeline = assembly.pipeline()
+    own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
+    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    pipeline = assemble(
+        DebateOptions(
+            loop=loop,
+            roster=roster,
+            judge=asked or (JudgeOptions() if judge is None else own_judge),
+            synthesizer=synthesizer,
+            moderator=None if moderator is False else moderator,
+            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+            of_judge=defaults.shown(judge_visibility, SHOWN, where=where, field="judge_visibility"),
+            of_moderator=defaults,
+            of_synthesizer=defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility"),
+            anonymity=anonymity,
+            sources=texts,
+            anonymize_transcript=anonymize_transcript,
+            shuffle_for_judge=shuffle_for_judge,
+        )
+    )
     checks.warn_of_rounds(where, max_rounds, who="debaters")
     if asked is not None:
         warn_of_kin(where, asked.models, roster, model=model)
@@ -177,7 +168,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         return pipeline
     from flowdebate.patterns.debate.baselines import compared
 
-    return compared(pipeline, roster, baselines=baselines, model=model, options=defaults)
+    return compared(pipeline, roster, baselines=baselines, model=model, options=defaults.for_block())
 
 
 def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
@@ -190,3 +181,46 @@ def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOption
         models=tuple(dict.fromkeys(named)),
         stances=tuple(debater.stance for debater in roster),
     )
+
+
+def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401
+    """A default moderator picks from the names that the debaters have."""
+    if not isinstance(moderator, Moderator):
+        return
+    names = [debater.name for debater in roster]
+    if sorted(moderator.roster_names) != sorted(names):
+        raise ConfigurationError(
+            where, "moderator", list(moderator.roster_names), f"made with the debaters' names, roster_names={names}"
+        )
+
+
+def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
+    """Warn of judges that were chosen, and are of the family of a debater."""
+    from flowdebate.patterns.anonymity.model_families import kin_among
+
+    default = of_intent(model, "chat")
+    argued = [debater.model or default for debater in roster if debater.block is None]
+    names = [[known if isinstance(known, str) else known.name for known in some if known] for some in (judges, argued)]
+    kin = kin_among(*names)
+    if kin:
+        told = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
+        warnings.warn(
+            f"{where}: a judge is of the family of a debater ({told}): it may favour what reads like its own; choose "
+            "judges of other families",
+            FlowDebateWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: ModelChoice) -> None:
+    """Warn of a default judge that is shown names and shares a model with a debater."""
+    default, judges = of_intent(model, "chat"), of_intent(model, "synthesize")
+    same = [each.name for each in roster if each.block is None and (each.model or default) == judges]
+    if same:
+        warnings.warn(
+            f"{where}: anonymize_transcript=False while the default judge shares a model with "
+            f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
+            "or give the judge another model (judge=create_judge(..., model=...))",
+            FlowDebateWarning,
+            stacklevel=3,
+        )

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from pydantic import AfterValidator, Field, create_model
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, RosterError, shown
-from flowdebate.patterns.debate.events import ModeratorDecided
-from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateModeratorOutput
-from flowdebate.patterns.debate.state import debate_state
-from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries
-from flowdebate.patterns.failures import lose
-from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateModeratorOutput, ModeratorDecided
+from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, debate_state, render_entries
+from flowdebate.patterns.failures import record_failure
+from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.state import as_model, entries_of, question_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Template, filled, listed, uses
@@ -36,8 +34,8 @@ __all__ = (
     "Moderator",
     "ModeratorTemplate",
     "create_moderator",
+    "decide_declared_order",
     "decision_among",
-    "in_declared_order",
     "render_moderator_system",
     "render_moderator_turn",
     "stash_moderator_decision",
@@ -136,7 +134,7 @@ class Moderator(Block[Any, DebateModeratorOutput]):
         self.roster_names = tuple(roster_names)
 
     async def act(self, value: object, ctx: Context, /) -> DebateModeratorOutput:
-        return await self._inner.act(value, ctx)
+        return await self._inner(value, ctx)
 
     def outline(self) -> Outline:
         return self._inner.outline()
@@ -191,17 +189,17 @@ def create_moderator(
         output_schema=decision_among(roster),
         transform=decided,
         resources={"transcript": transcript},
-        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )
     return Moderator(inner, roster)
 
 
-def in_declared_order(
+def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
-    """What a round goes by whose moderator gave no usable decision: all debaters, in declared order, unbriefed."""
+    """The decision for a round whose moderator gave no usable one: all debaters, in declared order, unbriefed."""
     state = debate_state(ctx)
-    lose(error, ctx, block=moderator, seat="moderator", name=moderator, instead="declared_order")
+    record_failure(error, ctx, block=moderator, seat="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
     ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
     ctx.emit(ModeratorDecided(block=moderator, decision=decision))

@@ -1,4 +1,4 @@
-"""What travels through a debate: its input, contributions, decisions, verdicts and raw output.
+"""Data of a debate: input, contributions, decisions, verdicts, state, raw output, and its own events.
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
 `model_dump_json(by_alias=True)` write what flow-state-dev's `debate` writes, and either spelling is read back.
@@ -8,7 +8,7 @@ Values are frozen: a change makes a new one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -31,8 +31,11 @@ __all__ = (
     "DebateState",
     "DebateTranscriptState",
     "DebateVerdict",
+    "JudgeViewMade",
     "JudgedVerdict",
+    "ModeratorDecided",
     "StopReason",
+    "VerdictReached",
     "Winner",
 )
 
@@ -170,6 +173,8 @@ class DebateState(PatternState):
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
     """Why the loop ended; None while it goes on."""
+    verdict: DebateVerdict | None = None
+    """The judge's; None before it was reached, and if the judge's provider failed."""
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
@@ -239,3 +244,36 @@ class DebateRawOutput(PatternOutput):
     def entries(self) -> list[Entry]:
         """The arguments, in the order in which they were made."""
         return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
+
+
+@dataclass(slots=True, kw_only=True)
+class ModeratorDecided:
+    """The moderator opened a round."""
+
+    kind: ClassVar[str] = "moderator_decided"
+    block: str
+    decision: DebateModeratorDecision
+
+
+@dataclass(slots=True, kw_only=True)
+class JudgeViewMade:
+    """A view of the transcript was made for a judge."""
+
+    kind: ClassVar[str] = "judge_view_made"
+    block: str
+    order: tuple[int, ...]
+    """For each place in the view, the argument's index in the transcript."""
+    anonymized: bool
+    view: int = 0
+    """The number of the view in the judge's schedule, from 0."""
+    model: str | None = None
+    """The model of a panel of judges that is shown it; None for the judge's own."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VerdictReached:
+    """The judge reached its verdict."""
+
+    kind: ClassVar[str] = "verdict_reached"
+    block: str
+    verdict: DebateVerdict

@@ -1,14 +1,14 @@
-"""What a synthesizer is told: the question, the verdict, the moderator's framing, and the transcript."""
+"""Synthesizer: writes the outcome of a debate, from the question, the framing, the transcript and the verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
+from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
@@ -115,5 +115,5 @@ def create_synthesizer(
         prompt=system,
         user=turn,
         output_schema=output_schema,
-        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )

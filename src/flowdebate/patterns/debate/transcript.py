@@ -1,4 +1,4 @@
-"""How a transcript is written as text, so that no argument can forge a line of it.
+"""Transcript of a debate: the shared resource, and its unforgeable form as text.
 
     Round 1:
     [for] The first line of an argument,
@@ -13,15 +13,19 @@ stances and names are kept from it. What is written can be read back:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
-from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTranscriptState
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateState, DebateTranscriptState
+from flowdebate.patterns.recording import record_turn
 from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from flowdebate.blocks.handler import Handler
+    from flowdebate.runs.context import Context
 
 __all__ = (
     "EMPTY",
@@ -30,6 +34,8 @@ __all__ = (
     "HOW_TO_READ_NAMED",
     "Transcript",
     "create_debate_transcript",
+    "create_record_argument",
+    "debate_state",
     "parse_entries",
     "render_entries",
 )
@@ -48,6 +54,28 @@ def create_debate_transcript() -> Transcript:
     'transcript'
     """
     return StateResource(key="transcript", initial=DebateTranscriptState)
+
+
+def debate_state(ctx: Context) -> DebateState:
+    """The state of the debate around the block; a new one where a debate's block is used by itself."""
+    handle = ctx.scope.sequencer
+    return handle.state if handle is not None and isinstance(handle.state, DebateState) else DebateState()
+
+
+def create_record_argument(
+    *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
+) -> Handler[Any, str]:
+    """A block that adds what a debater returned to the transcript, and completes the turn's task with it.
+
+    Its output is the text that was added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
+    """
+
+    def entry(number: int, text: str) -> DebateContributionEntry:
+        return DebateContributionEntry(round=number, agent_name=agent_name, stance=stance, text=text)
+
+    return record_turn(
+        name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry
+    )
 
 
 EMPTY = "(empty)"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from flowdebate.patterns.deliberation.debater import create_persona_debater
 from flowdebate.patterns.deliberation.factory import deliberation
-from flowdebate.patterns.deliberation.moderator import create_reporter, parse_report, render_report
+from flowdebate.patterns.deliberation.moderator import create_moderator
 from flowdebate.patterns.deliberation.page import render_deliberation
+from flowdebate.patterns.deliberation.report import parse_report, render_report
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport, ModeratorReported
 from flowdebate.patterns.deliberation.transcript import create_deliberation_transcript
 
@@ -14,8 +15,8 @@ __all__ = (
     "ModeratorReport",
     "ModeratorReported",
     "create_deliberation_transcript",
+    "create_moderator",
     "create_persona_debater",
-    "create_reporter",
     "deliberation",
     "parse_report",
     "render_deliberation",

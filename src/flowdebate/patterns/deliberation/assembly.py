@@ -1,129 +1,178 @@
-"""How a deliberation is put together from its blocks, once its options are known to be right."""
+"""Assembly of a deliberation: its steps, from the first to the last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.handler import as_block
-from flowdebate.blocks.human.prompt import with_answer_schema
-from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.deliberation.closing import build_output, raw_output, stash_report, stop_reason, without_report
+from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.deliberation.debater import create_persona_debater
-from flowdebate.patterns.deliberation.moderator import create_reporter
-from flowdebate.patterns.deliberation.schemas import DeliberationInput, DeliberationState, ModeratorReport
-from flowdebate.patterns.deliberation.transcript import hear, record_round
-from flowdebate.patterns.loop import Loop, PatternSpec
+from flowdebate.patterns.deliberation.moderator import create_moderator, stash_report, without_report
+from flowdebate.patterns.deliberation.schemas import (
+    DeliberationInput,
+    DeliberationOutput,
+    DeliberationState,
+    ModeratorReport,
+)
+from flowdebate.patterns.deliberation.transcript import deliberation_state, hear, record_round, said_in_progress
+from flowdebate.patterns.loop import Loop, PatternSpec, round_limit
+from flowdebate.patterns.output import build_output
+from flowdebate.patterns.state import entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.patterns.deliberation.moderator import ReportForm
-    from flowdebate.patterns.deliberation.prompts import Participants
+    from flowdebate.patterns.roles import Members, RoleOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = (
-    "Assembly",
-    "participants_of",
-    "terms",
+    "DeliberationOptions",
+    "assemble",
+    "deliberation_spec",
+    "stop_reason",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembly:
-    """A deliberation's checked options; `pipeline()` is the deliberation."""
+class DeliberationOptions:
+    """The checked options of a deliberation. Those of a role reach its default block only."""
 
     loop: Loop
     roster: tuple[Persona, ...]
-    moderator: BlockLike | None
+    moderator: BlockLike | Literal[False] | None
     report: ReportForm
-    defaults: Mapping[str, Any]
-    """Options that reach the default blocks only."""
-    debater_visibility: Visibility
-    moderator_visibility: Visibility
+    of_debaters: RoleOptions
+    of_moderator: RoleOptions
 
-    def pipeline(self) -> Sequencer[Any, Any]:
-        """Opening, rounds, output."""
-        return self.loop.rounds(self._round).then(build_output(self.loop.name, self.loop.terms.raw))
 
-    def _round(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
-        return pipeline.tap(self._turns()).tap(self.loop.end_of_turns()).tap(self._closing())
+def assemble(deliberation: DeliberationOptions) -> Sequencer[Any, Any]:
+    """The deliberation as a block: opening, rounds of turns at the same time and a report, output."""
+    loop, members = deliberation.loop, members_of(deliberation.roster)
+    turns = {persona.name: _turn(deliberation, persona, members) for persona in deliberation.roster}
+    record = record_round(name=loop.name, participants=members, transcript=loop.transcript)
 
-    def _turns(self) -> Block[Any, Any]:
-        """All turns at the same time; what was said is recorded when all of them are over."""
-        turns = {persona.name: self._turn(persona) for persona in self.roster}
-        record = record_round(
-            name=self.loop.name, participants=participants_of(self.roster), transcript=self.loop.transcript
+    pipeline = loop.opening()
+    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(record))
+    pipeline = pipeline.tap(loop.end_of_turns())
+    if deliberation.moderator is not False:
+        pipeline = pipeline.tap(_closing(deliberation, members))
+    pipeline = loop.until_stopped(pipeline)
+    return pipeline.then(build_output(loop.name, loop.spec.make_output))
+
+
+def _turn(deliberation: DeliberationOptions, persona: Persona, members: Members) -> Turn:
+    loop = deliberation.loop
+    stand_in = loop.failures.stand_in
+    debater = loop.own_debater(persona) if persona.block is not None else _debater(deliberation, persona, members)
+    record = hear(name=loop.name, agent_name=persona.name, transcript=loop.transcript, collection_id=loop.collection_id)
+    return loop.turn(
+        persona,
+        debater=debater,
+        stand_in=None if stand_in is None else _debater(deliberation, persona, members, stand_in=stand_in),
+        record=record,
+    )
+
+
+def _debater(
+    deliberation: DeliberationOptions, persona: Persona, members: Members, *, stand_in: Model | None = None
+) -> Block[Any, Any]:
+    """The default block of `persona`, with its own model or that of its `stand_in`."""
+    loop = deliberation.loop
+    return create_persona_debater(
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
+        agent_name=persona.name,
+        role=persona.role,
+        system_prompt=persona.system_prompt,
+        participants=members,
+        max_rounds=loop.max_rounds,
+        transcript=loop.transcript,
+        **deliberation.of_debaters.for_block(model=persona.model if stand_in is None else stand_in),
+    )
+
+
+def _closing(deliberation: DeliberationOptions, members: Members) -> Block[Any, Any]:
+    """The moderator's report; if it is lost, the round is closed without one."""
+    loop = deliberation.loop
+    if deliberation.moderator is None or deliberation.moderator is False:
+        moderator: Block[Any, Any] = create_moderator(
+            name=loop.name,
+            transcript=loop.transcript,
+            participants=members,
+            max_rounds=loop.max_rounds,
+            report=deliberation.report,
+            **deliberation.of_moderator.for_block(),
         )
-        return sequencer(name=f"{self.loop.name}-debate-round").parallel(turns).then(record)
-
-    def _turn(self, persona: Persona) -> Turn:
-        record = hear(
-            name=self.loop.name,
-            agent_name=persona.name,
-            transcript=self.loop.transcript,
-            collection_id=self.loop.collection_id,
-        )
-
-        def default(name: str, model: Model | str | None) -> Block[Any, Any]:
-            options = dict(self.defaults) if model is None else {**self.defaults, "model": model}
-            return create_persona_debater(
-                name=name,
-                agent_name=persona.name,
-                role=persona.role,
-                system_prompt=persona.system_prompt,
-                participants=participants_of(self.roster),
-                max_rounds=self.loop.max_rounds,
-                transcript=self.loop.transcript,
-                visibility=self.debater_visibility,
-                **options,
-            )
-
-        return self.loop.turn(persona, default=default, record=record)
-
-    def _closing(self) -> Block[Any, Any]:
-        """The moderator's report; where it is lost, the round is closed without one."""
-        moderator = self._moderator()
-        return (
-            sequencer(name=f"{self.loop.name}-close-round")
-            .then(self.loop.guarded(moderator, without_report))
-            .then(stash_report(self.loop.name, moderator.name))
-        )
-
-    def _moderator(self) -> Block[Any, Any]:
-        name = self.loop.name
-        if self.moderator is not None:
-            moderator = as_block(self.moderator, name=f"{name}-moderator", where=self.loop.where, field="moderator")
-            return with_answer_schema(moderator, lambda: ModeratorReport)
-        return create_reporter(
-            name=name,
-            transcript=self.loop.transcript,
-            participants=participants_of(self.roster),
-            max_rounds=self.loop.max_rounds,
-            report=self.report,
-            visibility=self.moderator_visibility,
-            **self.defaults,
-        )
+    else:
+        moderator = loop.own_role(deliberation.moderator, "moderator", lambda: ModeratorReport)
+    return (
+        sequencer(name=f"{loop.name}-close-round")
+        .then(loop.guarded(moderator, without_report))
+        .then(stash_report(loop.name, moderator.name))
+    )
 
 
-def participants_of(roster: Sequence[Persona]) -> Participants:
+def members_of(roster: Sequence[Persona]) -> Members:
     """The roles of all who take part, by name."""
     return {persona.name: persona.role for persona in roster}
 
 
-def terms(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
-    """What a deliberation fills the loop in with."""
+def deliberation_spec(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
+    """What a deliberation fills the loop in with: it stops when it is settled, and its voices are names."""
+
+    def stops(state: DeliberationState, /, *, predicate: bool) -> str | None:
+        return stop_reason(state, max_rounds=max_rounds, predicate=predicate)
+
     return PatternSpec(
-        takes=DeliberationInput,
-        state=DeliberationState,
-        raw=raw_output(participants_of(roster)),
-        ends=lambda state: stop_reason(state, max_rounds=max_rounds),
-        heard=attrgetter("name"),
+        input_type=DeliberationInput,
+        new_state=DeliberationState,
+        make_output=partial(raw_output, participants=members_of(roster)),
+        stop_reason=stops,
+        voice_of=attrgetter("name"),
         speaker="debater",
     )
+
+
+def stop_reason(state: DeliberationState, *, max_rounds: int, predicate: bool = False) -> str | None:
+    """Why a deliberation ends after the round that was just closed, or None if it goes on; the first that holds wins.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
+    >>> stop_reason(DeliberationState(round=3), max_rounds=3)
+    'max_rounds'
+    """
+    return "settled" if state.is_settled else round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
+
+
+def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> DeliberationOutput:
+    """Everything that the deliberation around a step has come to, with what was said in a round that was cut short."""
+    state = deliberation_state(ctx)
+    return DeliberationOutput(
+        topic=state.question,
+        rounds=state.round,
+        history=[*entries_of(ctx), *said_in_progress(state, participants)],
+        summaries=["" if report is None else report.summary for report in state.reports],
+        final_decision=_decision(state),
+        is_settled=state.is_settled,
+        reports=list(state.reports),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )
+
+
+def _decision(state: DeliberationState) -> str | None:
+    """If settled, the decision, or the summary without one; else the last report's decision, if any."""
+    report = state.report
+    if report is None:
+        return None
+    return report.summary if state.is_settled and report.decision is None else report.decision

@@ -1,28 +1,161 @@
-"""The default persona of a deliberation: a model that speaks as who it is, and answers the rounds before."""
+"""Debater of a deliberation: a model that speaks as its persona and answers the rounds before.
+
+Its prompt begins with what is the same for all turns (the rules, the topic, who takes part, who it is, then the
+transcript, which only grows) and ends with what differs: the moderator's summary, whose turn it is, what to do.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.patterns.deliberation.prompts import (
-    PERSONA,
-    PersonaTemplate,
-    render_persona_system,
-    render_persona_turn,
-)
-from flowdebate.patterns.deliberation.transcript import deliberation_state
-from flowdebate.patterns.roles import generator_options, trim_to_sentence
+from flowdebate.patterns.deliberation.transcript import OWN, deliberation_state, render_said, system_for_all
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHORT, debater_block, speaker_tag
 from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.prompts.template import Template, filled, uses
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.deliberation.prompts import Participants
+    from collections.abc import Iterable, Sequence
+
+    from flowdebate.blocks.generator import Generator
+    from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
     from flowdebate.patterns.deliberation.transcript import DeliberationTranscript
-    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.runs.context import Context
 
-__all__ = ("create_persona_debater",)
+__all__ = (
+    "PERSONA",
+    "PersonaTemplate",
+    "create_persona_debater",
+    "render_persona_system",
+    "render_persona_turn",
+)
+
+_TURN = ("name", "speaker", "round", "max_rounds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonaTemplate(Template):
+    """The texts of a persona's prompt."""
+
+    system: str = field(
+        default=(
+            "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then "
+            "a moderator sums up, and says whether the matter is settled.\n\n"
+            "Topic: {topic}\n"
+            "They are:\n{roster}\n"
+            "Rounds: {max_rounds} at most\n\n"
+            f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
+            "Rules for each of your turns:\n"
+            '- Write two or three short sentences of plain text, and say "I" of yourself.\n'
+            "- Speak as who you are, for yourself alone: never say what somebody else says or decides.\n"
+            "- Give up a point only if you were shown that it is wrong.\n"
+            "- Say something new: never repeat a sentence of the transcript.\n"
+            "- Do not begin with a tag, a name or a heading."
+        ),
+        metadata=uses("topic", "roster", "max_rounds"),
+    )
+    """The same for all personas and all turns."""
+    persona: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    """Who the persona is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    transcript: str = field(default="What was said so far:\n{transcript}", metadata=uses("transcript"))
+    """What stands first in a turn's message."""
+    summary: str = field(
+        default="The moderator's summary after round {round}: {summary}", metadata=uses("round", "summary")
+    )
+    """The moderator's latest; left out before there is one."""
+    turn: str = field(default="It is your turn in round {round} of {max_rounds}.", metadata=uses(*_TURN))
+    """Whose turn it is; who the persona is stands behind it, since small models follow what they read last."""
+    reminder: str = field(default="Remember: {who}", metadata=uses("who"))
+    """Who the persona is, where its system prompt is short; else it is `persona`."""
+    opening: str = field(
+        default=(
+            'Nobody has spoken yet. In one sentence that begins with "I", say what you want. Then, in one more '
+            "sentence, give your strongest reason."
+        ),
+        metadata=uses(*_TURN),
+    )
+    """What to do when nobody has spoken yet."""
+    reply: str = field(
+        default=(
+            'In one sentence that begins with "I still" or "I now", say what you want after what {others} said. Then, '
+            "in one more sentence, answer the strongest point against that, or name the terms on which you would agree."
+        ),
+        metadata=uses(*_TURN, "others"),
+    )
+    """What to do when others have spoken; `{others}` are their names."""
+    alone: str = field(
+        default="Nobody has answered you yet. In one or two sentences, give one new reason for what you are for.",
+        metadata=uses(*_TURN),
+    )
+    """What to do when only the persona itself was heard."""
+
+
+PERSONA = PersonaTemplate()
+
+
+def render_persona_system(
+    *,
+    topic: str,
+    participants: Members,
+    max_rounds: int,
+    name: str,
+    system_prompt: str | None = None,
+    template: PersonaTemplate = PERSONA,
+) -> str:
+    """The rules, the topic and who takes part, which are the same for all; then who the persona `name` is.
+
+    `system_prompt` is the application's own text, and stands as it is at the end.
+    """
+    common = system_for_all(template.system, topic, tuple(participants.items()), max_rounds)
+    about = filled(template.persona, name=tag_name(name), speaker=speaker_tag(name, participants.get(name)))
+    return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
+
+
+def render_persona_turn(
+    *,
+    entries: Sequence[DeliberationEntry],
+    reports: Sequence[ModeratorReport | None],
+    name: str,
+    role: str | None,
+    round: int,  # noqa: A002 - the field's word for it
+    max_rounds: int,
+    system_prompt: str | None = None,
+    template: PersonaTemplate = PERSONA,
+) -> str:
+    """What was said in the rounds before, the moderator's latest summary, then whose turn it is and what to do.
+
+    The messages of two turns begin alike, up to the end of the shorter transcript.
+    """
+    about = {"name": tag_name(name), "speaker": speaker_tag(name, role), "round": round, "max_rounds": max_rounds}
+    others = [entry.name for entry in entries if entry.name != name]
+    parts = [filled(template.transcript, transcript=render_said(entries, own=name))]
+    parts += _latest(template.summary, reports)
+    if system_prompt and len(system_prompt) <= SHORT:
+        who = filled(template.reminder, who=quoted(system_prompt))
+    else:
+        who = filled(template.persona, name=about["name"], speaker=about["speaker"])
+    if others:
+        task = filled(template.reply, others=_names(others), **about)
+    else:
+        task = filled(template.alone if entries else template.opening, **about)
+    return "\n\n".join([*parts, f"{filled(template.turn, **about)} {who}\n{task}"])
+
+
+def _latest(template: str, reports: Sequence[ModeratorReport | None]) -> list[str]:
+    """The latest summary that there is, as a part of a message; nothing where there is none."""
+    for number in range(len(reports), 0, -1):
+        report = reports[number - 1]
+        if report is not None and report.summary.strip():
+            return [filled(template, round=number, summary=quoted(report.summary))]
+    return []
+
+
+def _names(names: Iterable[str]) -> str:
+    """Names as they stand in a sentence, each once: "Ann, Bea or Cid"."""
+    *others, final = map(tag_name, dict.fromkeys(names))
+    return f"{', '.join(others)} or {final}" if others else final
 
 
 def create_persona_debater(
@@ -32,7 +165,7 @@ def create_persona_debater(
     transcript: DeliberationTranscript,
     role: str | None = None,
     system_prompt: str | None = None,
-    participants: Participants | None = None,
+    participants: Members | None = None,
     max_rounds: int = 3,
     template: PersonaTemplate = PERSONA,
     **options: Unpack[BlockOptions],
@@ -68,15 +201,6 @@ def create_persona_debater(
             template=template,
         )
 
-    def whole(text: str, response: ModelResponse, _: Context) -> str:
-        return trim_to_sentence(text) if response.finish == "length" else text
-
-    block_name = f"{name}-debater-{agent_name}"
-    return generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
-        transform=whole,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/chat", Visibility(history=False), where=block_name),
+    return debater_block(
+        f"{name}-debater-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
     )

@@ -1,21 +1,22 @@
-"""`deliberation()`: personas argue at the same time, round by round; a moderator closes each round."""
+"""`deliberation()`: its options, checked before anything is built."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.patterns import checks
-from flowdebate.patterns.deliberation.assembly import Assembly, terms
+from flowdebate.patterns.deliberation.assembly import DeliberationOptions, assemble, deliberation_spec
 from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form
 from flowdebate.patterns.deliberation.transcript import DeliberationTranscript, create_deliberation_transcript
+from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
@@ -26,16 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ("deliberation",)
 
-DEBATER = Visibility(client=True, history=False)
-MODERATOR = Visibility(client=True, history=True)
-
 
 def deliberation(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
     max_rounds: int = 3,
-    moderator: BlockLike | None = None,
+    moderator: BlockLike | Literal[False] | None = None,
     report: ReportForm = "structured",
     terminate_when: Function | None = None,
     transcript: DeliberationTranscript | None = None,
@@ -62,7 +60,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
 
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
     - `moderator`, a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`.
-      A moderator of your own returns a `ModeratorReport`, a dict, or text, which `parse_report` reads.
+      `moderator=False` leaves it out: then nothing settles the matter. A moderator of your own returns a
+      `ModeratorReport`, a dict, or text, which `parse_report` reads.
     - `report`: how the default moderator's model is asked: "structured" by a schema, "text" for lines of text.
     - `transcript`: what `create_deliberation_transcript()` makes, to share it with blocks of your own; None makes one.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
@@ -89,7 +88,10 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     checks.check_name(name, where="deliberation", field="name")
     where = f"deliberation {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
-    checks.check_seat(where, "moderator", moderator, "None, which is the default block,")
+    if moderator is not False:
+        checks.check_role(
+            where, "moderator", moderator, "None, which is the default block, False, which leaves it out,"
+        )
     check_report_form(report, where=where)
     loop = checked_loop(
         name=name,
@@ -100,24 +102,19 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         create_transcript=create_deliberation_transcript,
         model=model,
         collection_id=collection_id,
-        on_failure=on_failure,
-        quorum=quorum,
-        turn_timeout=turn_timeout,
-        round_timeout=round_timeout,
-        terms=terms(roster, max_rounds),
+        failures=FailurePolicy(
+            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
+        ),
+        spec=deliberation_spec(roster, max_rounds),
     )
-    return Assembly(
-        loop=loop,
-        roster=roster,
-        moderator=moderator,
-        report=report,
-        defaults={
-            "tools": tools,
-            "uses": uses,
-            "context": context,
-            "instructions": instructions,
-            "settings": settings,
-        },
-        debater_visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
-        moderator_visibility=as_visibility(moderator_visibility, MODERATOR, where=where, field="moderator_visibility"),
-    ).pipeline()
+    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    return assemble(
+        DeliberationOptions(
+            loop=loop,
+            roster=roster,
+            moderator=moderator,
+            report=report,
+            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+            of_moderator=defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility"),
+        )
+    )

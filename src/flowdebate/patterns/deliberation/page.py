@@ -1,4 +1,4 @@
-"""A deliberation as a page of text, for people.
+"""Text page of a deliberation, for people.
 
 What the page itself says (rules, headings, speakers, labels) is told from what others said by the first column of a
 line, or by its form; a line of somebody's text that has the form stands behind a bar. Characters that a terminal would

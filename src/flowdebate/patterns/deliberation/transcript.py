@@ -1,17 +1,23 @@
-"""What the blocks of a deliberation read and write of the run that they are part of."""
+"""Transcript of a deliberation: the shared resource, its form as text, and the blocks that record what is said."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationState, DeliberationTranscriptState
 from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
+from flowdebate.patterns.roles import EMPTY, render_members, speaker_tag
 from flowdebate.patterns.state import pattern_state
+from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts.template import filled
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.deliberation.prompts import Participants
+    from collections.abc import Iterable
+
+    from flowdebate.patterns.roles import Members
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -20,7 +26,9 @@ __all__ = (
     "deliberation_state",
     "hear",
     "record_round",
+    "render_said",
     "said_in_progress",
+    "system_for_all",
 )
 
 DeliberationTranscript = StateResource[DeliberationTranscriptState]
@@ -59,7 +67,7 @@ def hear(*, name: str, agent_name: str, transcript: DeliberationTranscript, coll
     return keep
 
 
-def said_in_progress(state: DeliberationState, participants: Participants) -> list[DeliberationEntry]:
+def said_in_progress(state: DeliberationState, participants: Members) -> list[DeliberationEntry]:
     """What was said in the round in progress, in declared order, whoever was the fastest."""
     return [
         DeliberationEntry(round=state.round, name=name, role=role, text=state.spoken[name])
@@ -69,7 +77,7 @@ def said_in_progress(state: DeliberationState, participants: Participants) -> li
 
 
 def record_round(
-    *, name: str, participants: Participants, transcript: DeliberationTranscript
+    *, name: str, participants: Members, transcript: DeliberationTranscript
 ) -> Handler[object, list[DeliberationEntry]]:
     """A block that adds what was said in the round to the transcript, now that all have spoken."""
 
@@ -82,3 +90,34 @@ def record_round(
         return entries
 
     return record
+
+
+OWN = " (you)"
+"""Stands behind the reader's own name in the transcript that it is shown."""
+
+
+def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None) -> str:
+    """What was said as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
+
+    With `own`, the name of who reads it, what that one said is marked.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
+    >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
+    Round 1:
+    [Bear, risk analyst] It can fail.
+    """
+    lines: list[str] = []
+    heading: int | None = None
+    for entry in entries:
+        if entry.round != heading:
+            heading = entry.round
+            lines.append(f"Round {heading}:")
+        mark = OWN if entry.name == own else ""
+        lines.append(f"[{speaker_tag(entry.name, entry.role, mark)}] {quoted(entry.text)}")
+    return "\n".join(lines) if lines else EMPTY
+
+
+@lru_cache(maxsize=64)  # every turn of a deliberation asks for the same
+def system_for_all(template: str, topic: str, participants: tuple[tuple[str, str | None], ...], max_rounds: int) -> str:
+    """A system message up to where it is the same for all turns."""
+    return filled(template, topic=quoted(topic), roster=render_members(dict(participants)), max_rounds=max_rounds)

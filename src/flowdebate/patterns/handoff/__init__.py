@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from flowdebate.patterns.handoff.decision import HandoffDecision
+from flowdebate.patterns.handoff.decision import HandoffDecision, create_handoff_transcript
 from flowdebate.patterns.handoff.factory import handoff
 from flowdebate.patterns.handoff.schemas import HandoffEntry, HandoffInput, HandoffMade, HandoffOutput
 from flowdebate.patterns.handoff.speaker import create_speaker
 from flowdebate.patterns.handoff.transition import Transition, read_transition
-from flowdebate.patterns.handoff.turns import create_handoff_transcript
 
 __all__ = (
     "HandoffDecision",

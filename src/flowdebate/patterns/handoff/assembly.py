@@ -1,126 +1,162 @@
-"""How a handoff is put together from its blocks, once its options are known to be right."""
+"""Assembly of a handoff: its steps, from the first to the last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
-from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.handoff.decision import HandoffDecision, handoff_state, handover_among
-from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffState
-from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
-from flowdebate.patterns.handoff.turns import (
-    build_output,
-    drawn_instead,
+from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.handoff.decision import (
+    HandoffDecision,
+    draw_instead,
     hand_over,
+    handoff_schema,
+    handoff_state,
     needs_another_word,
-    raw_output,
     record_said,
 )
-from flowdebate.patterns.loop import PatternSpec
+from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState
+from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
+from flowdebate.patterns.loop import PatternSpec, round_limit
+from flowdebate.patterns.output import build_output
+from flowdebate.patterns.state import entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from flowdebate.blocks.generator import Visibility
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
     from flowdebate.patterns.loop import Loop
+    from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = (
-    "Assembly",
-    "terms",
+    "HandoffOptions",
+    "assemble",
+    "handoff_spec",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembly:
-    """A handoff's checked options; `pipeline()` is the handoff."""
+class HandoffOptions:
+    """The checked options of a handoff. Those of the debaters reach their default blocks only."""
 
     loop: Loop
     roster: tuple[Persona, ...]
     transition: TransitionForm
     on_invalid: OnInvalid
-    defaults: Mapping[str, Any]
-    """Options that reach the default blocks only."""
-    visibility: Visibility
-
-    def pipeline(self) -> Sequencer[Any, Any]:
-        """Opening, turns, output."""
-        return self.loop.rounds(lambda opening: opening.tap(self._turn_of_speaker())).then(build_output(self.loop.name))
-
-    def _turn_of_speaker(self) -> Sequencer[Any, Any]:
-        """Whoever has the floor speaks, and hands it over."""
-        name = self.loop.name
-        speakers: list[Speaker] = []  # those that can be asked once more
-        turns = {persona.name: self._turn(persona, speakers) for persona in self.roster}
-        floor = router(name=f"{name}-floor", choose=_speaker, routes=turns)
-        pipeline = sequencer(name=f"{name}-take-turn").then(floor)
-        if self.on_invalid == "retry" and speakers:
-            again = router(name=f"{name}-ask-again", choose=_asked, routes=speakers)
-            pipeline = pipeline.then_if(needs_another_word, self.loop.guarded(again, drawn_instead))
-        return pipeline.then(
-            hand_over(name=name, names=self._names, on_invalid=self.on_invalid, transcript=self.loop.transcript)
-        )
+    of_debaters: RoleOptions
 
     @property
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """The debaters' names, in declared order."""
         return [persona.name for persona in self.roster]
 
-    def _turn(self, persona: Persona, speakers: list[Speaker]) -> Turn:
-        def default(name: str, model: Model | str | None) -> Block[Any, Any]:
-            options = dict(self.defaults) if model is None else {**self.defaults, "model": model}
-            made = create_speaker(
-                name=name,
-                agent_name=persona.name,
-                speakers={each.name: each.role for each in self.roster},
-                system_prompt=persona.system_prompt,
-                transition=self.transition,
-                max_turns=self.loop.max_rounds,
-                transcript=self.loop.transcript,
-                visibility=self.visibility,
-                **options,
-            )
-            speakers.append(made)
-            return made
 
-        if isinstance(persona.block, Speaker):
-            speakers.append(persona.block)
-        elif isinstance(persona.block, Block):
-            others = [name for name in self._names if name != persona.name]
-            persona = replace(persona, block=with_answer_schema(persona.block, lambda: handover_among(others)))
-        record = record_said(
-            name=self.loop.name,
-            agent_name=persona.name,
-            names=self._names,
-            transcript=self.loop.transcript,
-            collection_id=self.loop.collection_id,
-        )
-        return self.loop.turn(persona, default=default, record=record)
+def assemble(handoff: HandoffOptions) -> Sequencer[Any, Any]:
+    """The handoff as a block: opening, turns of whoever has the floor, output."""
+    loop = handoff.loop
+    pipeline = loop.opening().tap(_turn_of_speaker(handoff))
+    return loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
 
 
-def terms(*, first: str, max_turns: int) -> PatternSpec:
-    """What a handoff fills the loop in with: `first` has the floor, and nothing ends it by itself but its cap."""
+def _turn_of_speaker(handoff: HandoffOptions) -> Sequencer[Any, Any]:
+    """Whoever has the floor speaks, is asked once more if it named nobody, and hands over."""
+    loop, names = handoff.loop, handoff.names
+    blocks = {persona.name: _blocks(handoff, persona) for persona in handoff.roster}
+    turns = {persona.name: _turn(handoff, persona, *blocks[persona.name]) for persona in handoff.roster}
+    speakers = [block for both in blocks.values() for block in both if isinstance(block, Speaker)]
 
-    def ends(state: HandoffState) -> str | None:
-        return "max_turns" if state.round >= max_turns else None
+    floor = router(name=f"{loop.name}-floor", choose=_speaker, routes=turns)
+    pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
+    if handoff.on_invalid == "retry" and speakers:
+        again = router(name=f"{loop.name}-ask-again", choose=_asked, routes=speakers)
+        pipeline = pipeline.then_if(needs_another_word, loop.guarded(again, draw_instead))
+    return pipeline.then(
+        hand_over(name=loop.name, names=names, on_invalid=handoff.on_invalid, transcript=loop.transcript)
+    )
+
+
+def _blocks(handoff: HandoffOptions, persona: Persona) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
+    """The block that speaks for `persona`, and its stand-in if there is one."""
+    loop = handoff.loop
+    stand_in = loop.failures.stand_in
+    others = [name for name in handoff.names if name != persona.name]
+    if persona.block is None:
+        own: Block[Any, Any] = _default_speaker(handoff, persona)
+    elif isinstance(persona.block, Block) and not isinstance(persona.block, Speaker):
+        own = with_answer_schema(loop.own_debater(persona), lambda: handoff_schema(others))
+    else:
+        own = loop.own_debater(persona)
+    return own, None if stand_in is None else _default_speaker(handoff, persona, stand_in=stand_in)
+
+
+def _turn(
+    handoff: HandoffOptions, persona: Persona, debater: Block[Any, Any], stand_in: Block[Any, Any] | None
+) -> Turn:
+    loop = handoff.loop
+    record = record_said(
+        name=loop.name,
+        agent_name=persona.name,
+        names=handoff.names,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+    )
+    return loop.turn(persona, debater=debater, stand_in=stand_in, record=record)
+
+
+def _default_speaker(handoff: HandoffOptions, persona: Persona, *, stand_in: Model | None = None) -> Speaker:
+    """The default block of `persona`, with its own model or that of its `stand_in`."""
+    loop = handoff.loop
+    return create_speaker(
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
+        agent_name=persona.name,
+        speakers={each.name: each.role for each in handoff.roster},
+        system_prompt=persona.system_prompt,
+        transition=handoff.transition,
+        max_turns=loop.max_rounds,
+        transcript=loop.transcript,
+        **handoff.of_debaters.for_block(model=persona.model if stand_in is None else stand_in),
+    )
+
+
+def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
+    """What a handoff fills the loop in with: `first` has the floor, it stops by its cap, and it needs no quorum.
+
+    A turn has one voice: when that is lost, somebody else is next.
+    """
+
+    def stops(state: HandoffState, /, *, predicate: bool) -> str | None:
+        return round_limit(state.round, max_rounds=max_turns, predicate=predicate, limit="max_turns")
 
     return PatternSpec(
-        takes=HandoffInput,
-        state=partial(HandoffState, speaker=first),
-        raw=raw_output,
-        ends=ends,
-        heard=attrgetter("agent_name"),
+        input_type=HandoffInput,
+        new_state=partial(HandoffState, speaker=first),
+        make_output=raw_output,
+        stop_reason=stops,
+        voice_of=None,
         speaker="speaker",
         round="turn",
+    )
+
+
+def raw_output(ctx: Context, status: RunStatus) -> HandoffOutput:
+    """Everything that the handoff around a step has come to so far."""
+    state = handoff_state(ctx)
+    return HandoffOutput(
+        proposition=state.question,
+        turns=state.round,
+        transcript=list(entries_of(ctx)),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
     )
 
 

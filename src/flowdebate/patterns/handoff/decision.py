@@ -1,4 +1,4 @@
-"""What a speaker returned, read: what it said, whom it named to speak next, and whether that one can."""
+"""Decisions of a handoff: what a speaker returned is read, checked and recorded, and the floor is handed over."""
 
 from __future__ import annotations
 
@@ -11,32 +11,63 @@ from pydantic import Field, create_model
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import shown
-from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffState
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import OutputError, RosterError, shown
+from flowdebate.patterns.failures import record_failure
+from flowdebate.patterns.handoff.schemas import (
+    HandoffAnswer,
+    HandoffEntry,
+    HandoffMade,
+    HandoffState,
+    HandoffTranscriptState,
+)
 from flowdebate.patterns.handoff.transition import read_transition
-from flowdebate.patterns.recording import text_said
+from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
 from flowdebate.patterns.state import pattern_state
 from flowdebate.prompts.names import name_among
+from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.patterns.handoff.schemas import ChosenBy
+    from flowdebate.patterns.handoff.schemas import ChosenBy, OnInvalid
     from flowdebate.runs.context import Context
 
 __all__ = (
     "NOBODY",
     "NOTHING",
     "HandoffDecision",
+    "HandoffTranscript",
     "answer_of",
+    "check_decision",
     "chosen",
+    "create_handoff_transcript",
+    "draw_instead",
+    "hand_over",
+    "handoff_schema",
     "handoff_state",
-    "handover_among",
-    "judged",
     "merged",
+    "needs_another_word",
+    "record_said",
     "written",
 )
+
+HandoffTranscript = StateResource[HandoffTranscriptState]
+"""The resource that `create_handoff_transcript` makes."""
+
+
+def create_handoff_transcript() -> HandoffTranscript:
+    """A transcript to share between a handoff and the blocks that read it, under the key `"transcript"`.
+
+    `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
+    given the same object.
+
+    >>> create_handoff_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=HandoffTranscriptState)
+
 
 NOBODY = "nobody was named to speak next"
 NOTHING = "nothing was said"
@@ -76,7 +107,7 @@ def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
 
 
-def judged(
+def check_decision(
     answer: HandoffAnswer,
     *,
     agent_name: str,
@@ -154,7 +185,7 @@ def written(named: object) -> str | None:
     return clean_text(str(named)) if isinstance(named, str) else None if named is None else shown(named)
 
 
-def handover_among(names: Sequence[str]) -> type[WireModel]:
+def handoff_schema(names: Sequence[str]) -> type[WireModel]:
     """What a speaker of a handoff says, and which of `names` is next."""
     named: Any = Literal[tuple(names)]
     return create_model(
@@ -163,3 +194,79 @@ def handover_among(names: Sequence[str]) -> type[WireModel]:
         response=(str, Field(description="What you say")),
         next_agent_name=(named, Field(description="Who speaks next")),
     )
+
+
+TURN_LOST = "the turn was lost"
+
+
+def record_said(
+    *, name: str, agent_name: str, names: Sequence[str], transcript: HandoffTranscript, collection_id: str
+) -> Handler[Any, HandoffDecision]:
+    """A block that adds what a speaker said to the transcript, before it is decided who is next."""
+
+    @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
+    def record(value: object, ctx: Context) -> HandoffDecision:
+        if not isinstance(value, HandoffDecision):
+            value = check_decision(answer_of(value, agent_name, names, ctx), agent_name=agent_name, names=names)
+        entry = HandoffEntry(round=max(handoff_state(ctx).round, 1), agent_name=agent_name, text=value.text)
+        held = ctx.scope.handles["transcript"]
+        held.set(held.state.with_entry(entry))
+        complete_turn(agent_name, value.text, ctx)
+        return value
+
+    return record
+
+
+def needs_another_word(value: object) -> bool:
+    """Whether a turn's speaker is to be asked once more, and can be."""
+    return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
+
+
+def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
+    """What is gone on with where a provider failed a speaker that was asked once more: what it has said."""
+    speaker = handoff_state(ctx).speaker
+    record_failure(error, ctx, block=ctx.block, seat="debater", name=speaker, instead="drawn")
+    return value
+
+
+def hand_over(
+    *, name: str, names: Sequence[str], on_invalid: OnInvalid, transcript: HandoffTranscript
+) -> Handler[Any, None]:
+    """A block that decides who speaks next: whom the speaker named, or the lot; with "error", RosterError instead."""
+
+    @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
+    def decide(value: HandoffDecision | None, ctx: Context) -> None:
+        state = handoff_state(ctx)
+        if value is not None and value.problem is not None and on_invalid == "error":
+            raise _refusal(value, state.speaker, names, ctx)
+        next_name, by = (None, None) if value is None else (value.next_agent_name, value.chosen_by)
+        if next_name is None or by is None:
+            next_name, by = ctx.random.choice([other for other in names if other != state.speaker]), "random"
+        if value is not None:
+            _complete(ctx, text=value.text, next_agent_name=next_name, chosen_by=by, problem=value.problem)
+        event = HandoffMade(
+            round=state.round,
+            agent_name=state.speaker,
+            next_agent_name=next_name,
+            chosen_by=by,
+            problem=TURN_LOST if value is None else value.problem,
+        )
+        ctx.sequencer.update(speaker=next_name)
+        ctx.emit(event)
+
+    return decide
+
+
+def _complete(ctx: Context, **decided: object) -> None:
+    """Put what is `decided` into the last entry."""
+    held = ctx.scope.handles["transcript"]
+    *before, last = held.state.entries
+    held.set(type(held.state)(entries=[*before, last.model_copy(update=decided)]))
+
+
+def _refusal(value: HandoffDecision, speaker: str, names: Sequence[str], ctx: Context) -> OutputError:
+    block = ctx.block if value.speaker is None else value.speaker.name
+    if value.next_agent_name is not None:
+        return OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
+    others = [other for other in names if other != speaker]
+    return RosterError(block, value.named or "", others, field="next_agent_name", problem=value.problem or "")

@@ -1,4 +1,4 @@
-"""`handoff()`: whoever has spoken says who speaks next."""
+"""`handoff()`: its options, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import checks
-from flowdebate.patterns.handoff.assembly import Assembly, terms
+from flowdebate.patterns.failures import FailurePolicy
+from flowdebate.patterns.handoff.assembly import HandoffOptions, assemble, handoff_spec
+from flowdebate.patterns.handoff.decision import HandoffTranscript, create_handoff_transcript
 from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
-from flowdebate.patterns.handoff.turns import HandoffTranscript, create_handoff_transcript
 from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("handoff",)
-
-DEBATER = Visibility(client=True, history=False)
 
 
 def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -101,26 +100,19 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_handoff_transcript,
         model=model,
         collection_id=collection_id,
-        on_failure=on_failure,
-        quorum=1,
-        turn_timeout=turn_timeout,
-        round_timeout=None,
-        terms=terms(first=opens, max_turns=max_turns),
+        failures=FailurePolicy(on_failure=on_failure, turn_timeout=turn_timeout),
+        spec=handoff_spec(first=opens, max_turns=max_turns),
     )
-    return Assembly(
-        loop=replace(loop, quorum=0),  # a turn has one voice: when that is lost, another one is next
-        roster=roster,
-        transition=transition,
-        on_invalid=on_invalid,
-        defaults={
-            "tools": tools,
-            "uses": uses,
-            "context": context,
-            "instructions": instructions,
-            "settings": settings,
-        },
-        visibility=as_visibility(debater_visibility, DEBATER, where=where, field="debater_visibility"),
-    ).pipeline()
+    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    return assemble(
+        HandoffOptions(
+            loop=loop,
+            roster=roster,
+            transition=transition,
+            on_invalid=on_invalid,
+            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+        )
+    )
 
 
 def _with_plain_names(debaters: Any) -> Any:  # noqa: ANN401 - it is checked behind this

@@ -1,29 +1,29 @@
-"""What the speakers of a handoff are told.
+"""Prompts of a handoff's speakers.
 
-What is the same for all turns of a speaker stands first: the rules, the proposition, who takes part, who it is; then
-the transcript, which only grows. What differs stands last: whose turn it is, what to do, whom to hand over to. A
-speaker that is asked once more is shown its own words at the end of the transcript.
+They begin with what is the same for all turns (the rules, the proposition, who takes part, who it is, then the
+transcript, which only grows) and end with what differs: whose turn it is, what to do, whom to hand over to. A speaker
+that is asked once more is shown its own words at the end of the transcript.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.patterns.roles import EMPTY, SHORT, render_members, speaker_tag
+from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.prompts.template import Template, filled, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.patterns.handoff.schemas import HandoffEntry, TransitionForm
+    from flowdebate.patterns.roles import Members
 
 __all__ = (
     "SPEAKER",
     "SpeakerTemplate",
-    "Speakers",
     "render_again",
     "render_speaker_system",
     "render_speaker_turn",
@@ -31,18 +31,11 @@ __all__ = (
     "who_is",
 )
 
-Speakers: TypeAlias = Mapping[str, str | None]
-"""Who takes part: the role, or None, by name, in declared order."""
-
-EMPTY = "(nothing yet)"
-"""What no entries look like."""
 SILENT = "(said nothing)"
 """What stands for an empty text."""
 PROPOSITION = "{proposition}"
 """Where it stands in a system prompt, the proposition is put in."""
 
-_SHORT = 500
-"""Characters of a system prompt that is repeated where it is needed most."""
 _TURN = ("name", "speaker", "others", "round", "max_rounds")
 _SAY = ("what", "reason")
 _AGAIN = ("name", "others", "problem")
@@ -159,7 +152,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 def render_speaker_system(
     *,
     proposition: str,
-    speakers: Speakers,
+    speakers: Members,
     max_turns: int,
     name: str,
     system_prompt: str | None = None,
@@ -170,7 +163,7 @@ def render_speaker_system(
     `system_prompt` is the application's own text, and stands as it is at the end; `{proposition}` in it is replaced.
     """
     common = _common(template.system, proposition, tuple(speakers.items()), max_turns)
-    about = filled(template.speaker, name=tag_name(name), speaker=_speaker(name, speakers.get(name)))
+    about = filled(template.speaker, name=tag_name(name), speaker=speaker_tag(name, speakers.get(name)))
     own = [who_is(system_prompt, proposition)] if system_prompt else []
     return "\n".join([f"{common}\n\n{about}", *own])
 
@@ -187,7 +180,7 @@ def who_is(system_prompt: str, proposition: str) -> str:
 def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     *,
     entries: Sequence[HandoffEntry],
-    speakers: Speakers,
+    speakers: Members,
     name: str,
     round: int,  # noqa: A002 - the field's word for it
     max_turns: int,
@@ -201,7 +194,7 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
     of the shorter transcript.
     """
-    about = {"speaker": _speaker(name, speakers.get(name)), "round": round, "max_rounds": max_turns}
+    about = {"speaker": speaker_tag(name, speakers.get(name)), "round": round, "max_rounds": max_turns}
     about |= _choice(speakers, name)
     heard = any(entry.agent_name != name and entry.text for entry in entries)
     part = "reply" if heard else "opening"
@@ -209,7 +202,7 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
     parts = [filled(template.transcript, transcript=render_turns(entries))]
     if problem is not None:
         parts.append(filled(template.silent, problem=quoted(problem)))
-    if system_prompt and len(system_prompt) <= _SHORT:
+    if system_prompt and len(system_prompt) <= SHORT:
         who = filled(template.reminder, who=quoted(system_prompt))
     else:
         who = filled(template.speaker, **about)
@@ -222,7 +215,7 @@ def render_speaker_turn(  # noqa: PLR0913 - what a turn is made of
 def render_again(
     *,
     entries: Sequence[HandoffEntry],
-    speakers: Speakers,
+    speakers: Members,
     name: str,
     transition: TransitionForm,
     problem: str,
@@ -239,17 +232,12 @@ def render_again(
 
 @lru_cache(maxsize=64)  # every turn of a debate asks for the same
 def _common(template: str, proposition: str, speakers: tuple[tuple[str, str | None], ...], max_turns: int) -> str:
-    roster = listed(*(_speaker(name, role) for name, role in speakers))
+    roster = render_members(dict(speakers))
     return filled(template, proposition=quoted(proposition), roster=roster, max_rounds=max_turns)
 
 
-def _choice(speakers: Speakers, name: str) -> dict[str, str]:
+def _choice(speakers: Members, name: str) -> dict[str, str]:
     """Whom `name` can hand over to, as names stand in a sentence, and the lines of text by which it would."""
     others = [tag_name(other) for other in speakers if other != name]
     lines = [f'"Transition to {other}"' for other in others]
     return {"name": tag_name(name), "others": ", ".join(others), "choices": " or ".join(lines)}
-
-
-def _speaker(name: str, role: str | None) -> str:
-    """A speaker as it stands in a sentence: the name, and the role behind a comma."""
-    return f"{tag_name(name)}, {tag_text(role)}" if role and role.strip() else tag_name(name)

@@ -1,4 +1,4 @@
-"""The default speaker of a handoff: a model that says something, and names who speaks next."""
+"""Speaker of a handoff: a model that says something and names who speaks next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
-from flowdebate.patterns.handoff.decision import HandoffDecision, handoff_state, judged, merged
+from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, handoff_state, merged
 from flowdebate.patterns.handoff.prompts import (
     SPEAKER,
     SpeakerTemplate,
@@ -20,7 +20,7 @@ from flowdebate.patterns.handoff.prompts import (
     who_is,
 )
 from flowdebate.patterns.handoff.schemas import HandoffAnswer
-from flowdebate.patterns.roles import generator_options, trim_to_sentence
+from flowdebate.patterns.roles import NOT_KEPT, generator_options, trim_to_sentence
 from flowdebate.patterns.state import entries_of, question_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import ModelResponse
+    from flowdebate.patterns.handoff.decision import HandoffTranscript
     from flowdebate.patterns.handoff.schemas import ChosenBy, TransitionForm
-    from flowdebate.patterns.handoff.turns import HandoffTranscript
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
@@ -76,14 +76,14 @@ class Speaker(Block[Any, HandoffDecision]):
     async def _asked(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
         unread: SchemaViolation | None = None
         try:
-            answer = await self._inner.act(value, ctx)
+            answer = await self._inner(value, ctx)
         except SchemaViolation as violation:
             answer = salvaged(violation.answer or "", self.roster_names)
             # in JSON it was asked for again already, with the reason
             if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
                 raise
             unread = violation
-        said = judged(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
+        said = check_decision(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
         if unread is None or said.problem is None:
             return said
         return replace(said, problem=f"{one_line(unread.message)}; {said.problem}")
@@ -142,7 +142,7 @@ def create_speaker(
             problem=problem,
         )
 
-    filled_in = generator_options(options, "intent/chat", Visibility(history=False), where=block_name)
+    filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name)
     visibility: Visibility = filled_in["visibility"]
     inner: Generator[HandoffAnswer] = generator(
         name=block_name,

@@ -1,9 +1,9 @@
-"""`round_robin()`: a panel of roles speaks round by round, and a deliverable is made of what it said."""
+"""`round_robin()`: debaters with roles speak in turn, and a synthesizer writes the answer."""
 
 from __future__ import annotations
 
+from flowdebate.patterns.round_robin.debater import create_round_robin_debater
 from flowdebate.patterns.round_robin.factory import round_robin
-from flowdebate.patterns.round_robin.panelist import create_panelist
 from flowdebate.patterns.round_robin.referee import create_referee
 from flowdebate.patterns.round_robin.schemas import (
     Assessment,
@@ -21,8 +21,8 @@ __all__ = (
     "RefereeReport",
     "RefereeReported",
     "RoundRobinOutput",
-    "create_panelist",
     "create_referee",
+    "create_round_robin_debater",
     "create_round_robin_synthesizer",
     "create_round_robin_transcript",
     "round_robin",

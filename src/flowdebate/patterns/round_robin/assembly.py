@@ -1,4 +1,4 @@
-"""How a panel is put together from its blocks, once its options are known to be right."""
+"""Assembly of a round robin: its steps, from the first to the last."""
 
 from __future__ import annotations
 
@@ -6,136 +6,154 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.handler import Handler, as_block, handler
-from flowdebate.blocks.human.prompt import with_answer_schema
-from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
-from flowdebate.patterns.round_robin.panelist import create_panelist
-from flowdebate.patterns.round_robin.referee import stash_audit, without_report
+from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order, round_limit
+from flowdebate.patterns.output import build_output
+from flowdebate.patterns.round_robin.debater import create_round_robin_debater
+from flowdebate.patterns.round_robin.referee import create_referee, stash_audit, without_report
 from flowdebate.patterns.round_robin.schemas import RefereeReport, RoundRobinInput, RoundRobinOutput, RoundRobinState
 from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.transcript import record_contribution, round_robin_state
-from flowdebate.patterns.rounds import finish
 from flowdebate.patterns.state import entries_of
-from flowdebate.patterns.synthesis import with_synthesizer
+from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.generator import Visibility
     from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.roles import Members, RoleOptions
     from flowdebate.patterns.roster import Persona
-    from flowdebate.patterns.round_robin.transcript import Members
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
 __all__ = (
-    "Assembly",
-    "terms",
+    "RoundRobinOptions",
+    "assemble",
+    "round_robin_spec",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembly:
-    """A panel's checked options; `pipeline()` is the panel."""
+class RoundRobinOptions:
+    """The checked options of a round robin. Those of a role reach its default block only."""
 
     loop: Loop
     roster: tuple[Persona, ...]
-    referee: BlockLike | None
+    referee: BlockLike | Literal[True] | None
+    """True for the default one, None for none."""
     synthesizer: BlockLike | Literal[False] | None
     output_schema: OutputSchema | None
-    defaults: Mapping[str, Any]
-    """Options that reach the default blocks only."""
-    panelist_visibility: Visibility
-    synthesizer_visibility: Visibility
-
-    def pipeline(self) -> Sequencer[Any, Any]:
-        """Opening, rounds, output."""
-        return with_synthesizer(
-            self.loop.rounds(self._round).then(build_output(self.loop.name)),
-            self.loop,
-            synthesizer=self.synthesizer,
-            default=self._synthesizer,
-            output_schema=self.output_schema,
-        )
-
-    def _round(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
-        """All turns in declared order, then the referee's audit of them."""
-        pipeline = in_declared_order(pipeline, [self._turn(panelist) for panelist in self.roster])
-        if self.referee is None:
-            return pipeline
-        name, where = self.loop.name, self.loop.where
-        referee = as_block(self.referee, name=f"{name}-referee", where=where, field="referee")
-        referee = with_answer_schema(referee, lambda: RefereeReport)
-        audit = (
-            sequencer(name=f"{name}-audit-round")
-            .tap(self.loop.end_of_turns())
-            .then(self.loop.guarded(referee, without_report))
-            .then(stash_audit(name, referee.name, self.loop.transcript))
-        )
-        return pipeline.tap(audit)
+    of_debaters: RoleOptions
+    of_referee: RoleOptions
+    of_synthesizer: RoleOptions
 
     @property
-    def _members(self) -> Members:
-        return {panelist.name: panelist.role for panelist in self.roster}
+    def members(self) -> Members:
+        """The roles of all debaters, by name."""
+        return {debater.name: debater.role for debater in self.roster}
 
-    def _turn(self, panelist: Persona) -> Turn:
-        record = record_contribution(
-            name=self.loop.name,
-            agent_name=panelist.name,
-            role=panelist.role,
-            transcript=self.loop.transcript,
-            collection_id=self.loop.collection_id,
+
+def assemble(pattern: RoundRobinOptions) -> Sequencer[Any, Any]:
+    """The round robin as a block: opening, rounds of turns and an audit, raw output, synthesizer."""
+    loop = pattern.loop
+    pipeline = in_declared_order(loop.opening(), [_turn(pattern, debater) for debater in pattern.roster])
+    if pattern.referee is not None:
+        pipeline = pipeline.tap(_audit(pattern))
+    pipeline = loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
+    if pattern.synthesizer is False:
+        return pipeline
+    synthesizer = _synthesizer(pattern)
+    pipeline = pipeline.then(guarded_synthesizer(loop, synthesizer))
+    return (
+        pipeline if pattern.synthesizer is None else held_to_schema(pipeline, loop, synthesizer, pattern.output_schema)
+    )
+
+
+def _turn(pattern: RoundRobinOptions, debater: Persona) -> Turn:
+    loop = pattern.loop
+    stand_in = loop.failures.stand_in
+    record = record_contribution(
+        name=loop.name,
+        agent_name=debater.name,
+        role=debater.role,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+    )
+    return loop.turn(
+        debater,
+        debater=loop.own_debater(debater) if debater.block is not None else _debater(pattern, debater),
+        stand_in=None if stand_in is None else _debater(pattern, debater, stand_in=stand_in),
+        record=record,
+    )
+
+
+def _debater(pattern: RoundRobinOptions, debater: Persona, *, stand_in: Model | None = None) -> Block[Any, Any]:
+    """The default block of `debater`, with its own model or that of its `stand_in`."""
+    loop = pattern.loop
+    return create_round_robin_debater(
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
+        agent_name=debater.name,
+        role=debater.role,
+        system_prompt=debater.system_prompt,
+        members=pattern.members,
+        max_rounds=loop.max_rounds,
+        refereed=pattern.referee is not None,
+        transcript=loop.transcript,
+        **pattern.of_debaters.for_block(model=debater.model if stand_in is None else stand_in),
+    )
+
+
+def _audit(pattern: RoundRobinOptions) -> Block[Any, Any]:
+    """The referee's audit of a round's turns; if it is lost, the round has none."""
+    loop = pattern.loop
+    if pattern.referee is None or pattern.referee is True:
+        referee: Block[Any, Any] = create_referee(
+            name=loop.name,
+            roster_names=list(pattern.members),
+            transcript=loop.transcript,
+            max_rounds=loop.max_rounds,
+            **pattern.of_referee.for_block(),
         )
+    else:
+        referee = loop.own_role(pattern.referee, "referee", lambda: RefereeReport)
+    return (
+        sequencer(name=f"{loop.name}-audit-round")
+        .tap(loop.end_of_turns())
+        .then(loop.guarded(referee, without_report))
+        .then(stash_audit(loop.name, referee.name, loop.transcript))
+    )
 
-        def default(name: str, model: Model | str | None) -> Block[Any, Any]:
-            options = dict(self.defaults) if model is None else {**self.defaults, "model": model}
-            return create_panelist(
-                name=name,
-                agent_name=panelist.name,
-                role=panelist.role,
-                system_prompt=panelist.system_prompt,
-                members=self._members,
-                max_rounds=self.loop.max_rounds,
-                refereed=self.referee is not None,
-                transcript=self.loop.transcript,
-                visibility=self.panelist_visibility,
-                **options,
-            )
 
-        return self.loop.turn(panelist, default=default, record=record)
-
-    def _synthesizer(self) -> Block[Any, Any]:
+def _synthesizer(pattern: RoundRobinOptions) -> Block[Any, Any]:
+    schema = pattern.output_schema
+    if pattern.synthesizer is None or pattern.synthesizer is False:
         return create_round_robin_synthesizer(
-            name=self.loop.name,
-            output_schema=self.output_schema,
-            visibility=self.synthesizer_visibility,
-            **self.defaults,
+            name=pattern.loop.name, output_schema=schema, **pattern.of_synthesizer.for_block()
         )
+    return pattern.loop.own_role(pattern.synthesizer, "synthesizer", lambda: schema)
 
 
-def terms(max_rounds: int) -> PatternSpec:
-    """What a panel fills the loop in with: nothing ends it by itself but its cap, and its voices are names."""
+def round_robin_spec(max_rounds: int) -> PatternSpec:
+    """What a round robin fills the loop in with: it stops by its cap, and its voices are names."""
 
-    def ends(state: RoundRobinState) -> str | None:
-        return "max_rounds" if state.round >= max_rounds else None
+    def stops(state: RoundRobinState, /, *, predicate: bool) -> str | None:
+        return round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
 
     return PatternSpec(
-        takes=RoundRobinInput,
-        state=RoundRobinState,
-        raw=raw_output,
-        ends=ends,
-        heard=attrgetter("agent_name"),
+        input_type=RoundRobinInput,
+        new_state=RoundRobinState,
+        make_output=raw_output,
+        stop_reason=stops,
+        voice_of=attrgetter("agent_name"),
         speaker="panelist",
     )
 
 
 def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
-    """What the panel around a step came to so far."""
+    """Everything that the round robin around a step has come to so far."""
     state = round_robin_state(ctx)
     return RoundRobinOutput(
         question=state.question,
@@ -143,19 +161,7 @@ def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
         transcript=list(entries_of(ctx)),
         audits=list(state.audits),
         stop_reason=state.stop_reason,
-        status="failed" if status == "running" else status,
+        status=status,
         losses=list(state.losses),
         seed=ctx.seed,
     )
-
-
-def build_output(name: str) -> Handler[Any, RoundRobinOutput]:
-    """A block that gives all that the panel came to: the run's `raw`."""
-
-    @handler(name=f"{name}-build-output")
-    def build(_: object, ctx: Context) -> RoundRobinOutput:
-        raw = raw_output(ctx, "degraded" if round_robin_state(ctx).losses else "complete")
-        finish(ctx, raw)
-        return raw
-
-    return build

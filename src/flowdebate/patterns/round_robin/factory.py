@@ -1,23 +1,24 @@
-"""`round_robin()`: a panel of roles speaks round by round, and a deliverable is made of what it said."""
+"""`round_robin()`: its options, checked before anything is built."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
+from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.patterns.round_robin.assembly import Assembly, terms
+from flowdebate.patterns.round_robin.assembly import RoundRobinOptions, assemble, round_robin_spec
 from flowdebate.patterns.round_robin.referee import Referee
 from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ("round_robin",)
 
-PANELIST = Visibility(client=True, history=False)
-SYNTHESIZER = Visibility(client=True, history=True)
-
 
 def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    panelists: Sequence[Persona | Mapping[str, Any]],
+    debaters: Sequence[Persona | Mapping[str, Any]],
     max_rounds: int = 2,
-    referee: BlockLike | None = None,
+    referee: BlockLike | bool | None = None,
     synthesizer: BlockLike | Literal[False] | None = None,
     terminate_when: Function | None = None,
     transcript: RoundRobinTranscript | None = None,
@@ -47,7 +45,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    panelist_visibility: Visibility | Mapping[str, bool] | None = None,
+    debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     on_failure: OnFailure = "fail",
@@ -57,28 +55,29 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any]:
     """Make a block that works on a question and delivers: `await pattern.run("What should the launch plan say?")`.
 
-    Each round, every panelist speaks once, in declared order, and sees what was said before it, in the same round
+    Each round, every debater speaks once, in declared order, and sees what was said before it, in the same round
     too. After `max_rounds` rounds, or when `terminate_when(ctx)` is true after a round, the synthesizer makes the
     output of it all. It is the loop of `debate()` without a moderator, with roles instead of stances and a
     deliverable instead of a verdict.
 
-    - `panelists`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
-    - `referee`: audits how well was argued, after each round; None leaves it out, `create_referee` makes the default
-      one, else a block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict. Later
+    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
+    - `referee`: audits how well was argued, after each round: None or False for none, True for the default one, else a
+      block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict. Later
       rounds and the synthesizer see what it found. It decides neither who speaks nor when it ends; assessments of
       those who did not speak in the round are dropped.
-    - `synthesizer`, a panelist's `block`: None is the default, else a block or a function. `synthesizer` also takes
+    - `synthesizer`, a debater's `block`: None is the default, else a block or a function. `synthesizer` also takes
       False: the output is then the `RoundRobinOutput` itself.
     - `output_schema`: what the output must be; a synthesizer of your own is held to it as well.
     - `transcript`: what `create_round_robin_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default panelists
-      and the default synthesizer only. Defaults of the visibilities: items of all are shown to the client; those of
-      panelists are not kept in history.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default
+      blocks only. Defaults of the visibilities: items of all are shown to the client; those of
+      debaters are not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
     - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
       or `StandIn(model)`. With the latter two a lost audit leaves its round without one, and a lost synthesizer the
-      panel without an output; `raw.losses` has them all. Failures of the application's own code are always raised.
-    - `quorum`: with turns left out, how many panelists must be heard in a round; `QuorumLost` if fewer.
+      round robin without an output; `raw.losses` has them all. Failures of the application's own code are always
+      raised.
+    - `quorum`: with turns left out, how many debaters must be heard in a round; `QuorumLost` if fewer.
     - `turn_timeout`, `round_timeout`: seconds that a seat, and the turns of a round together, may take; an audit has
       a seat's time. What is late is lost as if its provider had failed.
 
@@ -87,15 +86,15 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     be a panel, before anything is built; warns (`FlowDebateWarning`) of more than four rounds.
 
     >>> from flowdebate.testing import ScriptedModel
-    >>> members = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]
-    >>> panel = round_robin(name="launch", panelists=members, max_rounds=1)
-    >>> result = panel.run_sync("Launch in May?", model=ScriptedModel("It pays.", "Test it first.", "In June."))
+    >>> debaters = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]
+    >>> pattern = round_robin(name="launch", debaters=debaters, max_rounds=1)
+    >>> result = pattern.run_sync("Launch in May?", model=ScriptedModel("It pays.", "Test it first.", "In June."))
     >>> result.output, [entry.agent_name for entry in result.raw.transcript]
     ('In June.', ['Ada', 'Ben'])
     """
     checks.check_name(name, where="round_robin", field="name")
     where = f"round_robin {name!r}"
-    roster = checked_roster(panelists, where=where, kind=Persona, field="panelists")
+    roster = checked_roster(debaters, where=where, kind=Persona)
     _check_referee(referee, roster, where=where)
     checks.check_synthesizer(where, synthesizer, output_schema)
     loop = checked_loop(
@@ -107,39 +106,33 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_round_robin_transcript,
         model=model,
         collection_id=collection_id,
-        on_failure=on_failure,
-        quorum=quorum,
-        turn_timeout=turn_timeout,
-        round_timeout=round_timeout,
-        terms=terms(max_rounds),
-    )
-    assembly = Assembly(
-        loop=loop,
-        roster=roster,
-        referee=referee,
-        synthesizer=synthesizer,
-        output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-        defaults={
-            "tools": tools,
-            "uses": uses,
-            "context": context,
-            "instructions": instructions,
-            "settings": settings,
-        },
-        panelist_visibility=as_visibility(panelist_visibility, PANELIST, where=where, field="panelist_visibility"),
-        synthesizer_visibility=as_visibility(
-            synthesizer_visibility, SYNTHESIZER, where=where, field="synthesizer_visibility"
+        failures=FailurePolicy(
+            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
         ),
+        spec=round_robin_spec(max_rounds),
     )
-    pipeline = assembly.pipeline()
-    checks.warn_of_rounds(where, max_rounds, who="panelists")
+    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    pipeline = assemble(
+        RoundRobinOptions(
+            loop=loop,
+            roster=roster,
+            referee=None if referee is False else referee,
+            synthesizer=synthesizer,
+            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+            of_referee=defaults,
+            of_synthesizer=defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility"),
+        )
+    )
+    checks.warn_of_rounds(where, max_rounds, who="debaters")
     return pipeline
 
 
 def _check_referee(value: object, roster: Sequence[Persona], *, where: str) -> None:
-    """A referee is a block or a function; a default one audits those who sit on the panel."""
-    checks.check_seat(where, "referee", value, "None, which leaves it out,")
-    names = [panelist.name for panelist in roster]
+    """A referee is a block or a function; a default one audits the debaters of this round robin."""
+    if not isinstance(value, bool):
+        checks.check_role(where, "referee", value, "None or False, which leave it out, True, the default one,")
+    names = [debater.name for debater in roster]
     if isinstance(value, Referee) and sorted(value.roster_names) != sorted(names):
-        allowed = f"made with the panelists' names, roster_names={names}"
+        allowed = f"made with the debaters' names, roster_names={names}"
         raise ConfigurationError(where, "referee", list(value.roster_names), allowed)

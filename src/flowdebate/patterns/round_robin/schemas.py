@@ -1,4 +1,4 @@
-"""What travels through a panel: roles instead of stances, a referee's audits, and all that the panel came to."""
+"""Data of a round robin: input, contributions, audits, state, raw output, and its own event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, 
 
 __all__ = (
     "Assessment",
-    "PanelStopReason",
     "RefereeAudit",
     "RefereeReport",
     "RefereeReported",
@@ -21,22 +20,23 @@ __all__ = (
     "RoundRobinInput",
     "RoundRobinOutput",
     "RoundRobinState",
+    "RoundRobinStopReason",
     "RoundRobinTranscriptState",
 )
 
-PanelStopReason = Literal["max_rounds", "predicate"]
-"""Why a panel ended: its cap, or `terminate_when`."""
+RoundRobinStopReason = Literal["max_rounds", "predicate"]
+"""Why a round robin ended: its cap, or `terminate_when`."""
 
 
 class RoundRobinInput(PatternInput):
-    """What a panel is asked."""
+    """The input of a round robin."""
 
     question: str
     """The question that it answers."""
 
 
 class RoundRobinEntry(WireModel):
-    """What one panelist said in one round."""
+    """What one debater said in one round."""
 
     round: Annotated[int, Field(ge=1)]
     """The round in which it was said, from 1."""
@@ -53,7 +53,7 @@ class RoundRobinTranscriptState(TranscriptState[RoundRobinEntry]):
 
 
 class Assessment(WireModel):
-    """What a referee found of one panelist's argument."""
+    """What a referee found of one debater's argument."""
 
     agent_name: str
     """Whose argument it is."""
@@ -67,7 +67,7 @@ class RefereeReport(WireModel):
     """What a referee found of a round. It controls neither the order nor the end."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """The first of each panelist who spoke in the round counts."""
+    """The first of each debater who spoke in the round counts."""
     notes: str
     """About the round as a whole."""
 
@@ -82,11 +82,11 @@ class RefereeAudit(RefereeReport):
 
 
 class RoundRobinState(PatternState):
-    """The state of a panel's sequencer, as `ctx.sequencer.state` shows it."""
+    """The state of a round robin's sequencer, as `ctx.sequencer.state` shows it."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's so far; empty without one."""
-    stop_reason: PanelStopReason | None = None
+    stop_reason: RoundRobinStopReason | None = None
     """Why the loop ended; None while it goes on."""
 
     @property
@@ -97,7 +97,7 @@ class RoundRobinState(PatternState):
 
 
 class RoundRobinOutput(PatternOutput):
-    """Everything a panel came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+    """Everything a round robin came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     question: str
     rounds: int
@@ -105,7 +105,7 @@ class RoundRobinOutput(PatternOutput):
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
     """One for each round with a referee, but for rounds whose audit was lost."""
-    stop_reason: PanelStopReason | None = None
+    stop_reason: RoundRobinStopReason | None = None
     """Why there was no other round; None where the rounds did not come to their end."""
     status: DebateStatus = "complete"
     """How it ended."""

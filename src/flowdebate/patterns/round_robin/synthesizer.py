@@ -1,14 +1,14 @@
-"""What a panel's synthesizer is told: the question, all that was said, and what the referee found of it."""
+"""Synthesizer of a round robin: writes the answer from all that was said, and from the referee's audits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.patterns.roles import generator_options
+from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
-from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, HOW_TO_READ_PANEL, render_panel
+from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import Template, filled, uses
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "PANEL_SYNTHESIZER",
-    "PanelSynthesizerTemplate",
+    "SYNTHESIZER",
+    "RoundRobinSynthesizerTemplate",
     "create_round_robin_synthesizer",
-    "render_panel_synthesizer_system",
-    "render_panel_synthesizer_turn",
+    "render_synthesizer_system",
+    "render_synthesizer_turn",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelSynthesizerTemplate(Template):
-    """The texts of the prompt of a panel's synthesizer."""
+class RoundRobinSynthesizerTemplate(Template):
+    """The texts of the prompt of the synthesizer."""
 
     system: str = field(
         default=(
             "You write the answer that a panel's work comes to, for those who asked and did not follow it. Use the "
             "points that carry most, of every member, each for what it knows best. Where they disagree, decide by "
             "their reasons. Add nothing that was not said, and do not tell who said what.\n\n"
-            f"{HOW_TO_READ_PANEL}"
+            f"{HOW_TO_READ_SAID}"
         ),
         metadata=uses(),
     )
@@ -52,20 +52,18 @@ class PanelSynthesizerTemplate(Template):
     """What to do."""
 
 
-PANEL_SYNTHESIZER = PanelSynthesizerTemplate()
+SYNTHESIZER = RoundRobinSynthesizerTemplate()
 
 
-def render_panel_synthesizer_system(*, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER) -> str:
+def render_synthesizer_system(*, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
     """The office."""
     return template.system
 
 
-def render_panel_synthesizer_turn(
-    raw: RoundRobinOutput, *, template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER
-) -> str:
-    """All that the panel came to, and what to make of it."""
+def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
+    """Everything that was said, and what to make of it."""
     about = {"question": quoted(raw.question), "rounds": raw.rounds}
-    transcript = render_panel(raw.transcript, raw.audits, scores=True)
+    transcript = render_contributions(raw.transcript, raw.audits, scores=True)
     parts = [filled(template.transcript, transcript=transcript, **about)]
     if raw.audits:
         parts.append(template.referee)
@@ -76,7 +74,7 @@ def create_round_robin_synthesizer(
     *,
     name: str,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
-    template: PanelSynthesizerTemplate = PANEL_SYNTHESIZER,
+    template: RoundRobinSynthesizerTemplate = SYNTHESIZER,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """The block `{name}-synthesizer`: takes a `RoundRobinOutput`, gives `output_schema`, or text without one.
@@ -87,15 +85,15 @@ def create_round_robin_synthesizer(
     block_name = f"{name}-synthesizer"
 
     def system(_: object) -> str:
-        return render_panel_synthesizer_system(template=template)
+        return render_synthesizer_system(template=template)
 
     def turn(value: object, ctx: Context) -> str:
-        return render_panel_synthesizer_turn(as_model(value, RoundRobinOutput, block=ctx.block), template=template)
+        return render_synthesizer_turn(as_model(value, RoundRobinOutput, block=ctx.block), template=template)
 
     return generator(
         name=block_name,
         prompt=system,
         user=turn,
         output_schema=output_schema,
-        **generator_options(options, "intent/synthesize", Visibility(), where=block_name),
+        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )

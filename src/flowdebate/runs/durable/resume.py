@@ -150,7 +150,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """The outcome of `run`, as JSON data."""
-    raw = run.artifacts.get("raw")
+    raw = run.raw_output
     told = _told_of(raw)
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
     return {

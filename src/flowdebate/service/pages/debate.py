@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.events import JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput  # noqa: TC001 - pydantic reads them
+from flowdebate.patterns.debate.schemas import (
+    BaselineName,
+    DebateRawOutput,
+    JudgeViewMade,
+    ModeratorDecided,
+    VerdictReached,
+)
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.service.default_sides import default_sides
 from flowdebate.service.documents import Document, Side

@@ -165,7 +165,7 @@ class RoundRobinPage(PatternPage):
             )
         return round_robin(
             **plan.common,
-            panelists=plan.speakers,
+            debaters=plan.speakers,
             max_rounds=plan.length,
             referee=referee,
             synthesizer=None if options.synthesizes else False,

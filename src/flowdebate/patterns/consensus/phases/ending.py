@@ -11,8 +11,8 @@ from flowdebate.measures import Jaccard, convergence
 from flowdebate.patterns.consensus.phases.rounds import critiques_made, current_round
 from flowdebate.patterns.consensus.schemas import EarlyEnd, JudgeAnswer, RoundsAsked
 from flowdebate.patterns.consensus.stages import ConsensusStage, enter
-from flowdebate.patterns.failures import WithFallback, is_provider_failure, lose
-from flowdebate.patterns.rounds import another_round
+from flowdebate.patterns.failures import WithFallback, is_provider_failure, record_failure
+from flowdebate.patterns.loop import another_round, round_limit
 from flowdebate.patterns.state import as_model
 
 if TYPE_CHECKING:
@@ -119,18 +119,18 @@ async def ask_judge(judge: Block[Any, Any], asked: object, options: Options, ctx
 
 def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
     """Record that the debate goes on without the judge's answer."""
-    lose(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
+    record_failure(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
 
 
 def rounds_go_on(options: Options) -> Function:
     """The condition of the loop: whether there is another round."""
 
-    def reason(state: ConsensusState) -> str | None:
-        if state.round >= options.max_rounds:
-            return "max_rounds"
-        return None if state.early_end is None else state.early_end.source
+    def stops(state: ConsensusState, /, *, predicate: bool) -> str | None:
+        if state.early_end is not None and state.round < options.max_rounds:
+            return state.early_end.source
+        return round_limit(state.round, max_rounds=options.max_rounds, predicate=predicate)
 
-    return another_round(reason, options.terminate_when)
+    return another_round(stops, options.terminate_when)
 
 
 def early_end(state: ConsensusState) -> EarlyEnd | None:

@@ -1,38 +1,45 @@
-"""The default judge: a model that reads the whole transcript, anonymized and in fair views, and finds."""
+"""Judge: one model or a panel, one view or many; its ballots make one verdict."""
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.judge_block import VIEW, Judge, Seat, Shown
+from flowdebate._util.text import one_line
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.generator import Visibility
+from flowdebate.blocks.human.prompt import with_answer_schema
+from flowdebate.blocks.merge_resources import merged_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, told
+from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
 from flowdebate.patterns.debate.judging.options import JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.prompt import (
     JUDGE,
     JudgeTemplate,
+    in_view,
     labelled,
-    render_judge_office,
-    render_judge_system,
-    render_judge_turn,
-    scores_among,
-    shares_of,
+    order_for_judge,
     verdict_among,
 )
+from flowdebate.patterns.debate.judging.schedules import JudgeView
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
-from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES, quotes_line
-from flowdebate.patterns.debate.schemas import JudgedVerdict
-from flowdebate.patterns.debate.transcript import render_entries
-from flowdebate.patterns.roles import generator_options
+from flowdebate.patterns.debate.judging.verdict import render_ballots, verdict_of
+from flowdebate.patterns.debate.quotes.prompt import quotes_line
+from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
+from flowdebate.patterns.failures import discard, is_provider_failure, record_failure, recorded_failure
+from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.runs.events import BlockAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
@@ -41,9 +48,10 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "Judge",
+    "build_judge",
     "create_judge",
     "create_judge_panel",
-    "judge_of",
 )
 
 
@@ -80,7 +88,7 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
     how = JudgeOptions(
         schedule=schedule, decided_by=decided_by, on_flip=on_flip, labels=labels, curtail=curtail, ask=ask
     )
-    return judge_of(
+    return build_judge(
         how,
         name=name,
         transcript=transcript,
@@ -137,7 +145,7 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
         correlation=correlation,
         ask=ask,
     )
-    return judge_of(
+    return build_judge(
         how,
         name=name,
         transcript=transcript,
@@ -152,7 +160,7 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
     )
 
 
-def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
+def build_judge(  # noqa: PLR0913 - what create_judge and a debate hand on
     how: JudgeOptions,
     *,
     name: str,
@@ -166,130 +174,256 @@ def judge_of(  # noqa: PLR0913 - what create_judge and a debate hand on
     sources: Mapping[str, str] | None = None,
     template: JudgeTemplate = JUDGE,
 ) -> Judge:
-    """The judge, or the panel, that `how` describes."""
+    """The judge, or the panel of judges, that `how` describes."""
     where = f"judge {name!r}"
     sides = tuple(dict.fromkeys(stances))
     if not sides:
         raise ConfigurationError(where, "stances", stances, "at least one stance")
     how.plan.calls(len(sides))
     block_name = f"{name}-judge"
-    taken = generator_options(options, "intent/synthesize", Visibility(), where=block_name)
-    visibility: Visibility = taken["visibility"]
+    given = generator_options(options, "intent/synthesize", SHOWN, where=block_name)
+    visibility: Visibility = given["visibility"]
     if how.scored:  # the verdict is what is remembered, not each ballot
-        taken["visibility"] = Visibility(client=visibility.client, history=False)
-    slots = _Slots(
-        sides,
-        template=template,
-        names=not anonymize_transcript,
-        scored=how.scored,
-        anonymity=anonymity if anonymize_transcript else None,
-        sources=sources,
-        model=taken["model"],
-    )
-
-    def seat(model: Model | str | None) -> Seat:
-        @cache
-        def asked(names: tuple[str, ...]) -> Generator[Any]:
-            made: Generator[Any] = generator(
-                name=block_name,
-                prompt=slots.system,
-                user=slots.turn,
-                output_schema=scores_among(names) if how.scored else verdict_among(sides),
-                transform=slots.ballot if how.scored else slots.verdict,
-                resources={"transcript": transcript},
-                **(taken if model is None else {**taken, "model": model}),
-            )
-            return made
-
-        return Seat(model=model, asked=asked)
-
+        given["visibility"] = Visibility(client=visibility.client, history=False)
+    jurors = [
+        Juror(
+            block_name,
+            sides=sides,
+            scored=how.scored,
+            named=not anonymize_transcript,
+            has_sources=bool(sources),
+            template=template,
+            transcript=transcript,
+            options=given,
+            panel_model=model,
+        )
+        for model in how.models or (None,)
+    ]
     return Judge(
         block_name,
         how=how,
-        seats=[seat(model) for model in how.models or (None,)],
+        jurors=jurors,
         sides=sides,
         labels=labels_for(sides, how.labels, where=where),
         anonymized=anonymize_transcript,
         shuffle=shuffle_for_judge,
         random=random,
+        anonymity=anonymity if anonymize_transcript else None,
+        sources=sources or None,
         visibility=visibility,
     )
 
 
-class _Slots:
-    """What fills in a judge's prompt, and reads its answer, for the view that is in its context."""
+class Judge(Block[Any, JudgedVerdict]):
+    """A judge, or a panel of them; made by `create_judge` and `create_judge_panel`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one value; applications call create_judge()
         self,
-        sides: Sequence[str],
+        name: str,
         *,
-        template: JudgeTemplate,
-        names: bool,
-        scored: bool,
+        how: JudgeOptions,
+        jurors: Sequence[Juror],
+        sides: tuple[str, ...],
+        labels: tuple[str, ...] | None,
+        anonymized: bool,
+        shuffle: bool,
+        random: Random | None,
         anonymity: Anonymity | None,
         sources: Mapping[str, str] | None,
-        model: Model | str,
+        visibility: Visibility,
     ) -> None:
-        self._sides = sides
-        self._model = model
-        self._template = template
-        self._names = names
-        self._scored = scored
+        person = _person(name, how, sides) if how.on_flip == "human" else None
+        acting = [juror.block for juror in jurors]
+        shared, hidden = merged_resources(f"judge {name!r}", [*acting, *([] if person is None else [person])])
+        super().__init__(name, resources=shared, hidden=hidden)
+        self.how = how
+        self.sides = sides
+        self._jurors = jurors
+        self._labels = labels
+        self._anonymized = anonymized
+        self._shuffle = shuffle
+        self._random = random
         self._anonymity = anonymity
-        self._below = None if not sources else quotes_line(sources)
+        self._note = None if sources is None else quotes_line(sources)
+        self._visibility = visibility
+        self._person = person
 
-    def system(self, _: object, ctx: Context) -> str:
-        if not self._scored:
-            office = render_judge_system(stances=self._sides, template=self._template)
-        else:
-            office = render_judge_office(view=_shown(ctx).view, template=self._template)
-        return office if self._below is None else f"{office}\n\n{HOW_TO_READ_QUOTES}"
+    async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
+        question = question_of(value, ctx)
+        if not self.how.scored:
+            juror, shown = self._jurors[0], self._shuffled(question, ctx)
+            self._tell(shown, ctx)
+            only: JudgedVerdict = await juror.asking(shown)(shown, ctx.child(self.name, ctx.path))
+            return only
+        verdict = await self._decided(await self._ballots(question, ctx), question, ctx)
+        if self._visibility.client:
+            ctx.emit(BlockAnswered(block=self.name, output=verdict))
+        if self._visibility.history:
+            content = verdict.model_dump_json(by_alias=True, exclude={"judging"})
+            ctx.session.history.append({"role": "assistant", "name": self.name, "content": content})
+        return verdict
 
-    def turn(self, value: object, ctx: Context) -> str:
-        shown, entries = _shown(ctx), entries_of(ctx)
-        below = [] if self._below is None else [self._below(entries[index]) for index in shown.places]
+    def _shuffled(self, question: str, ctx: Context) -> JudgeInput:
+        """The one view of a judge that is asked once: each round is shuffled by itself."""
+        entries = entries_of(ctx)
+        places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
+        order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
+        return self._shown(question, JudgeView(order=tuple(order)), places, ctx)
+
+    def _shown(
+        self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
+    ) -> JudgeInput:
+        """The transcript in `view`, with aliases for names that arguments hold, and a note on their quotes."""
+        entries = entries_of(ctx)
+        notes = [] if self._note is None else [self._note(entries[place]) for place in places]
         if self._anonymity is not None:
-            entries, aliases = self._anonymity.entries(ctx), self._anonymity.aliases(ctx)
-            below = [aliases.hide(line).text for line in below]
-        ordered = labelled([entries[index] for index in shown.places], shown.view)
-        return render_judge_turn(
-            question=question_of(value, ctx),
-            transcript=render_entries(ordered, names=self._names, below=below),
-            template=self._template,
-        )
+            aliases = self._anonymity.aliases(ctx)
+            entries, notes = self._anonymity.entries(ctx), [aliases.hide(note).text for note in notes]
+        shown = labelled([entries[place] for place in places], view)
+        return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
 
-    def ballot(self, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - see judge_answers
-        """What the answer says of its view."""
-        shown = _shown(ctx)
-        scores = winner = None
-        if self._scored:
-            scores = shares_of(answer.scores, {shown.view.named(side): side for side in shown.view.order})
-            from flowdebate.patterns.debate.judging.ballots import leader_of
+    async def _ballots(self, question: str, ctx: Context) -> list[JudgeBallot]:
+        """The ballots in the order of the schedule; as many as it takes, where they are curtailed."""
+        entries, source = entries_of(ctx), self._random or ctx.random
+        views = self.how.plan.views(self.sides, random=source, shuffle=self._shuffle, labels=self._labels)
+        calls: list[Callable[[], Awaitable[BallotCall]]] = []
+        for number, view in enumerate(views):
+            shown = self._shown(question, view, in_view(entries, view), ctx, number=number)
+            for juror in self._jurors:
+                inner = ctx.child(self.name, f"{ctx.path}/ballot[{len(calls)}]")
+                calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
+        if not self.how.curtail:
+            return await self._kept(await in_order(calls), ctx)
+        cast = await in_order(calls[: len(calls) // 2 + 1])  # fewer could always be outvoted by those that are left
+        while not self._settled(cast, left=len(calls) - len(cast)):
+            cast.append(await calls[len(cast)]())
+        return await self._kept(cast, ctx)
 
-            winner = leader_of(scores)
-        else:
-            winner = answer.winner
-        return JudgeBallot(
+    def _settled(self, cast: Sequence[BallotCall], *, left: int) -> bool:
+        from flowdebate.patterns.debate.judging.ballots import is_settled
+
+        ballots = [each.ballot for each in cast]
+        return is_settled(ballots, left=left, sides=self.sides, by=self.how.decided_by)
+
+    async def _ballot(self, juror: Juror, shown: JudgeInput, ctx: Context) -> BallotCall:
+        self._tell(shown, ctx)
+        error = recorded_failure(ctx, block=self.name)
+        try:
+            if error is None:
+                return BallotCall(await juror.asking(shown)(shown, ctx), juror, ctx)
+        except ModelError as failure:
+            if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_provider_failure(failure))):
+                raise
+            error = failure
+        ballot = JudgeBallot(
             view=shown.number,
             order=list(shown.view.order),
             labels=None if shown.view.labels is None else dict(shown.view.labels),
-            model=ctx.model(self._model).name if shown.model is None else shown.model,
-            scores=scores,
-            winner=winner,
-            **({"verdict": answer.verdict, "reasoning": answer.reasoning} if self._scored else {}),
+            model=shown.model,
+            problem=one_line(told(error)),
+        )
+        return BallotCall(ballot, juror, ctx, error)
+
+    async def _kept(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
+        """The ballots, if enough of them can be used; else the first failure. Those that cannot are given up."""
+        lost = [each for each in cast if each.error is not None]
+        answered = {id(each.juror) for each in cast if each.error is None}
+        asked = {id(each.juror) for each in cast}
+        if lost and len(answered) < min(self.how.quorum or len(self._jurors), len(asked)):
+            raise lost[0].error  # type: ignore[misc] # it has one
+        for each in lost:
+            await self._give_up(each, ctx)
+        return [each.ballot for each in cast]
+
+    async def _give_up(self, cast: BallotCall, ctx: Context) -> None:
+        """Go on without this ballot; where its provider was at fault, the debate has lost something."""
+        error = cast.error
+        if error is None:
+            return
+        await discard(cast.ctx, error, block=self.name)
+        if is_provider_failure(error) and not isinstance(error, BadAnswer):
+            record_failure(
+                error, ctx, block=self.name, seat="judge", name=cast.ballot.model or self.name, instead="skipped"
+            )
+
+    async def _decided(self, ballots: list[JudgeBallot], question: str, ctx: Context) -> JudgedVerdict:
+        """One verdict of all ballots."""
+        from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, decide, effective_n, firsts_of
+
+        correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
+        used = [ballot for ballot in ballots if ballot.problem is None]
+        found = decide(ballots, sides=self.sides, by=self.how.decided_by)
+        on_flip = self.how.on_flip if found.flipped else None
+        judging = Judging(
+            schedule=str(self.how.plan),
+            decided_by=self.how.decided_by,
+            ballots=ballots,
+            planned=self.how.plan.calls(len(self.sides)) * len(self._jurors),
+            scores=found.scores,
+            flipped=found.flipped,
+            on_flip=on_flip,
+            effective_n=effective_n(len({ballot.model for ballot in used}), correlation),
+        )
+        if on_flip == "human" and self._person is not None:
+            return await self._asked_person(self._person, judging, question, ctx)
+        if on_flip == "tie":
+            first = {side for ballot in used for side in firsts_of(ballot, sides=self.sides)}
+            tied = {side: 1 / len(first) if side in first else 0.0 for side in self.sides}
+            return verdict_of(judging.model_copy(update={"scores": tied}), None)
+        return verdict_of(judging, None if on_flip == "abstain" else found.winner)
+
+    async def _asked_person(
+        self, person: Block[Any, Any], judging: Judging, question: str, ctx: Context
+    ) -> JudgedVerdict:
+        """The verdict of a person who is shown the ballots."""
+        shown = FlippedBallots(subject=question, ballots=judging.ballots)
+        answer = await person(shown, ctx.child(person.name, f"{ctx.path}/{person.place}"))
+        return JudgedVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging)
+
+    def _tell(self, shown: JudgeInput, ctx: Context) -> None:
+        ctx.emit(
+            JudgeViewMade(
+                block=self.name,
+                order=tuple(shown.places),
+                anonymized=self._anonymized,
+                view=shown.number,
+                model=shown.model,
+            )
         )
 
-    def verdict(self, answer: Any, response: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - see judge_answers
-        """The verdict of a judge that was asked once."""
-        ballot = self.ballot(answer, response, ctx)
-        return JudgedVerdict(
-            verdict=answer.verdict,
-            winner=answer.winner,
-            reasoning=answer.reasoning,
-            judging=Judging(ballots=[ballot], scores=ballot.shares),
-        )
+    def outline(self) -> Outline:
+        if not self.how.scored:
+            return Outline(text=self.name, kind="generator")
+        calls = self.how.plan.calls(len(self.sides)) * len(self._jurors)
+        return Outline(text=f"{self.name} ({self.how.plan}, {calls} ballots)", kind="generator")
 
 
-def _shown(ctx: Context) -> Shown:
-    shown: Shown = ctx.scope.handles[VIEW]
-    return shown
+@dataclass(frozen=True, slots=True)
+class BallotCall:
+    """A ballot, the juror that was asked for it, at which place, and why there is none."""
+
+    ballot: JudgeBallot
+    juror: Juror
+    ctx: Context
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlippedBallots:
+    """The input of a person who decides between ballots that flipped."""
+
+    subject: str
+    ballots: Sequence[JudgeBallot]
+
+
+def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:
+    """The human who decides where ballots flip."""
+    from flowdebate.blocks.human.human import human
+
+    prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
+    person = human(name=f"{name}-human", prompt=prompt, context=_ballots_in_words, ask=how.ask)
+    return with_answer_schema(person, lambda: verdict_among(sides))
+
+
+def _ballots_in_words(shown: FlippedBallots) -> str:
+    return render_ballots(shown.ballots)

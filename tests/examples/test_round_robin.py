@@ -1,4 +1,4 @@
-"""The example of a panel with a referee and a deliverable."""
+"""The example of a round robin with a referee and a deliverable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Panelists who give no figures, a referee that says so, and a plan."""
+    """Debaters who give no figures, a referee that says so, and a plan."""
     if request.block.endswith("-referee"):
         found = [{"agentName": name, "issues": ["no figures"], "score": 50} for name in ("Ruth", "Omar", "Lena")]
         return {"assessments": found, "notes": "Give figures."}
@@ -29,18 +29,18 @@ def answer(request: ModelRequest) -> Any:
     return f"{'With figures' if told else 'Without'}: {request.block}."
 
 
-def test_the_panel_delivers_a_plan_and_its_referee_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three panelists speak twice, the second time with what the referee found; the plan has its own type."""
-    example = load("panel")
+def test_the_round_robin_delivers_a_plan_and_its_referee_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three debaters speak twice, the second time with what the referee found; the plan has its own type."""
+    example = load("round_robin")
     with forbid_real_models():
         made = example.main(FunctionModel(answer))
     assert made == example.Plan(
         reasons=["it slows cars down"], plan="Build a raised crossing.", first_step="Measure.", open_risks=[]
     )
     printed = capsys.readouterr().out
-    for panelist in example.PANEL:
-        block = f"way-to-school-panelist-{panelist.name}"
-        assert f"1. [{panelist.name}, {panelist.role}] Without: {block}." in printed
-        assert f"2. [{panelist.name}, {panelist.role}] With figures: {block}." in printed
+    for debater in example.DEBATERS:
+        block = f"way-to-school-panelist-{debater.name}"
+        assert f"1. [{debater.name}, {debater.role}] Without: {block}." in printed
+        assert f"2. [{debater.name}, {debater.role}] With figures: {block}." in printed
     assert printed.count("50 of 100; no figures") == 6
     assert "Plan: Build a raised crossing.\nFirst step: Measure.\nRisks: none" in printed

@@ -1,7 +1,7 @@
-"""What a panelist is told.
+"""Debater of a round robin: a model that speaks in its role.
 
-What is the same for all panelists and turns stands first, then who the panelist is, then the transcript, which only
-grows. What differs from turn to turn stands last: whose turn it is, what the referee found of it, what to do.
+Its prompt begins with what is the same for all turns (the rules, who takes part, who it is, then the transcript, which
+only grows) and ends with what differs: whose turn it is, what the referee found of its last one, what to do.
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
-from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.patterns.roles import generator_options, trim_to_sentence
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, debater_block, render_members, speaker_tag
 from flowdebate.patterns.round_robin.transcript import (
     HOW_TO_READ_AUDITS,
-    HOW_TO_READ_PANEL,
-    Members,
     issues_of,
-    render_members,
-    render_panel,
+    render_contributions,
     round_robin_state,
-    speaker_tag,
 )
 from flowdebate.patterns.state import entries_of, question_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
@@ -29,26 +24,26 @@ from flowdebate.prompts.template import Template, filled, uses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.blocks.generator import Generator
+    from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinEntry
     from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "PANELIST",
-    "PanelistTemplate",
-    "create_panelist",
-    "render_panelist_system",
-    "render_panelist_turn",
+    "DEBATER",
+    "RoundRobinDebaterTemplate",
+    "create_round_robin_debater",
+    "render_debater_system",
+    "render_debater_turn",
 )
 
 _TURN = ("name", "speaker", "who", "round", "max_rounds")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelistTemplate(Template):
-    """The texts of a panelist's prompt."""
+class RoundRobinDebaterTemplate(Template):
+    """The texts of a debater's prompt."""
 
     system: str = field(
         default=(
@@ -57,11 +52,11 @@ class PanelistTemplate(Template):
             "Question: {question}\n"
             "The panel:\n{roster}\n"
             "Rounds: {max_rounds} at most\n\n"
-            f"{HOW_TO_READ_PANEL}"
+            f"{HOW_TO_READ_SAID}"
         ),
         metadata=uses("question", "roster", "max_rounds"),
     )
-    """The same for all panelists and all turns."""
+    """The same for all debaters and all turns."""
     referee: str = field(
         default=f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.",
         metadata=uses(),
@@ -77,9 +72,9 @@ class PanelistTemplate(Template):
         ),
         metadata=uses(),
     )
-    """The same for all panelists and all turns."""
-    panelist: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
-    """Who the panelist is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    """The same for all debaters and all turns."""
+    debater: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
+    """Who the debater is; its own system prompt stands below. `{speaker}` is its name with its role."""
     transcript: str = field(default="What the panel has said so far:\n{transcript}", metadata=uses("transcript"))
     """What stands first in a turn's message."""
     turn: str = field(
@@ -91,7 +86,7 @@ class PanelistTemplate(Template):
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
     found: str = field(default="The referee found of your last turn: {issues}. Do better now.", metadata=uses("issues"))
-    """What was wrong with the panelist's own turn in the latest audit; left out where nothing was."""
+    """What was wrong with the debater's own turn in the latest audit; left out where nothing was."""
     opening: str = field(
         default=(
             'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, '
@@ -109,19 +104,19 @@ class PanelistTemplate(Template):
     )
     """What to do when somebody else has spoken; `{other}` is who did last.
 
-    A sentence that begins otherwise for each panelist keeps small models from copying the one before.
+    A sentence that begins otherwise for each debater keeps small models from copying the one before.
     """
     alone: str = field(
         default="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
         metadata=uses(*_TURN),
     )
-    """What to do when only the panelist itself was heard."""
+    """What to do when only the debater itself was heard."""
 
 
-PANELIST = PanelistTemplate()
+DEBATER = RoundRobinDebaterTemplate()
 
 
-def render_panelist_system(
+def render_debater_system(
     *,
     question: str,
     members: Members,
@@ -129,18 +124,18 @@ def render_panelist_system(
     name: str,
     system_prompt: str | None = None,
     refereed: bool = False,
-    template: PanelistTemplate = PANELIST,
+    template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """The question, the panel and the rules, which are the same for all; then who the panelist `name` is.
+    """The question, who takes part and the rules, which are the same for all; then who the debater `name` is.
 
     `system_prompt` is the application's own text, and stands as it is at the end.
     """
     common = _common(question, tuple(members.items()), max_rounds, refereed, template)
-    about = filled(template.panelist, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
+    about = filled(template.debater, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
     return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
 
 
-def render_panelist_turn(
+def render_debater_turn(
     *,
     question: str,
     entries: Sequence[RoundRobinEntry],
@@ -149,7 +144,7 @@ def render_panelist_turn(
     role: str | None,
     round: int,  # noqa: A002 - the field's word for it
     max_rounds: int,
-    template: PanelistTemplate = PANELIST,
+    template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
     """The transcript with the audits of the rounds before, then whose turn it is and what to do.
 
@@ -166,11 +161,13 @@ def render_panelist_turn(
     if issues := _issues(audits, name):
         last.append(filled(template.found, issues=issues))
     last.append(_task(entries, name, about, template))
-    transcript = filled(template.transcript, transcript=render_panel(entries, audits))
+    transcript = filled(template.transcript, transcript=render_contributions(entries, audits))
     return "\n\n".join([transcript, "\n".join(last)])
 
 
-def _task(entries: Sequence[RoundRobinEntry], name: str, about: dict[str, object], template: PanelistTemplate) -> str:
+def _task(
+    entries: Sequence[RoundRobinEntry], name: str, about: dict[str, object], template: RoundRobinDebaterTemplate
+) -> str:
     """What to do now."""
     if not entries:
         return filled(template.opening, **about)
@@ -186,20 +183,20 @@ def _issues(audits: Sequence[RefereeAudit], name: str) -> str:
     return next((issues_of(assessment) for assessment in found if assessment.agent_name == name), "")
 
 
-@lru_cache(maxsize=64)  # every turn of a panel asks for the same
+@lru_cache(maxsize=64)  # every turn asks for the same
 def _common(
     question: str,
     members: tuple[tuple[str, str | None], ...],
     max_rounds: int,
     refereed: bool,  # noqa: FBT001 - a part of the cache's key
-    template: PanelistTemplate,
+    template: RoundRobinDebaterTemplate,
 ) -> str:
     roster = render_members(dict(members))
     system = filled(template.system, question=quoted(question), roster=roster, max_rounds=max_rounds)
     return "\n\n".join([system, *([template.referee] if refereed else []), template.rules])
 
 
-def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with its default
+def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,
     agent_name: str,
@@ -209,19 +206,19 @@ def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with it
     members: Members | None = None,
     max_rounds: int = 2,
     refereed: bool = False,
-    template: PanelistTemplate = PANELIST,
+    template: RoundRobinDebaterTemplate = DEBATER,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-panelist-{agent_name}`: speaks as who `role` and `system_prompt` say that it is.
 
-    `members` are the roles of all who sit on the panel, by name, in declared order (default: itself alone). It sees
+    `members` are the roles of all debaters, by name, in declared order (default: itself alone). It sees
     the question, all that was said, also in the same round, and what the referee found of the rounds before;
     `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
 
     def system(value: object, ctx: Context) -> str:
-        return render_panelist_system(
+        return render_debater_system(
             question=question_of(value, ctx),
             members=everyone,
             max_rounds=max_rounds,
@@ -233,7 +230,7 @@ def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with it
 
     def turn(value: object, ctx: Context) -> str:
         state = round_robin_state(ctx)
-        return render_panelist_turn(
+        return render_debater_turn(
             question=question_of(value, ctx),
             entries=entries_of(ctx),
             audits=state.audits,
@@ -244,15 +241,6 @@ def create_panelist(  # noqa: PLR0913 - what a panelist is made of, each with it
             template=template,
         )
 
-    def whole(text: str, response: ModelResponse, _: Context) -> str:
-        return trim_to_sentence(text) if response.finish == "length" else text
-
-    block_name = f"{name}-panelist-{agent_name}"
-    return generator(
-        name=block_name,
-        prompt=system,
-        user=turn,
-        transform=whole,
-        resources={"transcript": transcript},
-        **generator_options(options, "intent/chat", Visibility(history=False), where=block_name),
+    return debater_block(
+        f"{name}-panelist-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
     )

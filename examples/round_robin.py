@@ -1,6 +1,6 @@
-"""A panel of roles, a referee that audits what it says, and a plan as the deliverable.
+"""Debaters with roles, a referee that audits what it says, and a plan as the deliverable.
 
-Run it with `python examples/panel.py`: it takes the default model (see docs/models.md).
+Run it with `python examples/round_robin.py`: it takes the default model (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 QUESTION = "How can our town make the way to school safer for children who walk?"
 
-PANEL = [
+DEBATERS = [
     Persona("Ruth", "traffic engineer", "You think of what makes drivers slow down, and of what can be built."),
     Persona("Omar", "town treasurer", "You count what each idea costs a year, and who is to pay for it."),
     Persona("Lena", "mother of two children", "You walk to school with them each morning and see what frightens them."),
@@ -37,11 +37,11 @@ transcript = create_round_robin_transcript()
 
 pattern = round_robin(
     name="way-to-school",
-    panelists=PANEL,
+    debaters=DEBATERS,
     transcript=transcript,
-    # The referee reads what the panel says, so it shares the transcript. It audits each round and decides nothing.
+    # The referee reads what is said, so it shares the transcript. It audits each round and decides nothing.
     referee=create_referee(
-        name="way-to-school", roster_names=[panelist.name for panelist in PANEL], transcript=transcript, max_rounds=2
+        name="way-to-school", roster_names=[debater.name for debater in DEBATERS], transcript=transcript, max_rounds=2
     ),
     output_schema=Plan,
 )

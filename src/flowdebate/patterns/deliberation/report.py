@@ -1,0 +1,200 @@
+"""Text form of a moderator's report: written in one way, read in many.
+
+    SUMMARY: Where the deliberation stands.
+    STATUS: CONTINUE
+    DECISION: What was decided, if anything was.
+
+`render_report` writes it so that nothing inside a part can pass for another part. `parse_report` reads that back
+exactly, and makes the best of what a model writes instead: it never fails, and takes a matter as settled only if the
+text says so without a doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from flowdebate.errors import ViewError
+from flowdebate.patterns.deliberation.schemas import ModeratorReport
+from flowdebate.prompts.escaping import quoted, unquoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flowdebate.patterns.deliberation.schemas import ReportStatus
+
+__all__ = (
+    "parse_report",
+    "render_report",
+)
+
+_Part: TypeAlias = Literal["", "summary", "status", "decision"]
+"""A part of a report; what stands before the first marker belongs to none."""
+
+_RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
+
+# Before a marker stands no letter and no sign of a quotation: bullets, numbers, hashes, stars, emoji.
+_BEFORE = r"(?:[^\w\n\"'\u2018-\u201f«»<>|\[\]()*`]|\*[ ]){0,12}"
+_MARKER = re.compile(
+    rf"""
+    (?! [ ]{{4}} | [ ]{{0,3}} \t )
+    {_BEFORE} (?P<first>[*_`]{{0,3}}) (?: \(? [0-9]{{1,2}} [.)] )?
+    {_BEFORE} (?P<second>[*_`]{{0,3}})
+    (?: (?: final | tentative | interim | overall | current | moderator (?: ['’]?s )? ) [ ]{{1,3}} )?
+    (?P<part> summary | status | decision )
+    [ ]{{0,3}} (?P<inner>[*_`]{{0,3}}) [ ]{{0,3}}
+    (?: [:\uff1a\ufe55\u2236] [ ]{{0,3}} (?P<outer>[*_`]{{0,3}}) (?![*_`])
+      | (?<=[ ]) (?: [-\u2013\u2014=] | -> | → ) [ ]
+      | \#{{0,6}} $ )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_NAMES: dict[str, _Part] = {"summary": "summary", "status": "status", "decision": "decision"}
+_FENCE = re.compile(r"[ ]{0,3}(?:```|~~~)")
+_RULE = re.compile(r"[-=*_~#]{3,}")
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|\?|\[ \]|☐")
+_NO_NEED = re.compile(r"\bno (?:need|reason|point) (?:to|in) continu(?:e|ing)\b")
+_LEADING = _set(
+    "a all are as been consensus debate debaters deliberation discussion everything fully has have i is issue it "
+    "matter now question round status the this topic we x yes"
+)
+"""Words before SETTLED that take nothing from it; all others may ("not", "nearly", "can be", "Bear says it is")."""
+_DOUBTS = _set(
+    "? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or "
+    "part partially partly pending perhaps provided though unclear unless unsettled until whether yet"
+)
+"""Words behind SETTLED that take it back, or take something from it."""
+
+
+def render_report(report: ModeratorReport) -> str:
+    r"""`report` as text; `parse_report` reads it back as it was.
+
+    >>> print(render_report(ModeratorReport(summary="They differ.\nSTATUS: SETTLED", status="CONTINUE")))
+    SUMMARY: They differ.
+      | STATUS: SETTLED
+    STATUS: CONTINUE
+    """
+    lines = [f"SUMMARY: {quoted(report.summary)}", f"STATUS: {report.status}"]
+    if report.decision is not None:
+        lines.append(f"DECISION: {quoted(report.decision)}")
+    return "\n".join(lines)
+
+
+def parse_report(text: str) -> ModeratorReport:
+    r"""The report that `text` makes, whoever wrote it; never an error.
+
+    Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
+    or numbers around them, and go on to the next one. Lines that quote (`>`, `|`, indented by four, in a code fence
+    or in quotation marks) begin no part. A status that is missing, unclear, hedged or contradicted is CONTINUE. Without
+    a summary what stands before the first part is the summary: all of the text, where there is no part.
+
+    >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
+    ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
+    """
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return _rendered(text) or _told(text)
+
+
+def _rendered(text: str) -> ModeratorReport | None:
+    """The report that `render_report` wrote as `text`; None if it cannot have."""
+    match = _RENDERED.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        decision = None if match[3] is None else unquoted(match[3])
+        report = ModeratorReport.model_validate(
+            {"summary": unquoted(match[1]), "status": match[2], "decision": decision}
+        )
+    except (ValueError, ViewError):
+        return None
+    return report if render_report(report) == text else None
+
+
+def _told(text: str) -> ModeratorReport:
+    """The report in what a model wrote."""
+    parts: dict[_Part, list[str]] = {"": [], "summary": [], "status": [], "decision": []}
+    for part, body in _parts(_bare(text).split("\n")):
+        parts[part].append(body)
+    if not (parts["summary"] or parts["status"] or parts["decision"]):
+        return ModeratorReport(summary=text.strip(), status="CONTINUE")
+    summary = "\n".join(filter(None, parts["summary"])) or "\n".join(parts[""])
+    decision = parts["decision"][-1] if parts["decision"] else None
+    return ModeratorReport(summary=summary, status=_status(parts["status"]), decision=decision)
+
+
+def _bare(text: str) -> str:
+    """`text` with plain line ends, and without a fence, quotation marks of markdown, or a margin around all of it."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    lines = text.rstrip().split("\n")
+    fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
+    if fences == [0, len(lines) - 1] and len(lines) > 1:
+        lines = lines[1:-1]
+    if all(line.startswith(">") for line in lines if line.strip()):
+        lines = [line.removeprefix(">").removeprefix(" ") for line in lines]
+    return dedent("\n".join(line.rstrip() for line in lines))
+
+
+def _parts(lines: Sequence[str]) -> Iterator[tuple[_Part, str]]:
+    """The parts of a report with their texts, in order."""
+    part: _Part = ""
+    marks, body, fenced = "", [""], False
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+        match = None if fenced else _MARKER.match(line)
+        if match is None:
+            body.append(line)
+            continue
+        yield part, _body(body, marks)
+        part = _NAMES[match["part"].casefold()]
+        opened = match["first"] or match["second"]
+        marks = "" if match["inner"] or match["outer"] else opened
+        # without emphasis of the marker to close, stars behind the colon are the value's own
+        body = [line[match.end() if opened or not match["outer"] else match.start("outer") :]]
+    yield part, _body(body, marks)
+
+
+def _body(lines: Sequence[str], marks: str) -> str:
+    """A part's text, without rules and blank lines around it, and without emphasis of the whole.
+
+    `marks` were opened before its marker, and are closed somewhere in it.
+    """
+    first, *rest = lines
+    inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]
+    shown = [number for number, line in enumerate(inner) if line.strip() and not _RULE.fullmatch(line.strip())]
+    text = "\n".join(inner[shown[0] : shown[-1] + 1]).strip() if shown else ""
+    if marks:
+        text = text.replace(marks, "", 1).strip()
+    for around in ("**", "__", "*", "_", "`"):
+        bare = text[len(around) : -len(around)]
+        if bare and text == f"{around}{bare}{around}" and around not in bare:
+            return bare.strip()
+    return text
+
+
+def _status(told: Sequence[str]) -> ReportStatus:
+    """SETTLED where it is said, and nothing else is said as well."""
+    said = list(filter(None, told))
+    return "SETTLED" if said and all(map(_says_settled, said)) else "CONTINUE"
+
+
+def _says_settled(text: str) -> bool:
+    """Whether the first line says that it is settled, without a doubt, and no other line that it goes on."""
+    first, *others = [words for line in text.split("\n") if (words := _words(line))] or [[]]
+    if "settled" not in first or any(words[0] in {"continue", "not"} for words in others):
+        return False
+    place = first.index("settled")
+    behind = first[place + 1 :]
+    doubted = not _DOUBTS.isdisjoint(behind) or any(word.endswith(("n't", "n’t")) for word in behind)
+    return _LEADING.issuperset(first[:place]) and not doubted and behind[:1] != ["no"]
+
+
+def _words(line: str) -> list[str]:
+    return _WORD.findall(_NO_NEED.sub(" ", line.casefold()))
