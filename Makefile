@@ -54,6 +54,7 @@ check: $(VENV)/.dev ## format, lint, layers, types
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff format .

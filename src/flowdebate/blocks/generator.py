@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Generator",
+    "GeneratorOptions",
     "MessagesSlot",
     "TextSlot",
     "Visibility",
@@ -165,6 +166,78 @@ class Generator(Block[Any, OutT]):
         return Outline(text=self.name, kind="generator")
 
 
+class GeneratorOptions(TypedDict, total=False):
+    """The options of `generator` that say nothing about the type of its output."""
+
+    prompt: TextSlot
+    user: TextSlot | None
+    context: MessagesSlot
+    history: bool | MessagesSlot
+    instructions: TextSlot | None
+    model: Model | str | None
+    tools: Sequence[ToolLike]
+    uses: Sequence[Capability]
+    max_tool_rounds: int
+    visibility: Visibility | Mapping[str, bool] | None
+    settings: ModelSettings | None
+    resources: Mapping[str, Resource] | None
+
+
+@overload
+def generator(
+    *,
+    name: str,
+    output_schema: None = None,
+    answer_tool: None = None,
+    transform: None = None,
+    **options: Unpack[GeneratorOptions],
+) -> Generator[str]: ...
+
+
+@overload
+def generator(
+    *,
+    name: str,
+    output_schema: type[OutT],
+    answer_tool: None = None,
+    transform: None = None,
+    **options: Unpack[GeneratorOptions],
+) -> Generator[OutT]: ...
+
+
+@overload
+def generator(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - see below
+    answer_tool: ToolLike | None = None,
+    transform: Callable[[Any, ModelResponse, Context], Awaitable[OutT]],
+    **options: Unpack[GeneratorOptions],
+) -> Generator[OutT]: ...
+
+
+@overload
+def generator(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - see below
+    answer_tool: ToolLike | None = None,
+    transform: Callable[[Any, ModelResponse, Context], OutT],
+    **options: Unpack[GeneratorOptions],
+) -> Generator[OutT]: ...
+
+
+@overload
+def generator(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - see below
+    answer_tool: ToolLike | None = None,
+    transform: None = None,
+    **options: Unpack[GeneratorOptions],
+) -> Generator[Any]: ...
+
+
 def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     *,
     name: str,
@@ -174,7 +247,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     history: bool | MessagesSlot = False,
     instructions: TextSlot | None = None,
     model: Model | str | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: Any = None,
     tools: Sequence[ToolLike] = (),
     uses: Sequence[Capability] = (),
     answer_tool: ToolLike | None = None,

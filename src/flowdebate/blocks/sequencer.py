@@ -121,6 +121,14 @@ class Sequencer(Block[InT, OutT]):
             )
         )
 
+    @overload
+    def for_each(
+        self, block: Block[Any, NewT], *, over: Function | None = None, max_concurrency: int | None = None
+    ) -> Sequencer[InT, list[NewT]]: ...
+    @overload
+    def for_each(
+        self, block: Function, *, over: Function | None = None, max_concurrency: int | None = None
+    ) -> Sequencer[InT, list[Any]]: ...
     def for_each(
         self,
         block: BlockLike,

@@ -1,0 +1,65 @@
+"""The types of blocks and of what they give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_type
+
+from pydantic import BaseModel
+
+from flowdebate import generator, handler, sequencer
+from flowdebate.blocks.generator import Generator
+from flowdebate.blocks.handler import Handler
+from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.runs.result import RunHandle, RunResult
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.runs.context import Context
+
+
+class Plan(BaseModel):
+    """What a planner gives."""
+
+    steps: list[str]
+
+
+def count(text: str, ctx: Context) -> int:
+    """How long `text` is."""
+    return len(text)
+
+
+async def late(text: str, ctx: Context) -> float:
+    """How long `text` is."""
+    return float(len(text))
+
+
+def steps_of(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
+    """The steps of a plan."""
+    return [str(plan)]
+
+
+def check_a_handler_has_the_types_of_its_function() -> None:
+    """A sync and an async one."""
+    assert_type(handler(count), Handler[str, int])
+    assert_type(handler(late, name="late"), Handler[str, float])
+    assert_type(handler(count).run_sync("rents").output, int)
+
+
+async def check_a_generator_gives_what_is_asked_for() -> None:
+    """Text, the schema's type, or what `transform` makes of it."""
+    assert_type(generator(name="a", prompt="Say it.", max_tool_rounds=2), Generator[str])
+    assert_type(generator(name="a", output_schema=Plan, model="local"), Generator[Plan])
+    assert_type(generator(name="a", output_schema=Plan, transform=steps_of), Generator[list[str]])
+    assert_type(generator(name="a", output_schema={"type": "object"}), Generator[Any])
+    assert_type(await generator(name="a").run("?"), RunResult[str])
+    assert_type(generator(name="a", output_schema=Plan).start("?"), RunHandle[Plan])
+
+
+def check_a_sequencer_gives_what_its_last_block_gives() -> None:
+    """`tap` keeps it, `then` changes it."""
+    planner = generator(name="a", output_schema=Plan)
+    made = sequencer(name="all").then(planner)
+    assert_type(made, Sequencer[Any, Plan])
+    assert_type(made.tap(handler(count)), Sequencer[Any, Plan])
+    assert_type(made.for_each(planner), Sequencer[Any, list[Plan]])
+    assert_type(made.parallel({"one": planner}).run_sync("?").output, dict[str, Any])
