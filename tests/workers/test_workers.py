@@ -116,7 +116,7 @@ async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
     assert len(fleet.models.asked) == CALLS + 1
 
 
-@pytest.mark.filterwarnings("ignore:run .* could not be written down")
+@pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_database_that_is_away_for_longer_than_the_store_waits_ends_no_run(
     fleet: Fleet, a_server: Server
 ) -> None:
@@ -163,7 +163,7 @@ class LetsGoLate(PostgresStore):
         await super().release(run_id)
 
 
-@pytest.mark.filterwarnings("ignore:run .* could not be written down")
+@pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_worker_does_not_take_itself_for_another(fleet: Fleet, a_server: Server) -> None:
     """While the run cannot be let go of, it is nobody else's: the worker goes on trying, and the run is complete."""
     workers = fleet.workers()

@@ -51,11 +51,9 @@ __all__ = (
     "moderator_decisions",
     "names",
     "questions",
-    "spoiled",
     "stances",
     "termination_predicates",
     "transcripts",
-    "unvalidated",
     "verdicts",
 )
 
