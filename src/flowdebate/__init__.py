@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import human
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.blocks.tools import function_schema
+    from flowdebate.events import Event
     from flowdebate.patterns.consensus import consensus
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.patterns.deliberation import deliberation
@@ -77,6 +78,7 @@ __all__ = (
     "DebateVerdict",
     "Debater",
     "DeliberationOutput",
+    "Event",
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",
@@ -131,6 +133,7 @@ _ELSEWHERE = {
     "BatchSummary": "runs.batch.result",
     "ConsensusOutput": "patterns.consensus.schemas",
     "DeliberationOutput": "patterns.deliberation.schemas",
+    "Event": "events",
     "HandoffOutput": "patterns.handoff.schemas",
     "HumanRequest": "runs.durable.suspend",
     "StoreOptions": "runs.durable.resume",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
-from flowdebate import generator, sequencer
+from flowdebate import Event, generator, sequencer
 from flowdebate._util.events import BaseEvent
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import ScriptedModel, ToolCall
@@ -61,3 +61,9 @@ def test_any_output_has_a_wire_form() -> None:
 def test_the_place_and_the_time_are_no_part_of_an_event_s_equality() -> None:
     """Two events that say the same are equal, whenever and wherever they are emitted."""
     assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
+
+
+def test_the_union_has_every_kind_of_event() -> None:
+    """So that a match over it is exhaustive; each kind has a name of its own."""
+    assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in BaseEvent.__subclasses__()}
+    assert len({kind.kind for kind in get_args(Event)}) == len(get_args(Event))

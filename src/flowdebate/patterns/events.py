@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from flowdebate._util.events import BaseEvent
+
 if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role
 
@@ -18,17 +20,16 @@ __all__ = (
 
 
 @dataclass(slots=True, kw_only=True)
-class RoundStarted:
+class RoundStarted(BaseEvent):
     """A round of a debate begins."""
 
     kind: ClassVar[str] = "round_started"
     round: int
     max_rounds: int
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnStarted:
+class TurnStarted(BaseEvent):
     """A debater or agent is asked to speak."""
 
     kind: ClassVar[str] = "turn_started"
@@ -41,11 +42,10 @@ class TurnStarted:
     """What it is asked for, in a pattern that asks for more than one thing."""
     target: str | None = None
     """Whose text it is asked about, where it is asked about one."""
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class TurnFinished:
+class TurnFinished(BaseEvent):
     """What the debater or agent said is recorded."""
 
     kind: ClassVar[str] = "turn_finished"
@@ -58,11 +58,10 @@ class TurnFinished:
     """What it is asked for, in a pattern that asks for more than one thing."""
     target: str | None = None
     """Whose text it is asked about, where it is asked about one."""
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class RoleFailed:
+class RoleFailed(BaseEvent):
     """A provider failed for good, and the debate goes on without what this role should have said."""
 
     kind: ClassVar[str] = "role_failed"
@@ -79,14 +78,12 @@ class RoleFailed:
     """What it was asked for, in a pattern that asks for more than one thing."""
     target: str | None = None
     """Whose text it was asked about, where it was asked about one."""
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class RoundsEnded:
+class RoundsEnded(BaseEvent):
     """The last round is over; `reason` says why there is no other, in the words of the pattern."""
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
     reason: str
-    path: str = ""

@@ -100,8 +100,16 @@ def record_failure(
     record_loss(loss, error, ctx, block=block)
 
 
-def record_loss(loss: ProviderFailure, error: Exception, ctx: Context, *, block: str, **about: str | None) -> None:
-    """Put `loss` into the pattern's state and the run's status, and tell it; `about` is for the event only."""
+def record_loss(
+    loss: ProviderFailure,
+    error: Exception,
+    ctx: Context,
+    *,
+    block: str,
+    phase: str | None = None,
+    target: str | None = None,
+) -> None:
+    """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
     if ctx.scope.sequencer is not None:
         ctx.sequencer.update(losses=[*pattern_state(ctx).losses, loss])
     ctx.run.degrade("no_verdict" if loss.instead == "no_verdict" else "degraded")
@@ -114,8 +122,8 @@ def record_loss(loss: ProviderFailure, error: Exception, ctx: Context, *, block:
             error=type(error).__name__,
             message=loss.error,
             instead=loss.instead,
-            path=ctx.path,
-            **about,
+            phase=phase,
+            target=target,
         )
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
+from flowdebate._util.events import BaseEvent
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
@@ -34,27 +35,25 @@ __all__ = (
 
 
 @dataclass(slots=True, kw_only=True)
-class DebateStarted:
+class DebateStarted(BaseEvent):
     """The first event of a debate; its `path` begins those of all others."""
 
     kind: ClassVar[str] = "debate_start"
     task: str
     agents: tuple[str, ...]
     max_rounds: int
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class StageEntered:
+class StageEntered(BaseEvent):
     """The debate has reached a stage."""
 
     kind: ClassVar[str] = "stage"
     stage: StageReached
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class AgentMessage:
+class AgentMessage(BaseEvent):
     """An agent has proposed, or revised its proposal; emitted as soon as it has."""
 
     kind: ClassVar[str] = "agent_message"
@@ -63,29 +62,26 @@ class AgentMessage:
     round: int
     """0 for the first proposals."""
     text: str
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class CritiqueMade:
+class CritiqueMade(BaseEvent):
     """A critic has criticised a proposal."""
 
     kind: ClassVar[str] = "critique"
     critique: Critique
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class VoteCast:
+class VoteCast(BaseEvent):
     """An agent has voted."""
 
     kind: ClassVar[str] = "vote"
     ballot: Ballot
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class ConsensusDecided:
+class ConsensusDecided(BaseEvent):
     """The votes are counted."""
 
     kind: ClassVar[str] = "consensus"
@@ -93,11 +89,10 @@ class ConsensusDecided:
     winner: str | None
     strength: Strength
     tally: Tally
-    path: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
-class DebateEnded:
+class DebateEnded(BaseEvent):
     """The last event of a debate, whatever its end."""
 
     kind: ClassVar[str] = "debate_end"
@@ -106,7 +101,6 @@ class DebateEnded:
     rounds: int
     error: str | None = None
     """The error that ended it early, if one did."""
-    path: str = ""
 
 
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
@@ -162,7 +156,7 @@ class WireEvents:
 
 
 def _facts(event: Any) -> dict[str, Any]:  # noqa: ANN401 - one of the events above
-    names = [field.name for field in fields(event) if field.name != "path"]
+    names = [field.name for field in fields(event) if field.name not in ("path", "at")]
     return {to_camel(name): to_jsonable_python(getattr(event, name), by_alias=True) for name in names}
 
 

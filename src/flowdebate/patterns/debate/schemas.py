@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from flowdebate._util.events import BaseEvent
 from flowdebate._util.wire import WireModel, as_list
 from flowdebate.patterns.anonymity.schemas import LeakReport
 from flowdebate.patterns.debate.judging.schemas import Judging
@@ -247,7 +248,7 @@ class DebateRawOutput(PatternOutput):
 
 
 @dataclass(slots=True, kw_only=True)
-class ModeratorDecided:
+class ModeratorDecided(BaseEvent):
     """The moderator opened a round."""
 
     kind: ClassVar[str] = "moderator_decided"
@@ -256,7 +257,7 @@ class ModeratorDecided:
 
 
 @dataclass(slots=True, kw_only=True)
-class JudgeViewMade:
+class JudgeViewMade(BaseEvent):
     """A view of the transcript was made for a judge."""
 
     kind: ClassVar[str] = "judge_view_made"
@@ -271,7 +272,7 @@ class JudgeViewMade:
 
 
 @dataclass(slots=True, kw_only=True)
-class VerdictReached:
+class VerdictReached(BaseEvent):
     """The judge reached its verdict."""
 
     kind: ClassVar[str] = "verdict_reached"

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from flowdebate._util.events import BaseEvent
 from flowdebate._util.wire import WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
@@ -147,7 +148,7 @@ class DeliberationOutput(PatternOutput):
 
 
 @dataclass(slots=True, kw_only=True)
-class ModeratorReported:
+class ModeratorReported(BaseEvent):
     """A moderator closed a round."""
 
     kind: ClassVar[str] = "moderator_reported"

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from flowdebate._util.events import BaseEvent
 from flowdebate._util.wire import WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
@@ -115,7 +116,7 @@ class HandoffOutput(PatternOutput):
 
 
 @dataclass(slots=True, kw_only=True)
-class HandoffMade:
+class HandoffMade(BaseEvent):
     """A turn is over, and it is decided who speaks next.
 
     With a `problem` it is a warning: the speaker did not choose as it should.

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from flowdebate._util.events import BaseEvent
 from flowdebate._util.wire import WireModel, as_list
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
@@ -126,7 +127,7 @@ class RoundRobinOutput(PatternOutput):
 
 
 @dataclass(slots=True, kw_only=True)
-class RefereeReported:
+class RefereeReported(BaseEvent):
     """A referee audited a round."""
 
     kind: ClassVar[str] = "referee_reported"

@@ -1,0 +1,117 @@
+"""All events of runs, and `Event`, their union.
+
+>>> from flowdebate import generator
+>>> from flowdebate.testing import ScriptedModel
+>>> result = generator(name="poet", prompt="Write a line.").run_sync("Rivers.", model=ScriptedModel("They run."))
+>>> [(event.kind, event.path) for event in result.events if isinstance(event, Event)]
+[('run_started', 'poet'), ('model_called', 'poet'), ('block_answered', 'poet'), ('run_finished', 'poet')]
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from flowdebate._util.events import BaseEvent
+from flowdebate.patterns.consensus.events import (
+    AgentMessage,
+    ConsensusDecided,
+    CritiqueMade,
+    DebateEnded,
+    DebateStarted,
+    StageEntered,
+    VoteCast,
+)
+from flowdebate.patterns.debate.schemas import JudgeViewMade, ModeratorDecided, VerdictReached
+from flowdebate.patterns.deliberation.schemas import ModeratorReported
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.handoff.schemas import HandoffMade
+from flowdebate.patterns.round_robin.schemas import RefereeReported
+from flowdebate.resources.tasks.changes import TaskChanged
+from flowdebate.runs.events import (
+    BlockAnswered,
+    CallFellBack,
+    CallRetried,
+    CircuitChanged,
+    HumanAsked,
+    ModelCalled,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolCalled,
+)
+
+__all__ = (
+    "AgentMessage",
+    "BaseEvent",
+    "BlockAnswered",
+    "CallFellBack",
+    "CallRetried",
+    "CircuitChanged",
+    "ConsensusDecided",
+    "CritiqueMade",
+    "DebateEnded",
+    "DebateStarted",
+    "Event",
+    "HandoffMade",
+    "HumanAsked",
+    "JudgeViewMade",
+    "ModelCalled",
+    "ModeratorDecided",
+    "ModeratorReported",
+    "PatternEvent",
+    "RefereeReported",
+    "RoleFailed",
+    "RoundStarted",
+    "RoundsEnded",
+    "RunEvent",
+    "RunFinished",
+    "RunStarted",
+    "StageEntered",
+    "TaskChanged",
+    "TextDelta",
+    "ToolCalled",
+    "TurnFinished",
+    "TurnStarted",
+    "VerdictReached",
+    "VoteCast",
+)
+
+RunEvent: TypeAlias = (
+    RunStarted
+    | RunFinished
+    | HumanAsked
+    | TextDelta
+    | ToolCalled
+    | BlockAnswered
+    | ModelCalled
+    | CallRetried
+    | CallFellBack
+    | CircuitChanged
+    | TaskChanged
+)
+"""The events of all runs."""
+
+PatternEvent: TypeAlias = (
+    RoundStarted
+    | TurnStarted
+    | TurnFinished
+    | RoleFailed
+    | RoundsEnded
+    | ModeratorDecided
+    | JudgeViewMade
+    | VerdictReached
+    | ModeratorReported
+    | HandoffMade
+    | RefereeReported
+    | DebateStarted
+    | StageEntered
+    | AgentMessage
+    | CritiqueMade
+    | VoteCast
+    | ConsensusDecided
+    | DebateEnded
+)
+"""The events of patterns."""
+
+Event: TypeAlias = RunEvent | PatternEvent
+"""Every event of this library; a run's stream also holds whatever an application gave to `ctx.emit`."""

@@ -1,0 +1,41 @@
+"""That a match over all events is exhaustive: a new kind of event fails here until it is told of."""
+
+from __future__ import annotations
+
+from typing import assert_never, assert_type
+
+from flowdebate import Event, events
+
+
+def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: PLR0911 - one for each kind
+    """Each kind by its class; every event has a place, a time and a wire form."""
+    assert_type(event.path, str)
+    assert_type(event.at, float)
+    assert_type(event.kind, str)
+    match event:
+        case events.RunStarted() | events.RunFinished() | events.HumanAsked() | events.TextDelta():
+            return "run"
+        case events.ToolCalled() | events.BlockAnswered() | events.ModelCalled() | events.TaskChanged():
+            return event.path
+        case events.CallRetried() | events.CallFellBack() | events.CircuitChanged():
+            return event.block
+        case events.RoundStarted() | events.TurnStarted() | events.TurnFinished() | events.RoleFailed():
+            return str(event.round)
+        case events.RoundsEnded():
+            return event.reason
+        case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached():
+            return "debate"
+        case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported():
+            return "sibling"
+        case events.DebateStarted() | events.StageEntered() | events.AgentMessage() | events.CritiqueMade():
+            return "consensus"
+        case events.VoteCast() | events.ConsensusDecided() | events.DebateEnded():
+            return "consensus"
+        case _:
+            assert_never(event)
+
+
+def check_the_events_of_a_run_are_narrowed_by_the_union(told: object) -> None:
+    """A stream may hold events of the application, which are of any type."""
+    if isinstance(told, Event):
+        assert_type(told, Event)
