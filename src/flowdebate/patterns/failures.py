@@ -92,11 +92,11 @@ def is_provider_failure(error: BaseException) -> bool:
 
 
 def record_failure(
-    error: Exception, ctx: Context, *, block: str, seat: Role, name: str, instead: Recovery, stance: str | None = None
+    error: Exception, ctx: Context, *, block: str, role: Role, name: str, instead: Recovery, stance: str | None = None
 ) -> None:
     """Put a provider failure into the pattern's state and the run's status, and emit it."""
     round_, said = pattern_state(ctx).round, one_line(told(error))
-    loss = ProviderFailure(round=round_, seat=seat, name=name, stance=stance, error=said, instead=instead)
+    loss = ProviderFailure(round=round_, seat=role, name=name, stance=stance, error=said, instead=instead)
     record_loss(loss, error, ctx, block=block)
 
 

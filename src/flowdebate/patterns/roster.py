@@ -1,4 +1,4 @@
-"""Who speaks: the debaters or personas as the application names them, checked."""
+"""Roster: the debaters or personas as the application declares them, checked."""
 
 from __future__ import annotations
 

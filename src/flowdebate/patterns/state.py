@@ -1,4 +1,4 @@
-"""What the patterns' blocks read of the run that they are part of."""
+"""State that all patterns keep, and how their blocks read it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Role = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
 """Who acts in a debate or in one of its siblings."""
 
 Recovery = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
-"""What is done without a seat's answer: the turn is left out, another model argues, all debaters speak in declared
+"""What is done without a role's answer: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
 
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
@@ -49,7 +49,7 @@ class ProviderFailure(WireModel):
     """The round in which it happened; for judge and synthesizer the last."""
     seat: Role
     name: str
-    """The debater's name; the block's for other seats."""
+    """The debater's name; the block's for other roles."""
     stance: str | None = None
     """A debater's."""
     error: str

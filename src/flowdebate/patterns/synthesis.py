@@ -35,7 +35,7 @@ def guarded_synthesizer(loop: Loop, synthesizer: Block[Any, Any]) -> Block[Any, 
 
 def _without_output(loop: Loop) -> Callable[[Exception, Any, Context], None]:
     def recover(error: Exception, _: object, ctx: Context) -> None:
-        record_failure(error, ctx, block=ctx.block, seat="synthesizer", name=ctx.block, instead="no_output")
+        record_failure(error, ctx, block=ctx.block, role="synthesizer", name=ctx.block, instead="no_output")
         publish(loop.spec.make_output(ctx, status_of(ctx)), ctx)
 
     return recover

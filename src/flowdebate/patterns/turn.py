@@ -144,7 +144,7 @@ class Turn(Block[Any, Any]):
             error,
             ctx,
             block=self._debater.name,
-            seat="debater",
+            role="debater",
             name=self._agent_name,
             stance=self._stance,
             instead=instead,

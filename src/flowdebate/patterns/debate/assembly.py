@@ -286,7 +286,7 @@ def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
 
 def without_verdict(error: Exception, _: object, ctx: Context) -> object:
     """Go on without the verdict of a judge whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, seat="judge", name=ctx.block, instead="no_verdict")
+    record_failure(error, ctx, block=ctx.block, role="judge", name=ctx.block, instead="no_verdict")
     return MISSING
 
 

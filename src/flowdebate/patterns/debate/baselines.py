@@ -122,7 +122,7 @@ def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
 
 
 _ORDERS = 256
-"""As many ways to ask (an order of the positions, for a seat) are kept at most."""
+"""As many ways to ask (an order of the positions, for a model) are kept at most."""
 _WAVE = 8
 """As many samples are asked for at once at most, before it is looked at what they took."""
 
@@ -154,7 +154,7 @@ def create_baselines(
     """The block `{name}-baselines`: which of `stances` is right, found without a debate, in up to three ways.
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
-    - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters' seats (None
+    - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters (None
       for the default); without `models`, one of the default model for each stance.
     - "self_consistency": the vote of as many answers of the default model as the tokens pay for that the debate around
       the block has used so far, 1 at least and `max_samples` at most. Where a server does not tell its tokens, as many
@@ -172,7 +172,7 @@ def create_baselines(
     return Baselines(
         block_name,
         positions=positions,
-        seats=tuple([None] * len(stances) if models is None else models),
+        models=tuple([None] * len(stances) if models is None else models),
         asked=baselines_asked(baselines, where=block_name),
         max_samples=max_samples,
         template=template,
@@ -196,14 +196,14 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         name: str,
         *,
         positions: tuple[str, ...],
-        seats: tuple[Model | str | None, ...],
+        models: tuple[Model | str | None, ...],
         asked: tuple[BaselineName, ...],
         max_samples: int,
         template: BaselineTemplate,
         options: dict[str, Any],
     ) -> None:
         self._positions = positions
-        self._seats = seats
+        self._models = models
         self._asked = asked
         self._max_samples = max_samples
         self._template = template
@@ -224,8 +224,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         if name == "self_consistency":
             votes = await self._samples(question, budget, ctx, place)
         else:
-            seats = range(len(self._seats)) if name == "drafts" else (None,)
-            votes = await self._votes(question, seats, ctx, place)
+            voters = range(len(self._models)) if name == "drafts" else (None,)
+            votes = await self._votes(question, voters, ctx, place)
         used, after = _used(ctx, place), _cost(ctx)
         return BaselineAnswer(
             name=name,
@@ -251,19 +251,19 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     async def _votes(
-        self, question: str, seats: Sequence[int | None], ctx: Context, place: str, *, first: int = 1
+        self, question: str, voters: Sequence[int | None], ctx: Context, place: str, *, first: int = 1
     ) -> list[_Vote]:
-        """One answer of the model of each of `seats` (None: of the default model), at once."""
+        """One answer of the model of each of `voters` (None: the default model), at once."""
         calls = [
-            partial(self._vote, question, seat, ctx.child(self.name, f"{place}[{number}]"))
-            for number, seat in enumerate(seats, start=first)
+            partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{number}]"))
+            for number, voter in enumerate(voters, start=first)
         ]
         return await in_order(calls)
 
-    async def _vote(self, question: str, seat: int | None, ctx: Context) -> _Vote:
+    async def _vote(self, question: str, voter: int | None, ctx: Context) -> _Vote:
         """One answer, to the positions in an order of its own."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
-        asking = self._asking(order, seat)
+        asking = self._asking(order, voter)
         try:
             winner: str = await in_time(asking(question, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
         except Exception as error:
@@ -272,8 +272,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             return _Vote(problem=one_line(told(error)))
         return _Vote(winner)
 
-    def _of_order(self, order: tuple[str, ...], seat: int | None) -> Generator[str]:
-        own = None if seat is None else self._seats[seat]
+    def _of_order(self, order: tuple[str, ...], voter: int | None) -> Generator[str]:
+        own = None if voter is None else self._models[voter]
         options = self._options if own is None else {**self._options, "model": own}
         return direct_answer(self.name, order, self._template, options)
 

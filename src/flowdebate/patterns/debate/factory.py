@@ -97,7 +97,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       Failures of the application's own code are always raised. A moderator's decision that its model cannot get
       right is always replaced by the declared order.
     - `quorum`: with turns left out, how many stances must be heard in a round; `QuorumLost` ends the debate if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a seat and a round's turns may take, tools and retries included;
+    - `turn_timeout`, `round_timeout`: seconds that a role and a round's turns may take, tools and retries included;
       what is late is lost as if its provider had failed.
 
     The input is a question: a str, `{"question": str}` or a `DebateInput`. Raises `ConfigurationError` for what

@@ -199,7 +199,7 @@ def decide_declared_order(
 ) -> DebateModeratorDecision:
     """The decision for a round whose moderator gave no usable one: all debaters, in declared order, unbriefed."""
     state = debate_state(ctx)
-    record_failure(error, ctx, block=moderator, seat="moderator", name=moderator, instead="declared_order")
+    record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
     ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
     ctx.emit(ModeratorDecided(block=moderator, decision=decision))

@@ -72,8 +72,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       or `StandIn(model)`. With the latter two a round whose report was lost is closed without one, and the
       deliberation goes on. Failures of the application's own code are always raised.
     - `quorum`: with turns left out, how many must be heard in a round; `QuorumLost` if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a seat, and all turns of a round together, may take; the report has
-      a seat's time. What is late is lost as if its provider had failed.
+    - `turn_timeout`, `round_timeout`: seconds that a role, and all turns of a round together, may take; the report has
+      a role's time. What is late is lost as if its provider had failed.
 
     Raises `ConfigurationError` for what cannot be, before anything is built.
 

@@ -213,5 +213,5 @@ def _as_report(value: object, moderator: str) -> ModeratorReport:
 
 def without_report(error: Exception, _: object, ctx: Context) -> object:
     """Close a round without the report of a moderator whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, seat="moderator", name=ctx.block, instead="no_report")
+    record_failure(error, ctx, block=ctx.block, role="moderator", name=ctx.block, instead="no_report")
     return MISSING

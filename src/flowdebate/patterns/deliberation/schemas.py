@@ -1,4 +1,4 @@
-"""What travels through a deliberation: its topic, what was said, the moderator's reports, and what it came to."""
+"""Data of a deliberation: input, entries, reports, state, output, and its own event."""
 
 from __future__ import annotations
 

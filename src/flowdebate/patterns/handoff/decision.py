@@ -225,7 +225,7 @@ def needs_another_word(value: object) -> bool:
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
     """What is gone on with where a provider failed a speaker that was asked once more: what it has said."""
     speaker = handoff_state(ctx).speaker
-    record_failure(error, ctx, block=ctx.block, seat="debater", name=speaker, instead="drawn")
+    record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What travels through a debate whose speakers name the next speaker."""
+"""Data of a handoff: input, answers, entries, state, output, and its own event."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       round robin without an output; `raw.losses` has them all. Failures of the application's own code are always
       raised.
     - `quorum`: with turns left out, how many debaters must be heard in a round; `QuorumLost` if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a seat, and the turns of a round together, may take; an audit has
-      a seat's time. What is late is lost as if its provider had failed.
+    - `turn_timeout`, `round_timeout`: seconds that a role, and the turns of a round together, may take; an audit has
+      a role's time. What is late is lost as if its provider had failed.
 
     The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Raises `ConfigurationError`
     for what cannot

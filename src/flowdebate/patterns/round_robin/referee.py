@@ -268,5 +268,5 @@ def stash_audit(name: str, referee: str, transcript: RoundRobinTranscript) -> Ha
 
 def without_report(error: Exception, _: object, ctx: Context) -> object:
     """Go on without the audit of a referee whose provider failed."""
-    record_failure(error, ctx, block=ctx.block, seat="referee", name=ctx.block, instead="no_report")
+    record_failure(error, ctx, block=ctx.block, role="referee", name=ctx.block, instead="no_report")
     return MISSING

@@ -119,7 +119,7 @@ async def ask_judge(judge: Block[Any, Any], asked: object, options: Options, ctx
 
 def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
     """Record that the debate goes on without the judge's answer."""
-    record_failure(error, ctx, block=judge.name, seat="judge", name=judge.name, instead="no_report")
+    record_failure(error, ctx, block=judge.name, role="judge", name=judge.name, instead="no_report")
 
 
 def rounds_go_on(options: Options) -> Function:

@@ -343,7 +343,7 @@ class Judge(Block[Any, JudgedVerdict]):
         await discard(cast.ctx, error, block=self.name)
         if is_provider_failure(error) and not isinstance(error, BadAnswer):
             record_failure(
-                error, ctx, block=self.name, seat="judge", name=cast.ballot.model or self.name, instead="skipped"
+                error, ctx, block=self.name, role="judge", name=cast.ballot.model or self.name, instead="skipped"
             )
 
     async def _decided(self, ballots: list[JudgeBallot], question: str, ctx: Context) -> JudgedVerdict:

@@ -1,4 +1,4 @@
-"""How a judge is asked, and how its verdict is put together: what `create_judge`, a panel and `debate` share."""
+"""Options of the default judge: schedule of views, panel, decision rule, labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge is shown: the whole transcript, by default without names and shuffled within each round."""
+"""Prompt of a judge: the whole transcript, by default without names and shuffled within each round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which views of a transcript a judge is asked about: in which order the sides stand, and what each is called.
+"""Schedules of judge views: the orders in which the sides stand, and what each side is called.
 
 A judge that favours a place, or a label, does so in every view. Shown once, it favours a side; shown in views in which
 each side has each place once, it favours all of them alike, and the average of its scores is free of it.

@@ -1,4 +1,4 @@
-"""What a judge found, view by view, and what was made of it."""
+"""Data of a judgement: ballots, and the judging that a verdict is made of."""
 
 from __future__ import annotations
 

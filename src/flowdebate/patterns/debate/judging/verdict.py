@@ -1,4 +1,4 @@
-"""How the ballots of a judge are told: as one verdict in words, and to a person who has to decide between them."""
+"""Ballots in words: as one verdict, and for a person who decides between them."""
 
 from __future__ import annotations
 
