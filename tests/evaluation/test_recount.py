@@ -233,7 +233,7 @@ def test_rules_can_all_find_otherwise() -> None:
     assert named["instant_runoff"] == "c"
     assert named["majority"] is None
     assert found.row("majority").end == "short"
-    assert found.line.startswith("5 of 10 rules find for 'b'; the others: ")
+    assert found.line.startswith("5 of 10 rules choose 'b'; the others: ")
     assert "'c' (instant runoff)" in found.line
 
 
@@ -347,7 +347,7 @@ def test_a_flip_is_told() -> None:
     flipped = [scored(3, 1, 0, model="m"), scored(2, 3, 0, model="m", view=1), scored(3, 1, 0, model="n")]
     found = recount(flipped, sides=SIDES[:3])
     assert found.flipped
-    assert "a model found for different sides in different views" in found.findings
+    assert "a model chose different sides in different views" in found.findings
     assert not recount([flipped[0], flipped[2]], sides=SIDES[:3]).flipped
 
 
@@ -358,7 +358,7 @@ def test_each_ballot_alone_is_what_one_judge_would_have_said() -> None:
     assert [(each.number, each.voter, each.view, each.winner) for each in found.per_ballot] == [
         (2, "m", 1, "b"), (3, "n", 0, "a"), (4, None, 0, None)
     ]  # fmt: skip
-    said = "of 3 ballots, each as the only one, 1 would have found for 'a', 1 would have found for 'b', 1 for none"
+    said = "of 3 ballots, each taken alone, 1 would have chosen 'a', 1 would have chosen 'b', 1 none"
     assert said in found.findings
     assert "1 of 4 ballots could not be used; majorities are of all 4" in found.findings
 
@@ -426,7 +426,7 @@ def test_only_what_is_asked_for_is_decided() -> None:
     """In the order of all rules, those that cannot differ from another among them."""
     found = recount(won("a", "b", "b"), sides=SIDES[:2], rules=["instant_runoff", "borda"])
     assert [row.rule for row in found.rows] == ["borda", "instant_runoff"]
-    assert (found.agree, found.line) == (True, "all 2 rules find for 'b'")
+    assert (found.agree, found.line) == (True, "all 2 rules choose 'b'")
     with pytest.raises(LookupError, match="no row for 'mean': it was not asked for"):
         found.row("mean")
     assert recount(won("a", "b", "b"), sides=SIDES[:2]).skipped["borda"] == "with two sides it is plurality"
@@ -435,10 +435,10 @@ def test_only_what_is_asked_for_is_decided() -> None:
 def test_whether_rules_agree_is_told() -> None:
     """All, some, none; and that one ballot says no more than itself."""
     clear = recount([scored(3, 1, 1), scored(4, 1, 1), scored(5, 1, 1)], sides=SIDES[:3])
-    assert (clear.agree, clear.line) == (True, "all 10 rules find for 'a'")
+    assert (clear.agree, clear.line) == (True, "all 10 rules choose 'a'")
     assert clear.findings[-1] == LIMITS
     level = recount([scored(1, 1)], sides=SIDES[:2], rules=["plurality", "majority"])
-    assert level.line == "none of 2 rules names a winner: a tie (plurality); not enough for anybody (majority)"
+    assert level.line == "none of 2 rules names a winner: a tie (plurality); too few votes for a winner (majority)"
     assert "there is one ballot, which every rule can only repeat" in level.findings
     assert recount([scored(1, 1)], sides=SIDES[:2], rules=["mean"]).line == "no winner: a tie (mean)"
     empty = recount([], sides=SIDES)

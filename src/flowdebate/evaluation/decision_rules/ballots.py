@@ -62,7 +62,7 @@ class BallotSet:
     by: DecidedBy
     """How they were decided, of judges."""
     flipped: bool
-    """Whether one model found for different sides in different views."""
+    """Whether one model chose different sides in different views."""
     threshold: Fraction
     weights: Mapping[str, float] | None
     eligible: Sequence[str]

@@ -32,7 +32,7 @@ LIMITS = (
     "no evidence that the ballots are right."
 )
 """The last finding of every recount."""
-_ENDS = {"tie": "a tie", "short": "not enough for anybody"}
+_ENDS = {"tie": "a tie", "short": "too few votes for a winner"}
 
 
 class BallotWinner(WireModel):
@@ -66,7 +66,7 @@ class Recount(WireModel):
     sufficient: int | None
     """The number of ballots, in the stored order, that settled the decision; None where others could change it."""
     flipped: bool
-    """Whether one model found for different sides in different views."""
+    """Whether one model chose different sides in different views."""
     agree: bool
     """Whether all rows name one winner; False without a row."""
     line: str
@@ -99,7 +99,7 @@ def recount(
 
     Sums are exact, and but for `sufficient` nothing depends on the order of the ballots.
 
-    - `sides`: what could be found for. None: those of `data`; bare ballots have none.
+    - `sides`: the possible winners. None: those of `data`; bare ballots have none.
     - `rules`: None: all that can count these ballots, and can differ from each other.
     - `weights`: for "weighted", positive numbers by model, or by agent; 1 for those without.
     - `threshold`: for "approval", the share from which on a ballot approves of a side. None: 1 / the number of sides.
@@ -112,7 +112,7 @@ def recount(
     >>> far = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.1, "b": 0.7, "c": 0.2})
     >>> recounted = recount([near, near, far], sides=["a", "b", "c"], rules=["mean", "plurality", "condorcet"])
     >>> [row.winner for row in recounted.rows], recounted.line
-    (['b', 'a', 'a'], "2 of 3 rules find for 'a'; the others: 'b' (mean)")
+    (['b', 'a', 'a'], "2 of 3 rules choose 'a'; the others: 'b' (mean)")
     """
     asked = _asked(rules)
     cast = ballot_set(data, sides=sides, weights=weights, threshold=threshold, eligible=eligible)
@@ -167,10 +167,10 @@ def _line(rows: Sequence[RuleResult]) -> str:
     won = [shown(row.winner) for row in rows if row.end == "winner"]
     best = max(won, key=won.count)
     if len(groups) == 1:
-        return f"all {whole} rules find for {best}" if whole > 1 else f"the one rule finds for {best}"
+        return f"all {whole} rules choose {best}" if whole > 1 else f"the only rule chooses {best}"
     others = "; ".join(f"{what} ({', '.join(names)})" for what, names in groups.items() if what != best)
-    finds = "find" if won.count(best) > 1 else "finds"
-    return f"{won.count(best)} of {whole} rules {finds} for {best}; the others: {others}"
+    verb = "choose" if won.count(best) > 1 else "chooses"
+    return f"{won.count(best)} of {whole} rules {verb} {best}; the others: {others}"
 
 
 def _skipped(recounted: Recount) -> Iterator[str]:
@@ -187,12 +187,12 @@ def _of_ballots(recounted: Recount) -> Iterator[str]:
         yield "there is one ballot, which every rule can only repeat"
     elif usable:
         counts = {side: sum(each.winner == side for each in recounted.per_ballot) for side in recounted.sides}
-        parts = [f"{count} would have found for {shown(side)}" for side, count in counts.items() if count]
+        parts = [f"{count} would have chosen {shown(side)}" for side, count in counts.items() if count]
         undecided = usable - sum(counts.values())
-        parts += [f"{undecided} for none"] if undecided else []
-        yield f"of {usable} ballots, each as the only one, {', '.join(parts)}"
+        parts += [f"{undecided} none"] if undecided else []
+        yield f"of {usable} ballots, each taken alone, {', '.join(parts)}"
     if recounted.flipped:
-        yield "a model found for different sides in different views"
+        yield "a model chose different sides in different views"
     if cast > usable:
         yield f"{cast - usable} of {counted(cast, 'ballot')} could not be used; majorities are of all {cast}"
     if planned > cast:
