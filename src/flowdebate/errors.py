@@ -1,11 +1,11 @@
 """Every error and warning of the project.
 
     FlowDebateError
-    ├── ConfigurationError (ValueError)      what the application asked for cannot be built
+    ├── ConfigurationError (ValueError)      invalid options: the block or run cannot be built
     │   └── ResourceConflict                 two different resources under one key
-    ├── ModelError                           a language model could not be asked, or gave no usable answer
-    │   ├── ModelUnavailable                 no model is set up, or its endpoint cannot be reached
-    │   │   └── ConnectionLost               the connection broke before the answer was whole
+    ├── ModelError                           a model could not be called, or gave no usable answer
+    │   ├── ModelUnavailable                 no model is configured, or its endpoint cannot be reached
+    │   │   └── ConnectionLost               the connection broke before the answer was complete
     │   ├── ModelTimeout                     the deadline of the call passed
     │   ├── RequestRejected                  the endpoint refused the request as it stands
     │   │   ├── AuthenticationFailed         the key is missing, wrong or not allowed to do this
@@ -13,26 +13,26 @@
     │   │   ├── ContextTooLong               the prompt does not fit the model's context
     │   │   └── RateLimited                  too many requests, or the quota is used up
     │   ├── ProviderFailed                   the endpoint failed on its own side (5xx)
-    │   ├── CircuitOpen                      the model failed so often that it is left alone for a while
-    │   ├── BadAnswer                        an answer came, and cannot be used
-    │   │   ├── MalformedResponse            it is not what the protocol promises
-    │   │   ├── ResponseTooLarge             it is longer than an answer may be
+    │   ├── CircuitOpen                      the circuit breaker is open after repeated failures
+    │   ├── BadAnswer                        an answer arrived but cannot be used
+    │   │   ├── MalformedResponse            the response violates the protocol
+    │   │   ├── ResponseTooLarge             it is longer than allowed
     │   │   ├── EmptyResponse                it has no text
     │   │   ├── OutputTruncated              it was cut off before its end
     │   │   ├── Refused                      the model declined to answer
     │   │   │   └── ContentFiltered          a filter of the provider stopped the answer
-    │   │   └── SchemaViolation              it does not fit the schema that was asked for
+    │   │   └── SchemaViolation              it does not fit the schema
     │   ├── ToolLoopExceeded                 the model kept calling tools
     │   ├── RealModelForbidden               a test forbids real model calls
-    │   ├── CassetteMismatch (AssertionError) a replayed run asked for what was not recorded, or did not ask for all
-    │   └── ScriptError (AssertionError)     a scripted model was asked too often, or not often enough
-    ├── OutputError                          a block of the application returned what cannot be used
+    │   ├── CassetteMismatch (AssertionError) a replayed run made a call that was not recorded, or left some unused
+    │   └── ScriptError (AssertionError)     a scripted model was called too often, or not often enough
+    ├── OutputError                          a block of the application returned an unusable value
     │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
-    ├── LimitReached                         a limit of the run is used up
-    ├── QuorumLost                           too few sides were heard for the debate to go on
-    ├── NoProposals                          no agent has proposed anything that could be debated
+    ├── LimitReached                         the run reached one of its limits
+    ├── QuorumLost                           too few stances were heard in a round
+    ├── NoProposals                          no agent made a proposal
     ├── LoopLimitExceeded                    a loop did not end within its bound
-    ├── ViewError                            text that no view can have written was to be read back
+    ├── ViewError                            a text to be parsed was not written by the renderer of a transcript
     ├── BadFile                              a file that the user named cannot be used
     ├── StoreError                           a store of runs cannot be read or written
     │   ├── RunNotFound                      no run with this id
@@ -163,7 +163,7 @@ class FlowDebateError(Exception):
 
 
 class ConfigurationError(FlowDebateError, ValueError):
-    """What was asked for cannot be built; raised before anything runs.
+    """Invalid options: the block or run cannot be built; raised before anything runs.
 
     >>> str(ConfigurationError("debate 'rent'", "max_rounds", 0, "an int >= 1"))
     "debate 'rent': `max_rounds` must be an int >= 1, got 0"
@@ -194,7 +194,7 @@ class ResourceConflict(ConfigurationError):
 
 
 class ModelError(FlowDebateError):
-    """A language model could not be asked, or gave no usable answer.
+    """A model could not be called, or gave no usable answer.
 
     `model` and `block` say which one and who asked; they are None where that is not known.
     """
@@ -222,11 +222,11 @@ class ModelError(FlowDebateError):
 
 
 class ModelUnavailable(ModelError):
-    """No model is set up, or its endpoint cannot be reached; the message says the ways out."""
+    """No model is configured, or its endpoint cannot be reached; the message lists the ways to configure one."""
 
 
 class ConnectionLost(ModelUnavailable):
-    """The connection broke before the answer was whole; the call may have been billed."""
+    """The connection broke before the answer was complete; the call may have been billed."""
 
     transient = True
 
@@ -316,7 +316,7 @@ class ProviderFailed(ModelError):
 
 
 class CircuitOpen(ModelError):
-    """The model failed so often that it is not asked for another `seconds`; no call was made."""
+    """The circuit breaker is open for another `seconds` after repeated failures; no call was made."""
 
     def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
         self.seconds = seconds
@@ -324,13 +324,13 @@ class CircuitOpen(ModelError):
 
 
 class BadAnswer(ModelError):
-    """An answer came, and cannot be used."""
+    """An answer arrived but cannot be used."""
 
     transient = True
 
 
 class MalformedResponse(BadAnswer):
-    """The answer is not what the protocol promises."""
+    """The response violates the protocol."""
 
 
 class ResponseTooLarge(BadAnswer):
@@ -411,19 +411,19 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run asked for what the cassette does not hold, or did not ask for all that it holds."""
+    """A replayed run made a call that the cassette does not have, or left recorded calls unused."""
 
     providers_fault = False
 
 
 class ScriptError(ModelError, AssertionError):
-    """A scripted model was asked more often than its script goes, or not often enough."""
+    """A scripted model was called more often than its script allows, or not often enough."""
 
     providers_fault = False
 
 
 class OutputError(FlowDebateError):
-    """A block of the application returned what cannot be used.
+    """A block of the application returned an unusable value.
 
     `problems` are `(field, what is wrong)` pairs; the field is empty where the whole value is meant.
     """
@@ -498,7 +498,7 @@ class LoopLimitExceeded(FlowDebateError):
 
 
 class ViewError(FlowDebateError):
-    """Text that no view can have written was to be read back."""
+    """A text that was to be parsed as a rendered transcript, but that no renderer can have written."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
