@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.batch.hold import Totals
-from flowdebate.cli.batch.lines import headers_of
-from flowdebate.cli.batch.out import open_out
+from flowdebate.cli.batch.results import headers_of, open_out
 from flowdebate.cli.batch.rows import read_rows
-from flowdebate.cli.pages.batch import BatchView, view_of
+from flowdebate.cli.batch.run import Totals
+from flowdebate.cli.batch.view import BatchView, view_of
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import BatchItem, BatchSummary
 
@@ -294,7 +293,7 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 
 
 def _lines() -> list[Any]:
-    from flowdebate.cli.batch.lines import Line
+    from flowdebate.cli.batch.results import Line
     from flowdebate.cli.batch.rows import Row
     from flowdebate.patterns import PATTERNS
     from flowdebate.service.plan import make_plan

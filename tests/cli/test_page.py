@@ -13,7 +13,8 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.service.documents import speakers_of
-from flowdebate.service.pages.debate import DebateDocument, DebateLive
+from flowdebate.service.pages.debate import DebateLive
+from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.service.plan import make_plan
 from flowdebate.service.text import printable
 

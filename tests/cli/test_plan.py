@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.default_sides import default_sides
 from flowdebate.service.options import read_plan_file
 from flowdebate.service.pages.debate import parse_side
 from flowdebate.service.plan import make_plan
+from flowdebate.service.roster import default_sides
 
 DEBATE = PATTERNS["debate"]
 TOML = """

@@ -16,7 +16,7 @@ from flowdebate.cli.app import app
 from flowdebate.cli.page import Page, render
 from flowdebate.errors import BadFile
 from flowdebate.service.documents import as_json, read_document
-from flowdebate.service.pages.debate import DebateDocument
+from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.service.text import printable
 
 if TYPE_CHECKING:

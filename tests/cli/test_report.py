@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
 from flowdebate.service.documents import Side, Tokens
 from flowdebate.service.markdown import escaped, quoted, report
-from flowdebate.service.pages.debate import DebateDocument
+from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.service.text import printable
 
 if TYPE_CHECKING:

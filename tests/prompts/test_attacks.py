@@ -36,7 +36,7 @@ from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.prompts.escaping import quoted, unquoted
 from flowdebate.service.documents import Side
 from flowdebate.service.markdown import report
-from flowdebate.service.pages.debate import DebateDocument
+from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.testing import ATTACKS, Attack, FunctionModel
 from tests.prompts.nasty import anything, entry, headings, lines_of, tags
 

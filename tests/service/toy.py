@@ -87,7 +87,7 @@ def toy(*, name: str, **_: Any) -> Any:
 
     async def whole(value: str, ctx: Any) -> ToyOutput:
         raw = ToyOutput(riddle="?", rounds=1, solution=value, seed=ctx.seed)
-        ctx.run.finished(ctx.path, raw)
+        ctx.run.set_raw_output(ctx.path, raw)
         return raw
 
     solver = generator(name=f"{name}-solver", instructions="Solve it.")

@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from flowdebate.cli.command import ENDS, show_saved
-from flowdebate.cli.evaluation.audit import ENDS_AUDIT, audit
-from flowdebate.cli.evaluation.evaluate import ENDS_EVALUATE, evaluate
-from flowdebate.cli.evaluation.recount import ENDS_RECOUNT, recount
+from flowdebate.cli.command import EXIT_CODES, show_saved
+from flowdebate.cli.commands.batch import BATCH_EXIT_CODES, batch
+from flowdebate.cli.commands.patterns import add_pattern_commands
+from flowdebate.cli.commands.resume import answer, resume
+from flowdebate.cli.commands.runs import delete, export, import_, runs, show
+from flowdebate.cli.evaluation.audit import AUDIT_EXIT_CODES, audit
+from flowdebate.cli.evaluation.evaluate import EVALUATE_EXIT_CODES, evaluate
+from flowdebate.cli.evaluation.recount import RECOUNT_EXIT_CODES, recount
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
-from flowdebate.cli.pattern_commands import add_pattern_commands
-from flowdebate.cli.verbs.answer import answer
-from flowdebate.cli.verbs.batch import ENDS_BATCH, batch
-from flowdebate.cli.verbs.exchange import export, import_
-from flowdebate.cli.verbs.resume import resume
-from flowdebate.cli.verbs.runs import delete, runs, show
 
 __all__ = ("app", "build_app")
 
@@ -33,13 +31,13 @@ def build_app() -> typer.Typer:
     app.callback()(flowdebate)
     add_pattern_commands(app)
     for verb in (resume, answer):
-        app.command(epilog=ENDS)(verb)
-    app.command(epilog=ENDS_BATCH)(batch)
-    app.command(epilog=ENDS_EVALUATE)(evaluate)
+        app.command(epilog=EXIT_CODES)(verb)
+    app.command(epilog=BATCH_EXIT_CODES)(batch)
+    app.command(epilog=EVALUATE_EXIT_CODES)(evaluate)
     for about in (runs, show, delete, export, render):
         app.command()(about)
-    app.command(epilog=ENDS_AUDIT)(audit)
-    app.command(epilog=ENDS_RECOUNT)(recount)
+    app.command(epilog=AUDIT_EXIT_CODES)(audit)
+    app.command(epilog=RECOUNT_EXIT_CODES)(recount)
     app.command("import")(import_)
     return app
 

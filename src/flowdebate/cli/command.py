@@ -1,4 +1,4 @@
-"""Commands that run something: start it, show it, write what there is to write, and exit."""
+"""Running and showing plans: start or resume a run, show it, write its results, and set the exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from flowdebate.cli.streams import WriteFailed, leave_stdout, tell, warnings_told, writing
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunChanged, RunNotFound, StoreError
+from flowdebate.errors import (
+    BadFile,
+    ConfigurationError,
+    DeadLetter,
+    FlowDebateError,
+    RunChanged,
+    RunNotFound,
+    RunUncertain,
+    StoreError,
+)
 from flowdebate.service.options import COMMAND
 
 if TYPE_CHECKING:
@@ -23,11 +32,10 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.documents import Document
     from flowdebate.service.plan import Plan
-    from flowdebate.service.runs import Ended
-    from flowdebate.service.store import Place
+    from flowdebate.service.runs import Ended, Place
 
 __all__ = (
-    "ENDS",
+    "EXIT_CODES",
     "check_report",
     "hold_plan",
     "problems_told",
@@ -39,7 +47,7 @@ __all__ = (
 
 _FAILED, _MISUSED, _NO_RESULT, _KILLED, _SIGPIPE = 1, 2, 3, 128, 13
 
-ENDS = (
+EXIT_CODES = (
     "Ctrl-C ends the run and keeps what was said; flowdebate resume continues it. Exit codes: 0 done, 1 failed, "
     "2 misused, 3 no result (a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
 )
@@ -63,7 +71,7 @@ class _Held:
 def hold_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None) -> int:
     """Run a plan; gives the exit code."""
     from flowdebate.service.policies import with_policies
-    from flowdebate.service.store import opened
+    from flowdebate.service.runs import opened
 
     if no_store and store is not None:
         raise ConfigurationError(COMMAND, "--store", store, "left out where --no-store is given")
@@ -76,28 +84,26 @@ def hold_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, m
 
 async def _begun(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Place | None]:
     """The run and where it is stored: nowhere, with a warning, if it cannot be in the user's data directory."""
-    from flowdebate.service.runs import begin
+    from flowdebate.service.runs import start
 
     if place is not None:
         try:
-            return await begin(plan, place.store), place
+            return await start(plan, place.store), place
         except StoreError as error:
             if place.named:
                 raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
             tell(f"Warning: the run is not stored: {error}")
-    return await begin(plan, None), None
+    return await start(plan, None), None
 
 
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
     as_json, markdown = options.pop("as_json"), options.pop("markdown")
     with problems_told(), warnings_told():
-        from flowdebate.cli.pattern_commands import ask_here
+        from flowdebate.cli.commands.patterns import ask_here
         from flowdebate.service.plan import plan_of
         from flowdebate.service.policies import with_policies
-        from flowdebate.service.runs import resume
-        from flowdebate.service.store import opened
-        from flowdebate.service.stored_runs import find_run, last_resumable
+        from flowdebate.service.runs import find_run, last_resumable, opened, resume
 
         check_report(markdown)
         with opened(store) as place:
@@ -167,8 +173,6 @@ def _live(plan: Plan, *, as_json: bool) -> LivePage | None:
 
 def _written(held: _Held, *, as_json: bool, markdown: Path | None) -> int:
     """Write what there is to write; the exit code."""
-    from flowdebate.cli.advice import how_to_go_on, said
-
     document, failure, unwritten = held.end.document, held.end.failure, held.unwritten
     try:
         if unwritten is None:
@@ -180,8 +184,8 @@ def _written(held: _Held, *, as_json: bool, markdown: Path | None) -> int:
     except WriteFailed as error:
         unwritten = error
     if failure is not None:
-        tell(f"Error: {said(failure)}")
-    if unwritten is None and held.place is not None and (hint := how_to_go_on(held.end)):
+        tell(f"Error: {_message(failure)}")
+    if unwritten is None and held.place is not None and (hint := _resume_command(held.end)):
         tell(f"To resume: {hint}{held.place.option}")
     write_report(document, markdown)
     if unwritten is not None:
@@ -223,9 +227,7 @@ def problems_told() -> Iterator[None]:
     try:
         yield
     except FlowDebateError as error:
-        from flowdebate.cli.advice import said
-
-        tell(f"Error: {said(error)}")
+        tell(f"Error: {_message(error)}")
         raise typer.Exit(_exit_code(error)) from None
     except WriteFailed as error:
         leave_stdout()
@@ -238,3 +240,50 @@ def problems_told() -> Iterator[None]:
 def _exit_code(error: FlowDebateError) -> int:
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
     return _MISUSED if isinstance(error, misuse) else _FAILED
+
+
+# Advice on stderr
+
+_ENDED = ("interrupted", "failed", "limit")
+_HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N"}
+"""Options that must be raised to resume a run, since these limits count from the run's beginning."""
+_LINES = 6
+"""Maximum number of changed lines shown."""
+
+
+def _resume_command(held: Ended) -> str | None:
+    """The command that resumes a run; None where there is nothing to resume."""
+    from flowdebate.service.runs import short_id
+
+    document = held.document
+    if document.run_id is not None and document.status == "awaiting":
+        return f"flowdebate answer {short_id(document.run_id)}"
+    if document.run_id is None or document.status not in _ENDED:
+        return None
+    if isinstance(held.failure, StoreError) and type(held.failure) is not StoreError:
+        return None  # it would end in the same way again
+    return f"flowdebate resume {short_id(document.run_id)}{_HIGHER_LIMIT.get(held.limit or '', '')}"
+
+
+def _message(error: Exception) -> str:
+    """`error` as one paragraph, in the words of the command line."""
+    match error:
+        case RunChanged():
+            return _changed(error)
+        case RunUncertain():
+            return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")
+        case DeadLetter():
+            return f"{error} (--retry-dead-letter)"
+        case RunNotFound():
+            return f"{error}: flowdebate runs lists those that there are"
+        case _:
+            return str(error)
+
+
+def _changed(error: RunChanged) -> str:
+    lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
+    more = f" and {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
+    return (
+        f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
+        f"{'; '.join(lines[:_LINES])}{more}. --allow-changes resumes it all the same."
+    )

@@ -1,19 +1,23 @@
-"""Runs of plans: begun, resumed and followed to their end, which always leaves a document."""
+"""Runs of plans: started, resumed, replayed, and found in a store."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import os
+import shlex
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from flowdebate.errors import FlowDebateError, StoreError
+from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.service.documents import Tokens
+from flowdebate.service.options import COMMAND, is_text
 from flowdebate.service.plan import plan_of, stored_plan
 from flowdebate.service.policies import with_models
+from flowdebate.store.base import StoredStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.runs.durable.journal import OnUncertain
@@ -22,7 +26,24 @@ if TYPE_CHECKING:
     from flowdebate.service.plan import Plan
     from flowdebate.store.base import StepRow, Store, StoredRun
 
-__all__ = ("Ended", "begin", "document_of_handle", "ended", "replayed", "resume")
+__all__ = (
+    "STATES",
+    "WORDS",
+    "Ended",
+    "Place",
+    "ago",
+    "document_of_handle",
+    "ended",
+    "find_run",
+    "last_resumable",
+    "list_runs",
+    "opened",
+    "replayed",
+    "resume",
+    "short_id",
+    "start",
+    "state_of",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +56,7 @@ class Ended:
     """The field of `Limits` that ended it."""
 
 
-async def begin(plan: Plan, store: Store | None) -> RunHandle[Any]:
+async def start(plan: Plan, store: Store | None) -> RunHandle[Any]:
     """Start a run of `plan`, which has begun when this returns; StoreError if `store` cannot take it."""
     from flowdebate.runs.durable.resume import StoreOptions
 
@@ -144,3 +165,150 @@ class _Silent:
         self.stop()
         await asyncio.Event().wait()
         raise AssertionError
+
+
+# Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """An open store."""
+
+    store: Store
+    named: bool
+    """Whether the user has said where it is."""
+    option: str = ""
+    """What another command needs to find it: "", or " --store WHERE"."""
+
+
+@contextmanager
+def opened(where: str | None) -> Iterator[Place]:
+    """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
+
+    ConfigurationError for what is no store. Nothing is read or made yet.
+    """
+    from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
+
+    if where is not None and not is_text(where):
+        raise ConfigurationError(COMMAND, "--store", where, "the path of a file, or postgresql://…")
+    named = where or os.environ.get(STORE_VARIABLE) or None
+    store = open_store(named or default_store_path(), where=COMMAND)
+    assert store is not None  # noqa: S101 - only False means none
+    try:
+        yield Place(store=store, named=named is not None, option=_option(where, store))
+    finally:
+        asyncio.run(close_store(store))
+
+
+def _option(where: str | None, store: Store) -> str:
+    if where is None:
+        return ""
+    is_address = where.startswith(("postgresql:", "postgres:"))
+    return f" --store {shlex.quote(store.name if is_address else where)}"
+
+
+# Stored runs
+
+
+WORDS = {
+    "queued": "queued",
+    "running": "running",
+    "left_behind": "left behind",
+    "complete": "complete",
+    "degraded": "complete, with losses",
+    "no_verdict": "no verdict",
+    "interrupted": "interrupted",
+    "limit": "limit reached",
+    "failed": "failed",
+    "awaiting": "awaits an answer",
+    "dead_letter": "given up",
+}
+"""Where runs stand."""
+STATES = tuple(WORDS)
+_SHORT, _GENERATED = 8, 32
+_SHORTEST = 4
+"""Characters of an id by which a run may be named."""
+_NAMED = 5
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MONTH = 30 * _DAY
+
+
+def state_of(run: StoredRun) -> str:
+    """Where `run` stands: one that is under way and that nobody carries out was left behind."""
+    return "left_behind" if run.status == "running" and not run.owned else run.status
+
+
+def _is_resumable(run: StoredRun) -> bool:
+    """Whether there is more to come, and this command can see to it."""
+    return run.header.plan is not None and state_of(run) in ("left_behind", "interrupted", "limit", "failed")
+
+
+async def find_run(store: Store, name: str) -> StoredRun:
+    """The run with this id, or the one whose id begins so; ConfigurationError where those are several."""
+    if not is_text(name):
+        raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
+    try:
+        return await store.run(name)
+    except RunNotFound:
+        if len(name) < _SHORTEST:
+            allowed = f"the id of a run, or at least {_SHORTEST} characters that it begins with"
+            raise ConfigurationError(COMMAND, "RUN", name, allowed) from None
+        runs = [run for run in await store.runs() if run.header.run_id.startswith(name)]
+        if not runs:
+            raise
+    if len(runs) > 1:
+        ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
+        raise ConfigurationError(COMMAND, "RUN", name, f"what one id begins with; {len(runs)} do: {ids}")
+    return runs[0]
+
+
+async def last_resumable(store: Store) -> StoredRun:
+    """The run that was begun last of those that go on."""
+    for run in await store.runs():
+        if _is_resumable(run):
+            return run
+    raise ConfigurationError(COMMAND, "--last", True, f"left out: no run in {store.name} waits to be carried on")  # noqa: FBT003
+
+
+async def list_runs(
+    store: Store,
+    *,
+    state: str | None = None,
+    block: str | None = None,
+    search: str | None = None,
+    limit: int | None = None,
+) -> Sequence[StoredRun]:
+    """Those runs that are all that is asked for, the newest first."""
+    if state not in ("running", "left_behind"):
+        status = next((each for each in get_args(StoredStatus) if each == state), None)
+        return await store.runs(status=status, block=block, text=search, limit=limit)
+    runs = await store.runs(status="running", block=block, text=search)
+    return [run for run in runs if state_of(run) == state][:limit]
+
+
+def short_id(run_id: str) -> str:
+    """The first characters of a generated run id; any other id as it is.
+
+    >>> short_id("0123456789abcdef0123456789abcdef"), short_id("rents-2")
+    ('01234567', 'rents-2')
+    """
+    generated = len(run_id) == _GENERATED and set(run_id) <= set("0123456789abcdef")
+    return run_id[:_SHORT] if generated else run_id
+
+
+def ago(seconds: float) -> str | None:
+    """How long ago something was, in words; None for what has a date rather.
+
+    >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
+    ('just now', '2 min ago', '2 h ago', '2 days ago', None)
+    """
+    if seconds < _MINUTE:
+        return "just now"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f} min ago"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f} h ago"
+    if seconds < _MONTH:
+        days = int(seconds // _DAY)
+        return "1 day ago" if days == 1 else f"{days} days ago"
+    return None

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.judges.schemas import Figure, PlaceRate, Places
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("ENDS_AUDIT", "audit")
+__all__ = ("AUDIT_EXIT_CODES", "audit")
 
 _FAILED, _NO_RESULT = 1, 3
-ENDS_AUDIT = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
+AUDIT_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
 """The end of its help."""
 _HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
 _FIGURES = {
@@ -97,7 +97,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 def _check(filters: Mapping[str, Any], runs: Sequence[str] | None, *, data: str | None, seed: int) -> None:
-    from flowdebate.service.stored_runs import STATES
+    from flowdebate.service.runs import STATES
 
     instead = "the runs are named" if runs else "--data is given"
     for name, value in filters.items():
@@ -134,7 +134,7 @@ def _items(
 ) -> tuple[Items, int]:
     """The items to audit, and how many debates could not be judged again."""
     from flowdebate.cli.evaluation.ballots import items_of, read_items
-    from flowdebate.service.store import opened
+    from flowdebate.service.runs import opened
 
     if data is not None:
         return read_items(data), 0
@@ -144,7 +144,7 @@ def _items(
 
 
 async def _selected(store: Store, names: Sequence[str], filters: Mapping[str, Any]) -> Sequence[StoredRun]:
-    from flowdebate.service.stored_runs import find_run, list_runs
+    from flowdebate.service.runs import find_run, list_runs
 
     if names:
         return list({run.header.run_id: run for run in [await find_run(store, name) for name in names]}.values())

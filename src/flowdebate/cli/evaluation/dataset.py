@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.batch.plans import Plans
 from flowdebate.cli.batch.rows import Row
+from flowdebate.cli.batch.run import Plans
 from flowdebate.errors import BadFile, shown
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class EvaluationPlans(Plans):
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
-        from flowdebate.service.default_sides import default_sides
+        from flowdebate.service.roster import default_sides
 
         return default_sides(question)
 

@@ -17,13 +17,13 @@ from flowdebate.cli.streams import tell, warnings_told, writing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.cli.batch.hold import HeldBatch
+    from flowdebate.cli.batch.run import HeldBatch
     from flowdebate.cli.evaluation.dataset import LabelledQuestion
     from flowdebate.cli.page import Page
     from flowdebate.evaluation import BenefitItem, BenefitReport, MethodResult, PairedComparison
     from flowdebate.store.base import Store
 
-__all__ = ("ENDS_EVALUATE", "evaluate")
+__all__ = ("EVALUATE_EXIT_CODES", "evaluate")
 
 _FAILED, _NO_RESULT, _KILLED = 1, 3, 128
 _BASELINES = ("single", "drafts", "self_consistency")
@@ -33,7 +33,7 @@ _OWN = (
 )  # fmt: skip
 """Options of this command; the others are those of the debate."""
 
-ENDS_EVALUATE = (
+EVALUATE_EXIT_CODES = (
     "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated."
 )
@@ -100,10 +100,10 @@ def _run(options: dict[str, Any]) -> None:
     """Run the debates, and report; ends in Exit."""
     with problems_told(), warnings_told():
         own = _checked(options)
-        from flowdebate.cli.batch.hold import Totals, hold_batch, warned_once
         from flowdebate.cli.batch.rows import read_rows
+        from flowdebate.cli.batch.run import Totals, hold_batch, warned_once
         from flowdebate.cli.evaluation.dataset import EvaluationPlans
-        from flowdebate.service.store import opened
+        from flowdebate.service.runs import opened
 
         rows = read_rows(own["file_"])[: own["limit"]]
         with warned_once(), opened(own["store"]) as place:
@@ -174,7 +174,7 @@ async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQ
     from flowdebate.evaluation.benefit.comparison import benefit_item
     from flowdebate.models.usage import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
-    from flowdebate.service.stored_runs import WORDS, state_of
+    from flowdebate.service.runs import WORDS, state_of
 
     items: list[BenefitItem] = []
     left_out: dict[str, int] = {}
@@ -210,8 +210,8 @@ def _report(outcome: _Outcome, min_gain: float) -> BenefitReport | None:
 def _write(
     report: BenefitReport | None, outcome: _Outcome, held: HeldBatch, name: str, *, as_json: bool, out: str | None
 ) -> None:
+    from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
-    from flowdebate.cli.pages.batch import show_summary
     from flowdebate.service.documents import as_json as json_of
 
     if as_json:

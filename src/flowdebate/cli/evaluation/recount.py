@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from flowdebate.service.documents import Document
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("ENDS_RECOUNT", "recount")
+__all__ = ("RECOUNT_EXIT_CODES", "recount")
 
 _NO_RESULT = 3
-ENDS_RECOUNT = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
+RECOUNT_EXIT_CODES = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
 """The end of its help."""
 _ONE_RUN = "the id of a run, or else --last, or else --data FILE"
 _HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
@@ -109,7 +109,7 @@ def _read(data: str) -> _Decided:
 
 
 def _stored(run: str | None, store: str | None) -> _Decided:
-    from flowdebate.service.store import opened
+    from flowdebate.service.runs import opened
 
     with opened(store) as place:
         return asyncio.run(_found(place.store, run))
@@ -117,7 +117,7 @@ def _stored(run: str | None, store: str | None) -> _Decided:
 
 async def _found(store: Store, run: str | None) -> _Decided:
     """The named run, or else the newest with ballots."""
-    from flowdebate.service.stored_runs import find_run
+    from flowdebate.service.runs import find_run
 
     if run is not None:
         return _of_run(await find_run(store, run))

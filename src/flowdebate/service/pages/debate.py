@@ -1,26 +1,16 @@
-"""Page of a debate: options, decisions of the moderator, arguments, verdict, output."""
+"""Page of a debate: its options, its live view, and how its pattern is built."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
-
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
-from flowdebate.patterns.debate.schemas import (
-    BaselineName,
-    DebateRawOutput,
-    JudgeViewMade,
-    ModeratorDecided,
-    VerdictReached,
-)
+from flowdebate.patterns.debate.schemas import BaselineName, JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.service.default_sides import default_sides
-from flowdebate.service.documents import Document, Side
 from flowdebate.service.files import read_text
-from flowdebate.service.live import OneByOne, failures, round_heading
+from flowdebate.service.live import OneByOne
 from flowdebate.service.options import (
     COMMAND,
     MEGABYTES,
@@ -36,25 +26,22 @@ from flowdebate.service.options import (
     is_text,
 )
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import roster
-from flowdebate.service.sections import Card, Entry, Fact, Group, Notice, Output, Section
+from flowdebate.service.pages.debate_document import DebateDocument, decision_group, verdict_card
+from flowdebate.service.roster import default_sides, roster
+from flowdebate.service.sections import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.human.human import Human
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
-    from flowdebate.patterns.debate.judging.schemas import Judging
-    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
-    from flowdebate.patterns.roster import Debater
     from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.sections import Section
 
-__all__ = ("PAGE", "DebateDocument", "DebateLive", "DebateOptions", "ballots_of", "parse_side", "winner_of")
+__all__ = ("PAGE", "DebateLive", "DebateOptions", "parse_side")
 
-_AT_THE_END = ("judge", "synthesizer")
-"""Roles that act after all rounds."""
 _JUDGING = ("schedule", "panel", "decided_by", "on_flip", "labels", "curtail")
 """Options of a judging model."""
 
@@ -148,64 +135,6 @@ class DebateOptions(OutputOptions):
     curtail: Annotated[Flag | None, Option(help="Skip ballots that could not change the winner.")] = None
 
 
-class DebateDocument(Document):
-    """A saved debate."""
-
-    TITLE: ClassVar[str] = "Debate"
-    LABEL: ClassVar[str] = "Question"
-    SPEAKERS: ClassVar[str] = "Positions"
-    ENDINGS: ClassVar[Mapping[str, str]] = {
-        "max_rounds": "as many as were allowed",
-        "moderator_done": "ended by the moderator",
-        "predicate": "ended by the application",
-    }
-    pattern: str = "debate"
-    debaters: list[Side] = Field(default_factory=list)
-    max_rounds: int | None = None
-    raw: DebateRawOutput
-    output: Any = None
-    """The synthesizer's, as plain JSON data; None without one."""
-
-    @model_validator(mode="after")
-    def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
-        if self.status in {"complete", "degraded"} and self.raw.verdict is None:
-            message = "a debate that came to its end has a verdict"
-            raise ValueError(message)
-        return self
-
-    def spoke(self) -> list[Side]:
-        spoke = {(entry.agent_name, entry.stance): None for entry in self.raw.transcript}
-        return [Side(name=name, stance=stance) for name, stance in spoke]
-
-    @property
-    def found(self) -> bool:
-        return self.raw.verdict is not None
-
-    @property
-    def notes(self) -> list[str]:
-        from flowdebate.service.fairness import notes_on
-
-        return notes_on(self.raw, self.usage)
-
-    def sections(self) -> Iterator[Section]:
-        raw = self.raw
-        told = {entry.round for entry in raw.transcript} | {decision.round for decision in raw.moderator_decisions}
-        for number in sorted(told):
-            yield round_heading(number, self.max_rounds)
-            for decision in raw.moderator_decisions:
-                if decision.round == number:
-                    yield _decision(decision)
-            for entry in raw.transcript:
-                if entry.round == number:
-                    yield Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
-            yield from failures(each for each in raw.losses if each.round == number and each.seat not in _AT_THE_END)
-        yield from failures(each for each in raw.losses if each.seat in _AT_THE_END)
-        if raw.verdict is not None:
-            yield _verdict(raw.verdict, self.speakers)
-        if self.output is not None:
-            yield Output(value=self.output)
-
-
 class DebateLive(OneByOne):
     """A debate as it goes on."""
 
@@ -217,71 +146,15 @@ class DebateLive(OneByOne):
             case RoundStarted() if self.plan.options.moderator:
                 yield Notice(text="The moderator opens the round …")
             case ModeratorDecided():
-                yield _decision(event.decision)
+                yield decision_group(event.decision)
             case JudgeViewMade() if not self._weighing:  # once for all views and models
                 self._weighing = True
                 yield Notice(text="The judge weighs the arguments …")
             case VerdictReached():
-                yield _verdict(event.verdict, self.plan.speakers)
+                yield verdict_card(event.verdict, self.plan.speakers)
                 yield from self.await_output()
             case _:
                 pass
-
-
-def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
-    """Who won, by name and stance.
-
-    >>> from flowdebate.patterns.debate.schemas import DebateVerdict
-    >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
-    'a (cap rents)'
-    """
-    if verdict.winner is not None:
-        names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
-        return f"{names} ({verdict.winner})" if names else verdict.winner
-    judging = verdict.judging
-    if judging is None or len(judging.ballots) < 2:  # noqa: PLR2004 - a judge that was asked once
-        return "none, the answer combines several positions"
-    return {"abstain": "none, the judge abstains", "tie": "none, a tie"}.get(judging.on_flip or "tie", "none")
-
-
-def ballots_of(judging: Judging) -> str | None:
-    """The ballots, in a line; None for a judge that was asked once.
-
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
-    >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
-    >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
-    '2 (swap), which disagree: a 0.50, b 0.50'
-    """
-    if judging.planned == 1:
-        return None
-    lost = sum(ballot.problem is not None for ballot in judging.ballots)
-    notes = [judging.schedule]
-    notes += [f"{lost} could not be used"] * bool(lost)
-    notes += [f"{judging.saved} saved"] * bool(judging.saved)
-    shares = ", ".join(f"{side} {share:.2f}" for side, share in judging.scores.items())
-    flipped = ", which disagree" if judging.flipped else ""
-    return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
-
-
-def _decision(decision: DebateModeratorDecision) -> Group:
-    parts = (("Briefing", decision.briefing), ("Angle", decision.new_angle))
-    return Group(
-        label="Moderator calls on",
-        text=", ".join(decision.next_speakers) or "nobody",
-        parts=tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text),
-        remark="This round is the last." if decision.done else None,
-    )
-
-
-def _verdict(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> Card:
-    facts = [
-        Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
-        Fact(label="Verdict", text=verdict.verdict),
-        Fact(label="Reasoning", text=verdict.reasoning),
-    ]
-    if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
-        facts.append(Fact(label="Ballots", text=ballots, tone="dim", short=True))
-    return Card(title="Verdict", facts=tuple(facts))
 
 
 class DebatePage(PatternPage):

@@ -8,14 +8,13 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.advice import short
 from flowdebate.errors import BadFile, told
 from flowdebate.models.codec import failure_of
 from flowdebate.models.usage import Usage
 from flowdebate.service.documents import Tokens, as_json
 from flowdebate.service.documents import document_of as read_raw
 from flowdebate.service.plan import pattern_of_run, plan_of
-from flowdebate.service.stored_runs import WORDS, ago, state_of
+from flowdebate.service.runs import WORDS, ago, short_id, state_of
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def show_table(runs: Sequence[StoredRun], page: Page, *, now: float, more: bool)
 def _row(run: StoredRun, now: float) -> tuple[str, ...]:
     header = run.header
     return (
-        short(header.run_id),
+        short_id(header.run_id),
         ago(now - header.created_at) or f"{_moment(header.created_at):%Y-%m-%d}",
         _what(run),
         WORDS[state_of(run)],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import ENDS, hold_plan, problems_told
+from flowdebate.cli.command import EXIT_CODES, hold_plan, problems_told
 from flowdebate.cli.streams import warnings_told
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
@@ -38,8 +38,8 @@ _HERE = {
 def add_pattern_commands(app: typer.Typer) -> None:
     """A command for each pattern of the registry, and `run` for plan files."""
     for info in PATTERNS.values():
-        app.command(info.verb, help=info.load_page().help, epilog=ENDS)(_command(info))
-    app.command("run", help=_RUN_HELP, epilog=ENDS)(_run_command())
+        app.command(info.verb, help=info.load_page().help, epilog=EXIT_CODES)(_command(info))
+    app.command("run", help=_RUN_HELP, epilog=EXIT_CODES)(_run_command())
 
 
 _RUN_HELP = "Run a plan file: TOML or JSON with the options of a pattern's command, and pattern = NAME."

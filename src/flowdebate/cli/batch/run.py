@@ -1,32 +1,39 @@
-"""Holding a batch: shown while it goes on, written down as it comes, and left so that it can go on."""
+"""Running a batch: its plans, its progress on stderr, its results in a file, and a clean end."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import sys
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.batch.lines import line_of
-from flowdebate.cli.batch.out import open_out
+from flowdebate.cli.batch.results import line_of, open_out
+from flowdebate.cli.batch.view import view_of
+from flowdebate.cli.commands.patterns import known_options
 from flowdebate.cli.interrupt import Interrupts
-from flowdebate.cli.pages.batch import view_of
-from flowdebate.errors import FlowDebateWarning
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.runs.batch.batch import Batch
+from flowdebate.service.options import COMMAND
+from flowdebate.service.plan import make_plan, stored_plan, with_shared_models
+from flowdebate.service.policies import with_policies
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from flowdebate.cli.batch.plans import Plans
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.batch.rows import Row
-    from flowdebate.cli.pages.batch import BatchView
+    from flowdebate.cli.batch.view import BatchView
     from flowdebate.runs.batch.result import BatchSummary
+    from flowdebate.service.plan import Plan
     from flowdebate.store.base import Store
 
-__all__ = ("HeldBatch", "Totals", "hold_batch", "warned_once")
+__all__ = ("HeldBatch", "Plans", "Totals", "hold_batch", "warned_once")
 
 _TICK = 0.5
 """Seconds between two looks at how far it is."""
@@ -132,3 +139,53 @@ def warned_once() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = show
+
+
+# Plans
+
+
+_BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
+"""Options that may change when a batch is continued."""
+
+
+class Plans:
+    """Makes the plan of each question, of `options` (None: not given) over what `file` says.
+
+    ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key.
+    """
+
+    def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
+        info = find_pattern(pattern)
+        if info is None or pattern in info.former_names:
+            allowed = f"one of {', '.join(map(repr, PATTERNS))}"
+            raise ConfigurationError(COMMAND, "--pattern", pattern, allowed)
+        self._info = info
+        planned = make_plan(info, known_options(info, {**options, info.subject: first}), file=file)
+        for key in ("record", "replay"):
+            if getattr(planned.policies, key) is not None:
+                where, field = planned.options.place(key)
+                raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
+        self._kept = stored_plan(planned)
+        self.base: Plan = with_policies(planned)
+        """The plan of the first question."""
+        self.base.pattern()  # refuses what cannot be, before anything is paid
+
+    def name(self, rows: Sequence[Row]) -> str:
+        """Name of the batch where the user gives none: the same for the same plan and rows."""
+        told = {key: value for key, value in self._kept["options"].items() if key not in (*_BOUNDS, self._info.subject)}
+        about = [self._kept["pattern"], told, [[row.question, dict(row.others)] for row in rows]]
+        return f"batch-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
+
+    def of(self, row: Row) -> Plan:
+        """The plan of a row's question, which shares its models with all others."""
+        return self._planned(self._options(row.question))
+
+    def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
+        """The pattern for a row, and its stored plan."""
+        return self.of(row).pattern(), {**self._kept, "options": self._options(row.question)}
+
+    def _planned(self, options: Mapping[str, Any]) -> Plan:
+        return with_shared_models(make_plan(self._info, {}, file=options), self.base)
+
+    def _options(self, question: str) -> dict[str, Any]:
+        return {**self._kept["options"], self._info.subject: question}

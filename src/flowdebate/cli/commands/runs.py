@@ -1,10 +1,11 @@
-"""`flowdebate runs`, `show` and `delete`: the stored runs."""
+"""`flowdebate runs`, `show`, `delete`, `export` and `import`: the stored runs."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,16 +14,16 @@ from pydantic import Field
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, problems_told, write_json, write_report
 from flowdebate.cli.streams import writing
-from flowdebate.errors import ConfigurationError, RunConflict
+from flowdebate.errors import BadFile, ConfigurationError, RunConflict
 from flowdebate.service.options import COMMAND, Count, Text, allowed, check_option, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flowdebate.cli.page import Page
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("delete", "runs", "show")
+__all__ = ("delete", "export", "import_", "runs", "show")
 
 _DAY = 86_400
 _MOST = 20
@@ -52,8 +53,7 @@ def runs(
 ) -> None:
     """List the stored runs, the newest first."""
     with problems_told():
-        from flowdebate.service.store import opened
-        from flowdebate.service.stored_runs import STATES, list_runs
+        from flowdebate.service.runs import STATES, list_runs, opened
 
         check_option(one_of(*STATES), "--status", status)
         check_option(Text, "--block", block)
@@ -75,11 +75,10 @@ def show(
 ) -> None:
     """Show a stored run: its options, each finished step, and its result."""
     with problems_told():
+        from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
         from flowdebate.cli.page import render
-        from flowdebate.cli.pages.kept import document_of, run_data, show_run, step_data
         from flowdebate.service.documents import as_json as told
-        from flowdebate.service.store import opened
-        from flowdebate.service.stored_runs import find_run
+        from flowdebate.service.runs import find_run, opened
 
         check_report(markdown)
         with opened(store) as place:
@@ -111,8 +110,7 @@ def delete(
 ) -> None:
     """Delete stored runs. Runs that are being executed stay."""
     with problems_told():
-        from flowdebate.service.store import opened
-        from flowdebate.service.stored_runs import STATES
+        from flowdebate.service.runs import STATES, opened
 
         check_option(one_of(*STATES), "--status", status)
         check_option(_Days, "--older-than", older_than)
@@ -130,7 +128,7 @@ def delete(
 async def _meant(
     store: Store, names: Sequence[str], *, older_than: float | None, status: str | None
 ) -> Sequence[StoredRun]:
-    from flowdebate.service.stored_runs import find_run, list_runs
+    from flowdebate.service.runs import find_run, list_runs
 
     if names:
         chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
@@ -158,7 +156,7 @@ def _ask(runs: Sequence[StoredRun]) -> None:
 
 
 def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:
-    from flowdebate.cli.pages.kept import run_data, show_table
+    from flowdebate.cli.commands.run_view import run_data, show_table
     from flowdebate.service.documents import as_json as told
 
     if as_json:
@@ -175,3 +173,68 @@ def _page(speakers: Sequence[Any] = ()) -> Page:
 
 def _counted(number: int) -> str:
     return "1 run" if number == 1 else f"{number:,} runs"
+
+
+# export and import
+
+
+def export(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help=opt.RUN, show_default=False)] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All runs of the store.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: stdout.")
+    ] = None,
+    store: opt.StoreName = None,
+) -> None:
+    """Export runs as lines of JSON, with everything that is stored of them."""
+    with problems_told():
+        from flowdebate.service.runs import opened
+
+        if everything == bool(runs):
+            raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --all")
+        if output is not None:
+            check_report(output)
+            if output.exists():
+                raise BadFile(str(output), "is there already: write to another file")
+        with opened(store) as place:
+            asyncio.run(_export(place.store, runs or [], output))
+
+
+async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
+    from flowdebate.service.documents import seen_json
+    from flowdebate.service.runs import find_run
+    from flowdebate.store.export import export_run, write_export
+
+    runs = [await find_run(store, name) for name in names] if names else await store.runs()
+    run_ids = list(dict.fromkeys(run.header.run_id for run in runs))
+    if output is not None:
+        await write_export(output, store, run_ids)
+        return
+    for run_id in run_ids:
+        async for line in export_run(store, run_id):
+            with writing():
+                sys.stdout.buffer.write(f"{seen_json(line)}\n".encode())
+    with writing():
+        sys.stdout.flush()
+
+
+def import_(
+    file: Annotated[str, typer.Argument(help='A file that export has written; "-" is stdin.')],
+    *,
+    store: opt.StoreName = None,
+) -> None:
+    """Import the runs of a file. Runs that the store already has stay as they are."""
+    with problems_told():
+        from flowdebate.cli.page import Page
+        from flowdebate.service.runs import opened
+        from flowdebate.store.export import import_runs, read_export
+
+        lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
+        source = "stdin" if file == "-" else file
+        with opened(store) as place:
+            done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
+        there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
+        added = "1 run" if len(done.added) == 1 else f"{len(done.added):,} runs"
+        with writing():
+            Page(sys.stdout, ()).line(f"Imported {added}{there if done.skipped else ''}.")

@@ -17,9 +17,9 @@ from flowdebate.service.options import Count, FilePath, Text, check_option, one_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowdebate.cli.batch.hold import HeldBatch
+    from flowdebate.cli.batch.run import HeldBatch
 
-__all__ = ("ENDS_BATCH", "batch")
+__all__ = ("BATCH_EXIT_CODES", "batch")
 
 _FAILED, _NO_RESULT, _KILLED = 1, 3, 128
 _OWN: Mapping[str, tuple[str, Any]] = {
@@ -32,7 +32,7 @@ _OWN: Mapping[str, tuple[str, Any]] = {
     "form": ("--format", one_of("csv", "jsonl", "text")),
 }
 
-ENDS_BATCH = (
+BATCH_EXIT_CODES = (
     "Ctrl-C, a crash or a failure leave all that was answered: the same command goes on from there. Exit codes: "
     "0 done, 1 some failed, 2 misused, 3 some came to no result, 130 interrupted, 143 terminated."
 )
@@ -94,10 +94,9 @@ def _carry_out(options: dict[str, Any]) -> None:
     with problems_told(), warnings_told():
         for key, (option, kind) in _OWN.items():
             check_option(kind, option, own[key])
-        from flowdebate.cli.batch.hold import Totals, hold_batch, warned_once
-        from flowdebate.cli.batch.plans import Plans
         from flowdebate.cli.batch.rows import read_rows
-        from flowdebate.service.store import opened
+        from flowdebate.cli.batch.run import Plans, Totals, hold_batch, warned_once
+        from flowdebate.service.runs import opened
 
         rows = read_rows(own["questions"], own["form"])
         totals = Totals(calls=own["max_total_calls"], tokens=own["max_total_tokens"])
@@ -121,8 +120,8 @@ def _carry_out(options: dict[str, Any]) -> None:
 
 def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
     """Tell what it came to, and how it goes on."""
+    from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
-    from flowdebate.cli.pages.batch import show_summary
 
     with writing():
         page = Page(sys.stderr if out == "-" else sys.stdout, [])

@@ -1,4 +1,4 @@
-"""`flowdebate answer`: answer what a run asks a human, and resume it."""
+"""`flowdebate resume` and `flowdebate answer`: continue a run from its journal, or with a human's answer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.advice import short
 from flowdebate.cli.command import problems_told, resume_run
 from flowdebate.cli.streams import tell
 from flowdebate.errors import ConfigurationError, NotAwaited
-from flowdebate.service.options import COMMAND
+from flowdebate.service.options import COMMAND, Count, Seconds, check_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,65 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("answer",)
+__all__ = ("answer", "resume")
+
+
+def resume(  # noqa: PLR0913 - the options of the command
+    *,
+    run: opt.RunName = None,
+    last: Annotated[bool, typer.Option("--last", help="The newest run that did not come to its end.")] = False,
+    on_uncertain: Annotated[
+        str,
+        typer.Option(
+            metavar="retry|raise",
+            help="What to do about a call that was in flight when the run ended: it may have been paid for.",
+        ),
+    ] = "retry",
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Resume with another model, or another version of flowdebate.")
+    ] = False,
+    retry_dead_letter: Annotated[
+        bool, typer.Option("--retry-dead-letter", help="Resume a run that was given up after repeated crashes.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="Another model for the rest; needs --allow-changes.")
+    ] = None,
+    base_url: opt.BaseUrl = None,
+    max_calls: opt.MaxCalls = None,
+    max_tokens: opt.MaxTokens = None,
+    max_seconds: opt.MaxSeconds = None,
+    store: opt.StoreName = None,
+    as_json: opt.Json = False,
+    markdown: opt.Markdown = None,
+) -> None:
+    """Resume a run that was interrupted, killed, ended by a limit or failed: no recorded call is paid for twice.
+
+    It is shown from its beginning, and ends like the command that began it. Limits count for the whole run.
+    """
+    given: dict[str, Any] = {"max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
+    with problems_told():
+        if last == (run is not None):
+            raise ConfigurationError(COMMAND, "RUN", run, "the id of a run, or its beginning; or else --last")
+        check_option(Literal["retry", "raise"], "--on-uncertain", on_uncertain)
+        check_option(Count, "--max-calls", max_calls)
+        check_option(Count, "--max-tokens", max_tokens)
+        check_option(Seconds, "--max-seconds", max_seconds)
+        if model is not None and not allow_changes:
+            raise ConfigurationError(COMMAND, "--model", model, "left out, or given with --allow-changes")
+    resume_run(
+        run,
+        {**given, "model": model, "base_url": base_url},
+        store=store,
+        on_uncertain=on_uncertain,
+        allow_changes=allow_changes,
+        retry_dead_letter=retry_dead_letter,
+        as_json=as_json,
+        markdown=markdown,
+    )
+
+
+# answer
+
 
 _LONGEST = 4_000_000
 """Characters of an answer that is read from stdin: more than any answer may have."""
@@ -48,8 +105,7 @@ def answer(
 ) -> None:
     """Show what a run asks a human, record the answer and resume the run. The first answer stands."""
     with problems_told():
-        from flowdebate.service.store import opened
-        from flowdebate.service.stored_runs import find_run
+        from flowdebate.service.runs import find_run, opened
 
         if text is not None and data is not None:
             raise ConfigurationError(COMMAND, "--json", data, "left out where there is a TEXT")
@@ -91,7 +147,9 @@ def _read(asked: Sequence[HumanRequest], store: Store, run_id: str) -> str:
 
 def _ready(stored: StoredRun, left: Sequence[HumanRequest], option: str, *, later: bool) -> bool:
     """Whether the run goes on now; where it does not, what is to be done is told."""
-    run = short(stored.header.run_id)
+    from flowdebate.service.runs import short_id
+
+    run = short_id(stored.header.run_id)
     for request in left:
         tell(f"It still waits for {request.block}: flowdebate answer {run} --place '{request.place}'{option}")
     if left:

@@ -1,1 +1,0 @@
-"""How each pattern is shown, while it goes on and when it was saved."""

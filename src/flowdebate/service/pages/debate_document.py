@@ -1,0 +1,179 @@
+"""Document of a debate: its sections, its verdict, and notes on how fairly it was judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
+from flowdebate.service.documents import Document, Side
+from flowdebate.service.live import failures, round_heading
+from flowdebate.service.sections import Card, Entry, Fact, Group, Output, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.patterns.debate.judging.schemas import Judging
+    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
+    from flowdebate.patterns.roster import Debater
+    from flowdebate.service.documents import Tokens
+
+__all__ = ("DebateDocument", "ballots_of", "decision_group", "notes_on", "verdict_card", "winner_of")
+
+_AT_THE_END = ("judge", "synthesizer")
+"""Roles that act after all rounds."""
+
+
+class DebateDocument(Document):
+    """A saved debate."""
+
+    TITLE: ClassVar[str] = "Debate"
+    LABEL: ClassVar[str] = "Question"
+    SPEAKERS: ClassVar[str] = "Positions"
+    ENDINGS: ClassVar[Mapping[str, str]] = {
+        "max_rounds": "as many as were allowed",
+        "moderator_done": "ended by the moderator",
+        "predicate": "ended by the application",
+    }
+    pattern: str = "debate"
+    debaters: list[Side] = Field(default_factory=list)
+    max_rounds: int | None = None
+    raw: DebateRawOutput
+    output: Any = None
+    """The synthesizer's, as plain JSON data; None without one."""
+
+    @model_validator(mode="after")
+    def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
+        if self.status in {"complete", "degraded"} and self.raw.verdict is None:
+            message = "a debate that came to its end has a verdict"
+            raise ValueError(message)
+        return self
+
+    def spoke(self) -> list[Side]:
+        spoke = {(entry.agent_name, entry.stance): None for entry in self.raw.transcript}
+        return [Side(name=name, stance=stance) for name, stance in spoke]
+
+    @property
+    def found(self) -> bool:
+        return self.raw.verdict is not None
+
+    @property
+    def notes(self) -> list[str]:
+        return notes_on(self.raw, self.usage)
+
+    def sections(self) -> Iterator[Section]:
+        raw = self.raw
+        told = {entry.round for entry in raw.transcript} | {decision.round for decision in raw.moderator_decisions}
+        for number in sorted(told):
+            yield round_heading(number, self.max_rounds)
+            for decision in raw.moderator_decisions:
+                if decision.round == number:
+                    yield decision_group(decision)
+            for entry in raw.transcript:
+                if entry.round == number:
+                    yield Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
+            yield from failures(each for each in raw.losses if each.round == number and each.seat not in _AT_THE_END)
+        yield from failures(each for each in raw.losses if each.seat in _AT_THE_END)
+        if raw.verdict is not None:
+            yield verdict_card(raw.verdict, self.speakers)
+        if self.output is not None:
+            yield Output(value=self.output)
+
+
+def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
+    """The winner's name and stance; without a winner, the reason.
+
+    >>> from flowdebate.patterns.debate.schemas import DebateVerdict
+    >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
+    'a (cap rents)'
+    """
+    if verdict.winner is not None:
+        names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
+        return f"{names} ({verdict.winner})" if names else verdict.winner
+    judging = verdict.judging
+    if judging is None or len(judging.ballots) < 2:  # noqa: PLR2004 - a judge that was asked once
+        return "none, the answer combines several positions"
+    return {"abstain": "none, the judge abstains", "tie": "none, a tie"}.get(judging.on_flip or "tie", "none")
+
+
+def ballots_of(judging: Judging) -> str | None:
+    """Summary of the ballots in one line; None for a single ballot.
+
+    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
+    >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
+    >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
+    '2 (swap), which disagree: a 0.50, b 0.50'
+    """
+    if judging.planned == 1:
+        return None
+    lost = sum(ballot.problem is not None for ballot in judging.ballots)
+    notes = [judging.schedule]
+    notes += [f"{lost} could not be used"] * bool(lost)
+    notes += [f"{judging.saved} saved"] * bool(judging.saved)
+    shares = ", ".join(f"{side} {share:.2f}" for side, share in judging.scores.items())
+    flipped = ", which disagree" if judging.flipped else ""
+    return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
+
+
+def decision_group(decision: DebateModeratorDecision) -> Group:
+    """A moderator's decision."""
+    parts = (("Briefing", decision.briefing), ("Angle", decision.new_angle))
+    return Group(
+        label="Moderator calls on",
+        text=", ".join(decision.next_speakers) or "nobody",
+        parts=tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text),
+        remark="This round is the last." if decision.done else None,
+    )
+
+
+def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> Card:
+    """The verdict: winner, reasoning and ballots."""
+    facts = [
+        Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
+        Fact(label="Verdict", text=verdict.verdict),
+        Fact(label="Reasoning", text=verdict.reasoning),
+    ]
+    if verdict.judging is not None and (ballots := ballots_of(verdict.judging)) is not None:
+        facts.append(Fact(label="Ballots", text=ballots, tone="dim", short=True))
+    return Card(title="Verdict", facts=tuple(facts))
+
+
+# Notes on fairness
+
+
+def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
+    """Remarks on quotes, hidden names and baselines, a line each.
+
+    >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
+    >>> notes_on(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]), None)
+    ['Quotes: none']
+    """
+    return [line for line in (_quotes(raw), _names(raw), _baselines(raw, usage)) if line is not None]
+
+
+def _quotes(raw: DebateRawOutput) -> str | None:
+    if raw.quotes is None:
+        return None
+    counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+    found, missing = counted["verified"], counted["unverified"]
+    return f"Quotes: {found} verified, {missing} not found in the sources" if found or missing else "Quotes: none"
+
+
+def _names(raw: DebateRawOutput) -> str | None:
+    if raw.leaks is None:
+        return None
+    named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
+    return f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})"
+
+
+def _baselines(raw: DebateRawOutput, usage: Tokens | None) -> str | None:
+    if raw.baselines is None or raw.verdict is None or usage is None:
+        return None
+    from flowdebate.evaluation.benefit.comparison import benefit_item
+    from flowdebate.evaluation.benefit.report import change_summary
+
+    known = usage.prompt_tokens is not None and usage.completion_tokens is not None
+    tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None
+    return change_summary(benefit_item(raw, baselines=raw.baselines, calls=usage.calls, tokens=tokens))
