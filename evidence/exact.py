@@ -25,9 +25,9 @@ MOST_SIDES = 8
 
 
 def exact() -> str:
-    """The table of what was gone through, and what of it did not hold."""
+    """The table of laws, with the number of cases checked and of exceptions."""
     rows = [_latin(), _cancelled(), *(_curtailed(by) for by in ("mean", "vote")), _nine()]
-    return table(["what holds", "cases", "exceptions"], [list(row) for row in rows])
+    return table(["law", "cases", "exceptions"], [list(row) for row in rows])
 
 
 def _latin() -> tuple[str, str, str]:
@@ -41,7 +41,7 @@ def _latin() -> tuple[str, str, str]:
         slots = [{view.order[slot] for view in views} for slot in range(len(sides))]
         labels = [{view.named(side) for view in views} for side in sides]
         wrong += any(found != sides for found in slots) or any(len(found) != len(sides) for found in labels)
-    what = f"`cyclic` has each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
+    what = f"`cyclic` puts each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
     return what, str(len(squares)), str(wrong)
 
 
@@ -56,7 +56,7 @@ def _cancelled() -> tuple[str, str, str]:
         apart = found[0] - found[1]
         furthest = max(furthest, float(np.abs(apart - apart.mean(axis=1, keepdims=True)).max()))
         cases += len(quality)
-    what = "A bias that adds to the log-odds of a slot is gone from their mean (`swap` for two sides, `cyclic` for all)"
+    what = "The mean of log-odds cancels an additive slot bias (`swap` for two sides, `cyclic` for any number)"
     return what, f"{cases:,}", "0" if furthest < 1e-12 else f"off by {furthest:.2g}"
 
 
@@ -73,7 +73,7 @@ def _curtailed(by: DecidedBy) -> tuple[str, str, str]:
         for rest in product(kinds, repeat=left):
             cases += 1
             wrong += winner is None or decide([*cast, *rest], sides=sides, by=by).winner != winner
-    return f'Where curtailing stops, no ballots that are left change who wins (by "{by}")', f"{cases:,}", str(wrong)
+    return f'After curtailing stops, no remaining ballot can change the winner (by "{by}")', f"{cases:,}", str(wrong)
 
 
 def _stops(

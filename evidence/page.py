@@ -1,4 +1,4 @@
-"""Page docs/evidence.md, with three kinds of proof."""
+"""Page docs/evidence.md, with three kinds of evidence."""
 
 # ruff: noqa: E501 - what follows is a page, with tables
 
@@ -19,113 +19,113 @@ BEGIN, END = "<!-- real: begin -->", "<!-- real: end -->"
 HEAD = """\
 # Evidence
 
-What the library claims of fair judging, measured. Three kinds of proof stand apart here, and are never mixed:
+After this page you know how much the judge schedules, panels and audits of this library improve verdicts, under which assumptions, and
+you can reproduce every number with `make evidence`. There are three kinds of evidence, and they are never mixed:
 
-- *exact*: it holds always, and was checked by going through all cases;
-- *simulated*: it holds if a judge's bias is of the kind that is simulated, by hundreds of thousands of items;
-- *real*: small local models judged a few hundred pairs; intervals are wide, and failures are published as they are.
+- *exact*: holds always; all cases were checked;
+- *simulated*: holds if a judge's bias has the simulated form; based on up to 400,000 items;
+- *real*: small local models judged a few hundred pairs; intervals are wide, and failures are reported too.
 
-This page is written by `make evidence`: in under two minutes without a model, which makes the exact and the simulated
-part anew, bit for bit the same (all draws have seeds), and keeps the real one. `make evidence MODEL=local` also asks the
-local models, which takes an hour or two on two cores and goes on where it stopped. Brackets hold 95 % intervals.
+`make evidence` writes this page. Without a model it takes less than two minutes: it computes the exact and the simulated part anew, with
+identical results since all random draws have seeds, and keeps the real part. `make evidence MODEL=local` also asks the local models. That
+takes one to two hours on two cores and continues where it was interrupted. Brackets contain 95 % intervals.
 """
 
 SIMULATED = """\
 ## Simulated
 
-A judge finds for the side with the largest sum of
+A simulated judge chooses the side with the largest sum of
 
-    quality + slot bias + label bias + what the text adds + noise
+    quality + slot bias + label bias + effect of the text + noise
 
-in units of log-odds: differences of two sums are log-odds, and the softmax of all of them is the judge's scores. Quality
-and noise are drawn from normal distributions, for each side apart, the noise anew in each ballot. *Right* is a verdict
-for the side with the highest quality; a tie that it is in counts as its part of the tie. The judges:
+in log-odds: the difference of two sums is a log-odds, and the softmax of all sums gives the judge's scores. Quality and noise are drawn
+from normal distributions, separately for each side, and noise anew for each ballot. A verdict is *right* if it chooses the side with the
+highest quality; a tie that includes this side counts in part. These are the judges:
 
 | judge | sides | quality of a side | noise of a side | slot bias |
 | --- | --- | --- | --- | --- |
-| `gap` | 2 | N(0, ½), so that the difference of two is N(0, 1) | sd 0.354, so that it is 0.5 on the difference | 1 for the first |
-| `sides` | 2 | N(0, 1), so that the difference of two is N(0, 2) | sd 0.5, so that it is 0.707 on the difference | 1 for the first |
-| `four` | 4 | N(0, 1) | sd 0.5 | 1, ⅔, ⅓, 0: it falls evenly |
+| `gap` | 2 | N(0, ½), so the difference of two is N(0, 1) | sd 0.354, so it is 0.5 on the difference | 1 for the first |
+| `sides` | 2 | N(0, 1), so the difference of two is N(0, 2) | sd 0.5, so it is 0.707 on the difference | 1 for the first |
+| `four` | 4 | N(0, 1) | sd 0.5 | 1, ⅔, ⅓, 0: decreasing evenly |
 | `ends` | 4 | N(0, 1) | sd 0.5 | 1, 0, 0, 1: both ends |
 
-`flowdebate.testing.SimJudge` is this judge, and a real model besides: it can sit in a debate of yours (see
-[testing](testing.md)).
+`flowdebate.testing.SimJudge` is this judge as a model, which you can use in a debate of your own (see [testing](testing.md)).
 
 ### Schedules
 
-Share of verdicts that are right. The library averages scores; the last column averages log-odds instead, which cancels
-an additive bias exactly, where the mean of scores cancels it but for what the softmax bends.
+The share of right verdicts. The library averages scores. For comparison, the last column averages log-odds, which cancels an additive bias
+exactly; the mean of scores cancels it almost, up to the curvature of the softmax.
 
 {schedules}
 
-What it says: one order is as right as one that is shuffled, since a shuffle moves the bias and does not lessen it. Asking
-twice in the same order does not help either: it makes the bias surer. Two sides are repaired by `swap`, four by `cyclic`
-and not by `swap`, least of all where both ends are favoured. Hard votes throw the gain away: for two sides all of it.
+Results:
 
-### Figures that were quoted
+- A shuffled order is no more accurate than a fixed one, since a shuffle moves the bias without reducing it.
+- Asking twice in the same order does not help either: it reduces noise but not bias.
+- `swap` repairs the bias for two sides. For four sides you need `cyclic`; `swap` helps least if both ends are favoured.
+- Hard votes lose much of the gain, and with two sides all of it.
 
-Two descriptions of this library quote figures from simulations whose code we do not have. Here is what was found again,
-with the judge that fits the description best. A figure counts as found if its rounding and the interval overlap.
+### Quoted figures
+
+Two descriptions of this library quote figures from simulations whose code is not available. This table compares them with the judge that
+fits each description best. A figure is reproduced if its rounding range and the measured interval overlap.
 
 {quotes}
 
-Two quotes name one generative model ("log-odds = quality gap N(0, 1) + slot bias 1 + noise 0.5") and give .68 and .744
-for one order. Taken by its words (`gap`) it gives .68, and not .744. The latter is near what the same words give for each
-side apart (`sides`); .744 and .748 are off that by more than 400,000 items can be, and by what 10,000 could. The
-description of four sides does not say how the bias goes over the slots: with one that falls evenly all its figures are
-found to within .002. For both ends `swap` gives .657 with its two calls, and .668 with the four that `cyclic` takes: .670
-is near the latter.
+Two quotes name the same generative model ("log-odds = quality gap N(0, 1) + slot bias 1 + noise 0.5") but give .68 and .744 for one
+order. Taken literally (`gap`), the model gives .68. The value .744 is close to the result if the same words describe each side separately
+(`sides`). The quoted .744 and .748 differ from it by more than chance allows with 400,000 items, but not with 10,000.
+The description of four sides does not say how the bias is distributed over the slots; with an even decrease all its figures are
+reproduced to within .002. With a bias for both ends, `swap` gives .657 with its two calls, and .668 with the four calls of `cyclic`;
+the quoted .670 is close to the latter.
 
 ### Labels
 
-Four sides, the `four` judge, and a label bias besides that falls evenly from 1 for A to 0 for D. The last column is .250
-for a judge without a bias.
+The `four` judge with an additional label bias, which decreases evenly from 1 for A to 0 for D. For an unbiased judge, the last column
+would be .250.
 
 {labels}
 
-### What no order removes
+### Limits of ordering
 
-The negative control: something in the text (length, style, a name) adds N(0, ½) to a side, and has nothing to do with
-its quality. It moves with its side, so `swap` gains nothing over the same order twice, and no gain is claimed. With a slot
-bias besides, `swap` takes that one away and leaves the rest.
+A negative control: something in the text (length, style, a name) adds N(0, ½) to a side, independently of its quality. It moves with its
+side, so `swap` gains nothing over asking twice in the same order. If a slot bias is added, `swap` removes the slot bias and nothing else.
 
 {content}
 
-### The library's own debates
+### Real debates with a simulated judge
 
-The same judge as `gap`, seated in `debate()`: it reads its view from the prompt and answers in the form that it is asked
-for. The figures above have to come out again, within the interval of so few debates.
+The `gap` judge in actual `debate()` runs: it reads its judge view from the prompt and answers in the requested format. The figures above
+must be reproduced, within the interval of this smaller number of debates.
 
 {debates}
 
 ### Curtailing
 
-Votes are cast one after the other, and no more are asked for once those that are left can change nothing. The panels have
-independent noise and no bias. By votes a panel of three saves 26 %, of five 32 % and of nine 35 % (quoted: 26 to 33 %);
-by scores, and with the few ballots of a schedule, it saves less.
+Ballots are requested one by one until the remaining ones cannot change the winner. The panels have independent noise and no bias. With
+votes, a panel of three saves 26 %, one of five 32 % and one of nine 35 % (quoted: 26 to 33 %). With scores, and with the few ballots of
+a schedule, the savings are smaller.
 
 {curtailing}
 
 ### Panels
 
-Judges with noise of sd 1 on a gap of N(0, 1), whose errors correlate. Measured is how much smaller the variance of their
-mean error is than that of one judge. Nine that correlate by 0.4375 are right as often as two that do not.
+Judges with noise of sd 1 on a gap of N(0, 1), whose errors correlate. The measured effective n is the factor by which the variance of their
+mean error is smaller than that of a single judge. Nine judges with a correlation of 0.4375 are right as often as two independent ones.
 
 {panels}
 
-### Who is known by name
+### Known names
 
-A debater who goes over to what others say, .608 of the time where it knows who speaks and .024 where it does not, which
-are published figures. What is shown here is only that names which are not rendered cannot be followed; the figures are
-what was put in.
+A simulated debater adopts another debater's position in .608 of its turns if it knows who speaks, and in .024 if it does not. These
+published figures are the input of the simulation, which only shows that a debater cannot follow names that are not in the prompt.
 
 {conformity}
 
-### The audit
+### Power of the audit
 
-Audits of a judge with a preference for the first slot, one verdict an item in an order drawn by chance. The audit asks
-for 210, 54 and 23 items to find a slot that wins 60 %, 70 % and 80 %, with a power of 80 %; a fair judge is accused in 5 %
-at most.
+Audits of a judge that favours the first slot, with one verdict per item in a random order. To detect a slot that wins 60 %, 70 % and 80 %
+of the time with a power of 80 %, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5 % of audits.
 
 {audits}
 """
@@ -133,32 +133,35 @@ at most.
 REAL = """\
 ## Real
 
-Pairs of statements, one true and one false, from the package `textarena` (MIT; it is installed, and no text of it is in
-this repository). A judge is shown one statement under each of two letters, through the library's own prompts for
-transcripts. Each pair is judged in a view, in its reverse with the letters exchanged, and in the first view once more
-with other noise. *Right* is a verdict for the true statement; undecided counts one half. Intervals are by bootstrap over
-pairs.
+Small local models judged pairs of statements, one true and one false, from the package `textarena` (MIT licence; the package is
+installed, and none of its text is in this repository). A judge sees each statement under one of two letters, in the prompts that the
+library uses for transcripts. Every pair is judged in three views: one order, its reverse with the letters exchanged, and the first one
+again with different noise. A verdict is *right* if it chooses the true statement; undecided verdicts count one half. Intervals come
+from a bootstrap over pairs.
 
-`local` is Qwen2.5-Coder-1.5B-Instruct, `smollm2` is SmolLM2-135M-Instruct. Each is asked in two ways. In the first it
-writes a score from 0 to 100 for each letter, and nothing else, at temperature 0.3. *By letter* it is asked for one letter,
-and its scores are the probabilities of the letters before one is chosen; there is no noise in that, so that the same view
-again says the same. The library's own judge writes reasons before its scores, which these machines had no time for:
-what is measured here is the models, the views and the averages, with answers cut short.
+`local` is Qwen2.5-Coder-1.5B-Instruct, `smollm2` is SmolLM2-135M-Instruct. Each model is asked in two ways:
 
-What came out, in words:
+- It writes only a score from 0 to 100 for each letter, at temperature 0.3.
+- *By letter*: it is asked for one letter, and the probabilities of the letters are its scores. This is free of noise, so repeating a view
+  gives the same result.
 
-- Written scores of `local` are no more right in both orders than in one: less, if anything. Most give all to one letter,
-  so that two views that disagree leave nothing to decide by. It favours the letter B.
-- By letter it finds for A nearly always, so that one order is a coin; both orders averaged are right more often than that,
-  which hard votes are not. One order falls below one half because A was drawn for the false statement more often: compare
-  with the mean of both. In pairs of like lengths the gain cannot be told from none, so that what is left when the letter
-  is averaged out may be a liking for longer statements, which are true more often in these pairs.
-- SmolLM2 by letter finds for A in every answer, wherever A stands, and nothing is left when that is averaged out. With A
-  always first it would be read as a preference for the first slot, which is how another description of it has it (520 of
-  520). In no model a preference for a slot was found that is not one for a letter.
+The library's own judge writes its reasoning before the scores, which would have taken too long on these machines. The numbers therefore
+measure the models, the views and the averaging, with shortened answers.
 
-These models are small. That a bias is found and reduced can be seen in them; that debates find truth cannot. Some pairs
-are doubtful as they stand ("Humans share approximately 50% of their DNA with bananas" is meant to be false).
+Results:
+
+- The written scores of `local` are no more accurate with both orders than with one; if anything, less. Most answers give everything to one
+  letter, so two views that disagree leave nothing to decide by. The model favours the letter B.
+- By letter, `local` nearly always chooses A, so a single order is a coin toss. Averaging both orders is more accurate; hard votes are not. A
+  single order is below one half because the draw put A on the false statement more often; compare with the mean of both orders. In pairs of
+  similar length the gain is not significant, so the remaining signal may be a preference for longer statements, which are true more often
+  in these pairs.
+- By letter, `smollm2` chooses A in every answer, in either slot, and averaging leaves no signal. If A always came first, this would look like
+  a preference for the first slot, which is how another description of the model reports it (520 of 520). No model showed a slot
+  preference that was not a letter preference.
+
+These models are small. They show that a bias can be detected and reduced, not that debates find the truth. Some pairs are
+doubtful themselves ("Humans share approximately 50% of their DNA with bananas" is meant to be false).
 """
 
 

@@ -73,10 +73,10 @@ def _about(pairs: Sequence[FactPair]) -> str:
     matched = [pair for pair in pairs if pair.length_matched]
     longer, of_matched = (bootstrapped([pair.longer_is_true for pair in some]) for some in (pairs, matched))
     return (
-        f"{len(pairs)} pairs. In the package the first statement is the true one in {first}, so its order is not used: "
-        "which stands first, and which is called A, is drawn. Always taking the longer statement (one half where they "
-        f"are as long) would be right in {longer:3}; in the {len(matched)} pairs whose lengths differ by a tenth at "
-        f"most, in {of_matched:3}."
+        f"{len(pairs)} pairs. The package lists the true statement first in {first} of them, so its order is not used: "
+        "position and letter are random. Always choosing the longer statement (one half for equal lengths) would be "
+        f"right in {longer:3}, and in {of_matched:3} of the {len(matched)} pairs whose lengths differ by at most a "
+        "tenth."
     )
 
 
@@ -85,8 +85,8 @@ def _setup(items: Sequence[Judged], rows: Sequence[Row]) -> str:
     failed = sum(row.ballot.problem is not None for row in rows)
     tied = sum(row.ballot.problem is None and row.ballot.winner is None for row in rows)
     return (
-        f"{len(items)} pairs in three views, {len(rows)} calls, of which {failed} gave no scores that could be used "
-        f"and {tied} the same score for both. Median of a call: {seconds:.1f} s, on two shared cores."
+        f"{len(items)} pairs in three views, {len(rows)} calls; {failed} of them gave no usable scores "
+        f"and {tied} the same score for both. Median time of a call: {seconds:.1f} s on two shared cores."
     )
 
 
@@ -121,7 +121,7 @@ def _found(items: Sequence[Judged]) -> str:
     for name, is_it in (("the first slot", _first_slot), ("the label A", _label_a)):
         used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]
         lines.append([name, f"{wilson(sum(map(is_it, used)), len(used)):3}" if used else "-", f"{len(used)}"])
-    rates = table(["what a single verdict was for", "share", "verdicts for a side"], lines)
+    rates = table(["choice of a single verdict", "share", "verdicts for a side"], lines)
     said = full_audit([list(item.ballots.values()) for item in items], truth=["true"] * len(items)).findings
     return f"{rates}\n\nThe audit says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
 

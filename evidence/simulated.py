@@ -125,12 +125,12 @@ QUOTES = (
 
 
 def quotes(found: dict[tuple[str, str, str], Estimate]) -> str:
-    """Which quoted figures were found again."""
+    """Table of the quoted figures, and whether they were reproduced."""
     rows = []
     for figure, said, world, row, way in QUOTES:
         measured = found[world, row, way]
         rows.append([figure, said, f"`{world}`", f"{measured:4}", _verdict(figure, measured)])
-    return table(["figure", "said of", "judge", "measured", "found again"], rows)
+    return table(["figure", "description", "judge", "measured", "reproduced"], rows)
 
 
 def _verdict(figure: str, measured: Estimate) -> str:
@@ -147,7 +147,7 @@ def labels(scale: float = 1.0) -> str:
     items = max(1_000, int(ITEMS * scale))
     for name, cast in (
         ("`cyclic`, each side keeps its label", Ballots(schedule="cyclic", labels="kept")),
-        ("`cyclic`, labels moved on", Ballots(schedule="cyclic", labels="moved")),
+        ("`cyclic`, labels rotate", Ballots(schedule="cyclic", labels="moved")),
         ("control: no bias", Ballots(schedule="cyclic", biased=False)),
     ):
         found = np.concatenate(
@@ -158,7 +158,7 @@ def labels(scale: float = 1.0) -> str:
             axis=1,
         )
         rows.append([name, f"{mean_of(found[0]):3}", f"{mean_of(found[1]):3}", f"{items:,}"])
-    return table(["schedule", "right", "the side that is called A at first has won", "items"], rows)
+    return table(["schedule", "right", "wins of the side that is A in the first view", "items"], rows)
 
 
 def content(scale: float = 1.0) -> str:

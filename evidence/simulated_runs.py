@@ -84,7 +84,7 @@ def conformity(count: int = 5_000) -> str:
             said = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
             over += debater.holds(f"{render_entries(said, names=names)}\n\nItem {item}") == "tea"
         rows.append([what, f"{wilson(over, count):3}", f"{count:,}"])
-    return table(["names in the transcript", "went over", "turns"], rows)
+    return table(["names in the transcript", "adopted the other position", "turns"], rows)
 
 
 def audits(count: int = 1_000) -> str:
