@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate import Debater, Limits, Retry, debate
+from flowdebate import Debater, FailurePolicy, Limits, Retry, debate
 from flowdebate.models import CircuitBreaker, Fallback, RateLimit, Retrying, Timeout
 from flowdebate.runs.events import CallFellBack
 
@@ -22,9 +22,8 @@ pattern = debate(
         Debater("neighbour", "no train should run at night"),
     ],
     synthesizer=False,
-    on_failure="skip",  # a turn that is lost is left out
-    quorum=2,  # but two sides must be heard in every round
-    turn_timeout=120,
+    # a turn that is lost is left out, but two sides must be heard in every round
+    failures=FailurePolicy(on_failure="skip", quorum=2, turn_timeout=120),
 )
 
 

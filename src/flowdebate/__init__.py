@@ -35,7 +35,7 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
 from flowdebate.patterns.debate.transcript import create_debate_transcript, create_record_argument
-from flowdebate.patterns.failures import StandIn
+from flowdebate.patterns.failures import FailurePolicy, StandIn
 from flowdebate.patterns.recording import create_init_transcript
 from flowdebate.patterns.roster import Debater, Persona
 from flowdebate.patterns.state import ProviderFailure
@@ -79,6 +79,7 @@ __all__ = (
     "Debater",
     "DeliberationOutput",
     "Event",
+    "FailurePolicy",
     "FlowDebateError",
     "FlowDebateWarning",
     "HandoffOutput",

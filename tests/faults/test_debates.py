@@ -10,6 +10,7 @@ import pytest
 from flowdebate import Debater, OpenAIModel, Retry, StandIn, create_debate_transcript, create_moderator, debate
 from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, fine
+from tests.patterns.policies import with_policy
 
 from .debate_rows import DEBATE, decides, finds
 
@@ -50,7 +51,8 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
         options["moderator"] = create_moderator(
             name="rent", roster_names=["tenant", "owner"], transcript=options["transcript"]
         )
-    return debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 1, "synthesizer": False, **options})
+    options = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "synthesizer": False, **options}
+    return debate(**with_policy(options))
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, debate, generator, handler
+from flowdebate import Debater, FailurePolicy, debate, generator, handler
 from flowdebate.errors import OutputError
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.models.server import ChatServer
 
 if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
+
+SKIP = FailurePolicy(on_failure="skip")
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +64,7 @@ async def test_a_callers_own_timeout_ends_the_run_and_is_his_own() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await debate(name="rent", debaters=SIDES, on_failure="skip").run("Cap?", model=FunctionModel(answer))
+            await debate(name="rent", debaters=SIDES, failures=SKIP).run("Cap?", model=FunctionModel(answer))
     assert gone.is_set()
 
 
@@ -77,7 +79,7 @@ def test_what_ends_the_process_is_not_swallowed(ending: type[BaseException]) -> 
 
     sides = [SIDES[0], Debater("owner", "free rents", block=leave)]
     with pytest.raises(ending):
-        debate(name="rent", debaters=sides, on_failure="skip").run_sync("Cap?", model=ScriptedModel("A"))
+        debate(name="rent", debaters=sides, failures=SKIP).run_sync("Cap?", model=ScriptedModel("A"))
     assert handles[0].status == "failed"
     assert [entry.text for entry in handles[0].raw_output.transcript] == ["A"]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import (
     Debater,
+    FailurePolicy,
     JudgeOptions,
     Persona,
     StandIn,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
     from flowdebate.resources.archive import Archive
     from flowdebate.testing import ModelRequest
+
+SKIP = FailurePolicy(on_failure="skip")
+ALONE = FailurePolicy(on_failure="skip", quorum=1)
 
 QUESTION = "How can rents be affordable?\nThe city has no money."
 _NAMES = ("ann", "bob", "cy")
@@ -163,12 +167,24 @@ def _moderated(_: Speaker) -> Any:
         name="rent", roster_names=["ann", "bob"], transcript=transcript, max_rounds=2, tools=[look_up]
     )
     return debate(
-        name="rent", debaters=_sides(), moderator=chair, transcript=transcript, max_rounds=2, on_failure="skip"
+        name="rent",
+        debaters=_sides(),
+        moderator=chair,
+        transcript=transcript,
+        max_rounds=2,
+        failures=SKIP,
     )
 
 
 def _judged(judge: Any) -> Any:
-    return debate(name="rent", debaters=_sides(), judge=judge, max_rounds=1, synthesizer=False, on_failure="skip")
+    return debate(
+        name="rent",
+        debaters=_sides(),
+        judge=judge,
+        max_rounds=1,
+        synthesizer=False,
+        failures=SKIP,
+    )
 
 
 def _panel(spoken: Speaker) -> JudgeOptions:
@@ -184,13 +200,19 @@ def _sourced(_: Speaker) -> Any:
         sources=_SOURCES,
         baselines=True,
         hide_names=True,
-        on_failure="skip",
+        failures=SKIP,
         synthesizer=False,
     )
 
 
 def _standing_in(spoken: Speaker) -> Any:
-    return handoff(name="talk", debaters=_people(), max_turns=4, on_failure=StandIn(spoken.model("stand-in")))
+    policy = FailurePolicy(on_failure=StandIn(spoken.model("stand-in")))
+    return handoff(
+        name="talk",
+        debaters=_people(),
+        max_turns=4,
+        failures=policy,
+    )
 
 
 def _agreed(*seated: str, **options: Any) -> Any:
@@ -198,7 +220,7 @@ def _agreed(*seated: str, **options: Any) -> Any:
 
 
 PATTERNS: dict[str, Callable[[Speaker], Any]] = {
-    "debate": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2, on_failure="skip", quorum=1),
+    "debate": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2, failures=ALONE),
     "debate-strict": lambda _: debate(name="rent", debaters=_sides(), max_rounds=2),
     "debate-moderated": _moderated,
     "debate-swap": lambda _: _judged("swap"),
@@ -206,15 +228,15 @@ PATTERNS: dict[str, Callable[[Speaker], Any]] = {
     "debate-sources": _sourced,
     "debate-human": lambda _: _judged(human(name="jo")),
     "debate-flip": lambda _: _judged(JudgeOptions(schedule="swap", on_flip="human")),
-    "deliberation": lambda _: deliberation(name="deal", debaters=_people(), max_rounds=2, on_failure="skip"),
+    "deliberation": lambda _: deliberation(name="deal", debaters=_people(), max_rounds=2, failures=SKIP),
     "deliberation-human": lambda _: deliberation(name="deal", debaters=_people("bob"), max_rounds=1),
-    "handoff": lambda _: handoff(name="talk", debaters=_people(), max_turns=4, on_failure="skip"),
+    "handoff": lambda _: handoff(name="talk", debaters=_people(), max_turns=4, failures=SKIP),
     "handoff-stand-in": _standing_in,
     "handoff-human": lambda _: handoff(name="talk", debaters=_people("ann"), max_turns=2),
     "consensus": lambda _: _agreed(max_rounds=2),
     "consensus-archive": lambda spoken: _agreed(max_rounds=1, archive=spoken.archive),
     "consensus-human": lambda _: _agreed("bob", max_rounds=1),
-    "round_robin": lambda _: round_robin(name="panel", debaters=_people(), max_rounds=2, on_failure="skip"),
+    "round_robin": lambda _: round_robin(name="panel", debaters=_people(), max_rounds=2, failures=SKIP),
     "round_robin-human": lambda _: round_robin(
         name="panel", debaters=_people(), referee=human(name="ref"), max_rounds=1
     ),

@@ -72,8 +72,10 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
         raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
 
 
-def check_failure_policy(policy: FailurePolicy, *, where: str) -> None:
+def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - to be checked
     """ConfigurationError for what a failure policy cannot be."""
+    if not isinstance(policy, FailurePolicy):
+        raise ConfigurationError(where, "failures", policy, "FailurePolicy(…), or None")
     on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, where=where, field="on_failure")

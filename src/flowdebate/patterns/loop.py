@@ -193,7 +193,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     create_transcript: Callable[[], StateResource[Any]],
     model: ModelChoice,
     collection_id: str | None,
-    failures: FailurePolicy,
+    failures: FailurePolicy | None,
     spec: PatternSpec,
 ) -> Loop:
     """The loop with these options, or ConfigurationError.
@@ -204,7 +204,8 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     checks.check_transcript(transcript, create_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     check_model(model, where=where)
-    checks.check_failure_policy(failures, where=where)
+    policy = FailurePolicy() if failures is None else failures
+    checks.check_failure_policy(policy, where=where)
     if collection_id is not None:
         checks.check_name(collection_id, where=where, field="collection_id")
     return Loop(
@@ -216,7 +217,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
         owns_transcript=transcript is None,
         collection_id=name if collection_id is None else collection_id,
         model=model,
-        failures=failures,
+        failures=policy,
         spec=spec,
     )
 

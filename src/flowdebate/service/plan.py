@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns import PatternInfo
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.runs.limits import Limits
     from flowdebate.service.documents import Document
     from flowdebate.service.options import PatternOptions, PlanFile
@@ -95,9 +96,12 @@ class Plan:
         return {"name": self.name, "instructions": self.options.instructions}
 
     @property
-    def on_failure(self) -> Any:  # noqa: ANN401 - a Literal of the patterns
-        """What the pattern does if a model fails for good."""
-        return self.options.on_failure or "fail"
+    def failures(self) -> FailurePolicy:
+        """What becomes of what a provider loses."""
+        from flowdebate.patterns.failures import FailurePolicy
+
+        on_failure: Any = self.options.on_failure or "fail"
+        return FailurePolicy(on_failure=on_failure)
 
     def pattern(self) -> Sequencer[Any, Any]:
         """The pattern; ConfigurationError, with the option or the key, for what it refuses."""

@@ -32,6 +32,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.roster import Debater, as_seen, checked_roster
 from flowdebate.testing.cases import Answers, DebateCase
 from flowdebate.testing.hostile import Returns, Sabotage, StopWhen, Unprintable, Unreadable
@@ -238,9 +239,9 @@ def debates(
         options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
         options["terminate_when"] = draw(termination_predicates(hostile=hostile)) if draw(st.booleans()) else None
-    if hostile and "on_failure" not in fixed:
-        options["on_failure"] = draw(st.sampled_from(["fail", "skip"]))
-        options.setdefault("quorum", draw(st.integers(1, 3)))
+    if hostile and "failures" not in fixed:
+        on_failure: Any = draw(st.sampled_from(["fail", "skip"]))
+        options["failures"] = FailurePolicy(on_failure=on_failure, quorum=draw(st.integers(1, 3)))
     deliverable = _deliverables(options, deliverables)
     answers = Answers(
         arguments=draw(_replies(hostile=hostile)),

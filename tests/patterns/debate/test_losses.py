@@ -28,6 +28,7 @@ from flowdebate.patterns.events import RoleFailed, TurnFinished
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, script
+from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ LOSSES: list[ModelError] = [
 def rent(**options: Any) -> Any:
     """Two sides, two rounds, skipped turns."""
     defaults: dict[str, Any] = {"name": "rent", "debaters": SIDES, "synthesizer": False, "on_failure": "skip"}
-    return debate(**{**defaults, **options})
+    return debate(**with_policy({**defaults, **options}))
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, deliberation
 from flowdebate.testing import FunctionModel
+from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ SETTLED = report("SETTLED", "Invest half.", "They agree.")
 
 def deal(**options: Any) -> Any:
     """A deliberation of two."""
-    return deliberation(**{"name": "deal", "debaters": PERSONAS, **options})
+    return deliberation(**with_policy({"name": "deal", "debaters": PERSONAS, **options}))
 
 
 def by_seat(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> FunctionModel:

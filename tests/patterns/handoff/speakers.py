@@ -9,6 +9,7 @@ from flowdebate import Persona, handoff
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.handoff.schemas import TransitionForm
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
@@ -27,7 +28,7 @@ PROPOSITION = "AI may decide."
 
 def morals(**options: Any) -> Sequencer[Any, Any]:
     """A handoff of three turns between the three, unless `options` say otherwise."""
-    return handoff(**{"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options})
+    return handoff(**with_policy({"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options}))
 
 
 def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:

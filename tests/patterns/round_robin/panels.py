@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import Persona, round_robin
 from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
 from flowdebate.testing import FunctionModel
+from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ REPORT = {
 
 def bridge(**options: Any) -> Any:
     """A panel of two that gives its raw output."""
-    return round_robin(**{"name": "bridge", "debaters": PANEL, "synthesizer": False, **options})
+    return round_robin(**with_policy({"name": "bridge", "debaters": PANEL, "synthesizer": False, **options}))
 
 
 def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate import Debater, Persona, StandIn, debate, round_robin
+from flowdebate import Debater, FailurePolicy, Persona, StandIn, debate, round_robin
 from flowdebate.errors import FlowDebateError, ProviderFailed
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts.names import as_seen
@@ -67,13 +67,13 @@ def test_the_same_answers_give_the_same_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
     """Whatever is said and lost, and however it ends: a debate with a judge of its own, and a panel, tell the same."""
+    on_failure: Any = StandIn(replies(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",
         "max_rounds": rounds,
         "synthesizer": False,
         "terminate_when": until,
-        "on_failure": StandIn(replies(["instead"])) if failing == "stand-in" else failing,
-        "quorum": quorum,
+        "failures": FailurePolicy(on_failure=on_failure, quorum=quorum),
     }
     found = {"verdict": "-", "winner": None, "reasoning": "-"}
     sides = [Debater(name, f"the position of {name}") for name in roster]

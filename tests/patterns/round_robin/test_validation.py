@@ -10,6 +10,7 @@ import pytest
 from flowdebate import Debater, FlowDebateWarning, Persona, StandIn, create_debate_transcript, round_robin
 from flowdebate.errors import ConfigurationError
 from flowdebate.testing import ScriptedModel
+from tests.patterns.policies import with_policy
 
 from .panels import PANEL, QUESTION
 
@@ -51,7 +52,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 def test_what_cannot_be_a_panel_is_refused(options: dict[str, Any], field: str, allowed: str) -> None:
     """A ConfigurationError, which is a ValueError, names the pattern, the field, what was given and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
-        round_robin(**{"name": "bridge", "debaters": PANEL, **options})
+        round_robin(**with_policy({"name": "bridge", "debaters": PANEL, **options}))
     assert isinstance(caught.value, ValueError)
     assert (caught.value.where, caught.value.field) == ("round_robin 'bridge'", field)
     assert allowed in str(caught.value)

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate import (
     Debater,
+    FailurePolicy,
     Persona,
     consensus,
     create_debate_transcript,
@@ -30,13 +31,18 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.runs.result import RunResult
 
+SKIP = FailurePolicy(on_failure="skip")
+
 QUESTION = "How can rents be affordable?"
 _NAMES = ("ann", "bob", "cy")
 
 
 def _debate() -> Any:
     return debate(
-        name="rent", debaters=[Debater("ann", "for"), Debater("bob", "against")], max_rounds=2, on_failure="skip"
+        name="rent",
+        debaters=[Debater("ann", "for"), Debater("bob", "against")],
+        max_rounds=2,
+        failures=SKIP,
     )
 
 
@@ -48,7 +54,7 @@ def _moderated() -> Any:
         moderator=create_moderator(name="rent", roster_names=["ann", "bob"], transcript=transcript),
         transcript=transcript,
         max_rounds=2,
-        on_failure="skip",
+        failures=SKIP,
         synthesizer=False,
     )
 
@@ -60,10 +66,10 @@ def _personas() -> list[Persona]:
 PATTERNS: dict[str, Callable[[], Any]] = {
     "debate": _debate,
     "moderated": _moderated,
-    "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, on_failure="skip"),
-    "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, on_failure="skip"),
+    "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, failures=SKIP),
+    "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, failures=SKIP),
     "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),
-    "round_robin": lambda: round_robin(name="panel", debaters=_personas(), max_rounds=2, on_failure="skip"),
+    "round_robin": lambda: round_robin(name="panel", debaters=_personas(), max_rounds=2, failures=SKIP),
 }
 
 

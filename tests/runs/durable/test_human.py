@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from flowdebate import (
     Debater,
+    FailurePolicy,
     Persona,
     consensus,
     debate,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from flowdebate import HumanRequest
     from flowdebate.models.base import ModelRequest
 
+SKIP = FailurePolicy(on_failure="skip")
+SKIP_LATE = FailurePolicy(on_failure="skip", turn_timeout=9)
+
 pytestmark = pytest.mark.anyio
 
 LAW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -56,10 +60,10 @@ def people(*seated: str, names: tuple[str, ...] = ("ann", "bob", "cy")) -> list[
 
 
 SEATS: dict[str, Callable[[], Any]] = {
-    "debater": lambda: debate(name="rent", debaters=sides(bob=human(name="bob")), on_failure="skip", turn_timeout=9),
+    "debater": lambda: debate(name="rent", debaters=sides(bob=human(name="bob")), failures=SKIP_LATE),
     "moderator": lambda: debate(name="rent", debaters=sides(), moderator=human(name="mo"), synthesizer=False),
-    "judge": lambda: debate(name="rent", debaters=sides(), judge=human(name="jo"), on_failure="skip"),
-    "synthesizer": lambda: debate(name="rent", debaters=sides(), synthesizer=human(name="sy"), on_failure="skip"),
+    "judge": lambda: debate(name="rent", debaters=sides(), judge=human(name="jo"), failures=SKIP),
+    "synthesizer": lambda: debate(name="rent", debaters=sides(), synthesizer=human(name="sy"), failures=SKIP),
     "persona": lambda: deliberation(name="deal", debaters=people("bob"), max_rounds=2),
     "two": lambda: deliberation(name="deal", debaters=people("ann", "cy"), max_rounds=1),
     "reporter": lambda: deliberation(name="deal", debaters=people(), moderator=human(name="mo"), max_rounds=2),

@@ -16,7 +16,6 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_op
 from flowdebate.patterns.debate.moderator import Moderator
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Debater, checked_roster
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName
-    from flowdebate.patterns.failures import OnFailure
+    from flowdebate.patterns.failures import FailurePolicy
 
 __all__ = ("debate",)
 
@@ -63,10 +62,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
-    on_failure: OnFailure = "fail",
-    quorum: int = 2,
-    turn_timeout: float | None = None,
-    round_timeout: float | None = None,
+    failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
     """Make a block that argues a question and finds: `await pattern.run("Should we ship?")`.
 
@@ -91,14 +87,14 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `baselines`: what the debate is compared with once it has a verdict, in `raw.baselines`: True for one call, the
       vote of first drafts, and the vote of as many answers as the debate had tokens; or the names of some of these.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
-      or `StandIn(model)`. With the latter two, a lost moderator leaves all debaters to speak in declared order, a
-      lost judge leaves the debate without a verdict (`result.status` is "no_verdict"); `raw.losses` has them all.
-      Failures of the application's own code are always raised. A moderator's decision that its model cannot get
-      right is always replaced by the declared order.
-    - `quorum`: with turns left out, how many stances must be heard in a round; `QuorumLost` ends the debate if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a role and a round's turns may take, tools and retries included;
-      what is late is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
+      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two, a lost moderator leaves all
+      debaters to speak in declared order, a lost judge leaves the debate without a verdict (`result.status` is
+      "no_verdict"); `raw.losses` has them all. Failures of the application's own code are always raised. A moderator's
+      decision that its model cannot get right is always replaced by the declared order. `quorum` (2) is how many
+      stances must be heard in a round with skipped turns, or else `QuorumLost` ends the debate. `turn_timeout` and
+      `round_timeout` are the seconds that a role and a round's turns may take, tools and retries included; what is late
+      is lost as if its provider had failed.
 
     The input is a question: a str, `{"question": str}` or a `DebateInput`. Raises `ConfigurationError` for what
     cannot be a debate, before anything is built; warns (`FlowDebateWarning`) of more than four rounds, and of a
@@ -134,9 +130,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_debate_transcript,
         model=model,
         collection_id=collection_id,
-        failures=FailurePolicy(
-            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-        ),
+        failures=failures,
         spec=debate_spec(max_rounds, texts, anonymity),
     )
     own_judge: Any = judge  # a block or a function: what else it may be is in `asked`

@@ -8,7 +8,6 @@ from flowdebate.patterns import checks
 from flowdebate.patterns.deliberation.assembly import DeliberationOptions, assemble, deliberation_spec
 from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form
 from flowdebate.patterns.deliberation.transcript import DeliberationTranscript, create_deliberation_transcript
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput
-    from flowdebate.patterns.failures import OnFailure
+    from flowdebate.patterns.failures import FailurePolicy
 
 __all__ = ("deliberation",)
 
@@ -46,10 +45,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     moderator_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
-    on_failure: OnFailure = "fail",
-    quorum: int = 2,
-    turn_timeout: float | None = None,
-    round_timeout: float | None = None,
+    failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, DeliberationOutput]:
     """Make a block that deliberates on a topic: `await pattern.run("Should we invest?")`, or `{"topic": …}`.
 
@@ -68,12 +64,12 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       only. Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in
       history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
-      or `StandIn(model)`. With the latter two a round whose report was lost is closed without one, and the
-      deliberation goes on. Failures of the application's own code are always raised.
-    - `quorum`: with turns left out, how many must be heard in a round; `QuorumLost` if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a role, and all turns of a round together, may take; the report has
-      a role's time. What is late is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
+      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two a round whose report was lost
+      is closed without one, and the deliberation goes on. Failures of the application's own code are always raised.
+      `quorum` (2) is how many must be heard in a round with skipped turns, or else `QuorumLost` ends it. `turn_timeout`
+      and `round_timeout` are the seconds that a role, and all turns of a round together, may take; the report has a
+      role's time. What is late is lost as if its provider had failed.
 
     Raises `ConfigurationError` for what cannot be, before anything is built.
 
@@ -102,9 +98,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         create_transcript=create_deliberation_transcript,
         model=model,
         collection_id=collection_id,
-        failures=FailurePolicy(
-            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-        ),
+        failures=failures,
         spec=deliberation_spec(roster, max_rounds),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)

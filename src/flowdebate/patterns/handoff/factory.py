@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import OnFailure
 
 __all__ = ("handoff",)
 
@@ -48,8 +47,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
-    on_failure: OnFailure = "fail",
-    turn_timeout: float | None = None,
+    failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
     r"""Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
 
@@ -71,10 +69,11 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` reach the default blocks
       only. Default of the visibility: items are shown to the client, and not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip" (it
-      counts as a turn, and the lot decides who is next), or `StandIn(model)`. Failures of the application's own code
-      are always raised.
-    - `turn_timeout`: seconds that a turn may take, tools and retries included, and being asked once more as many again.
+    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
+      default: the run raises the error), "skip" (it counts as a turn, and the lot decides who is next), or
+      `StandIn(model)`. Failures of the application's own code are always raised. `turn_timeout` is the seconds that a
+      turn may take, tools and retries included, and being asked once more as many again. There are no rounds, so
+      `round_timeout` must be None, and `quorum` means nothing.
 
     Raises `ConfigurationError` for what cannot be, before anything is built.
 
@@ -91,6 +90,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     opens = _checked_first(first, roster, where=where)
     _check_choice(where, transition=(transition, TransitionForm), on_invalid=(on_invalid, OnInvalid))
     check_count(where, max_turns=max_turns)
+    if isinstance(failures, FailurePolicy) and failures.round_timeout is not None:
+        raise ConfigurationError(where, "round_timeout", failures.round_timeout, "None: a handoff has no rounds")
     loop = checked_loop(
         name=name,
         where=where,
@@ -100,7 +101,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_handoff_transcript,
         model=model,
         collection_id=collection_id,
-        failures=FailurePolicy(on_failure=on_failure, turn_timeout=turn_timeout),
+        failures=failures,
         spec=handoff_spec(first=opens, max_turns=max_turns),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)

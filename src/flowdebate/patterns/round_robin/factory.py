@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.failures import OnFailure
+    from flowdebate.patterns.failures import FailurePolicy
 
 __all__ = ("round_robin",)
 
@@ -48,10 +47,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
-    on_failure: OnFailure = "fail",
-    quorum: int = 2,
-    turn_timeout: float | None = None,
-    round_timeout: float | None = None,
+    failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
     """Make a block that works on a question and delivers: `await pattern.run("What should the launch plan say?")`.
 
@@ -73,13 +69,12 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       blocks only. Defaults of the visibilities: items of all are shown to the client; those of
       debaters are not kept in history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `on_failure`: what becomes of a turn whose provider failed for good: "fail" (the run raises the error), "skip",
-      or `StandIn(model)`. With the latter two a lost audit leaves its round without one, and a lost synthesizer the
-      round robin without an output; `raw.losses` has them all. Failures of the application's own code are always
-      raised.
-    - `quorum`: with turns left out, how many debaters must be heard in a round; `QuorumLost` if fewer.
-    - `turn_timeout`, `round_timeout`: seconds that a role, and the turns of a round together, may take; an audit has
-      a role's time. What is late is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
+      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two a lost audit leaves its round
+      without one, and a lost synthesizer the round robin without an output; `raw.losses` has them all. Failures of the
+      application's own code are always raised. `quorum` (2) is how many debaters must be heard in a round with skipped
+      turns, or else `QuorumLost` ends it. `turn_timeout` and `round_timeout` are the seconds that a role, and the turns
+      of a round together, may take; an audit has a role's time. What is late is lost as if its provider had failed.
 
     The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Raises `ConfigurationError`
     for what cannot
@@ -106,9 +101,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_round_robin_transcript,
         model=model,
         collection_id=collection_id,
-        failures=FailurePolicy(
-            on_failure=on_failure, quorum=quorum, turn_timeout=turn_timeout, round_timeout=round_timeout
-        ),
+        failures=failures,
         spec=round_robin_spec(max_rounds),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)

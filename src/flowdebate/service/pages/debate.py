@@ -224,7 +224,7 @@ class DebatePage(PatternPage):
             synthesizer=None if options.synthesizes else False,
             transcript=transcript,
             output_schema=plan.schema,
-            on_failure=plan.on_failure,
+            failures=plan.failures,
         )
 
     def _moderator(self, plan: Plan, transcript: Any, humans: set[str]) -> Block[Any, Any] | None:  # noqa: ANN401 - a resource

@@ -161,7 +161,7 @@ class DeliberationPage(PatternPage):
             debaters=plan.speakers,
             max_rounds=plan.length,
             report=plan.options.report or "structured",
-            on_failure=plan.on_failure,
+            failures=plan.failures,
         )
 
 

@@ -197,7 +197,7 @@ class HandoffPage(PatternPage):
                 transition=options.transition or "structured",
                 max_turns=plan.length,
                 on_invalid=options.on_invalid or "retry",
-                on_failure=plan.on_failure,
+                failures=plan.failures,
             )
 
 

@@ -171,7 +171,7 @@ class RoundRobinPage(PatternPage):
             synthesizer=None if options.synthesizes else False,
             transcript=transcript,
             output_schema=plan.schema,
-            on_failure=plan.on_failure,
+            failures=plan.failures,
         )
 
 
