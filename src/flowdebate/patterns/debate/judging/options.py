@@ -28,35 +28,34 @@ _WHERE = "JudgeOptions"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
-    """How the default judge of a debate works: `debate(judge=JudgeOptions(schedule="cyclic"))`.
+    """Options of the default judge: `debate(judge=JudgeOptions(schedule="cyclic"))`.
 
-    ConfigurationError for what cannot be.
+    Invalid or contradictory options raise ConfigurationError.
     """
 
     schedule: ScheduleLike = "single"
-    """Which views are judged: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`."""
+    """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`."""
     models: Sequence[Model | str] = ()
-    """The models of a panel, each of which judges all views; none for one judge, with its own model."""
+    """The models of a panel, each of which judges every view; empty for a single judge with its own model."""
     decided_by: DecidedBy = "mean"
-    """"mean" averages scores, "vote" counts for each ballot the side that it has first."""
+    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot."""
     on_flip: OnFlip = "average"
-    """What becomes of a verdict where a model found for another side in another view: "average" lets the mean decide,
-    "abstain" and "tie" name no winner (with the mean's scores, or with the same for each side that was found for),
-    "human" asks a person."""
+    """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
+    "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
     labels: bool | Sequence[str] = False
-    """Whether sides are called "A", "B", … in the views instead of by their stances, rotated apart from their slots;
-    or what they are called."""
+    """Whether views call the sides "A", "B", … instead of by their stances, rotated against the slots; or your own
+    labels."""
     curtail: bool = False
-    """Whether no more ballots are asked for once none that is left could change the winner."""
+    """Whether to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
-    """How many models of a panel must answer; None: all of them."""
+    """The number of models of a panel that must answer; None: all of them."""
     correlation: float | None = None
-    """How strongly the errors of a panel's models go together, from 0 to 1, for the effective n: what
-    `flowdebate audit` measures. None is what was published: nine judges acted like two."""
+    """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate audit`
+    measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
-    """With on_flip="human": what takes the request to a person, as `human(ask=…)`; None parks the run."""
+    """With on_flip="human": the function that asks a person, as in `human(ask=…)`; None suspends the run."""
     plan: Schedule = field(init=False, repr=False, compare=False)
-    """`schedule`, read."""
+    """The parsed `schedule`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plan", as_schedule(self.schedule, where=_WHERE))
@@ -97,12 +96,12 @@ class JudgeOptions:
 
     @property
     def scored(self) -> bool:
-        """Whether judges give each side a score; one judge that is asked once names a winner instead."""
+        """Whether judges score each side; a single judge that is asked once names a winner instead."""
         return bool(self.models) or self.plan.kind != "single" or self.labels is not False
 
 
 def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
-    """What `debate(judge=…)` was given as options: they themselves, or a schedule or its name; None for all else."""
+    """Read `debate(judge=…)` as options: `JudgeOptions`, a schedule or its name; None for anything else."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):
@@ -112,7 +111,7 @@ def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
 
 
 def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
-    """What `sides` may be called; None for their own names. ConfigurationError where they would be mistaken."""
+    """Choose labels for `sides`; None for their own names. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
     names = tuple(string.ascii_uppercase) if labels is True else tuple(labels)
