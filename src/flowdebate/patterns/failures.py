@@ -41,17 +41,17 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Another model argues a turn that a debater's own model lost: `on_failure=StandIn("openai/gpt-5-mini")`.
+    """Another model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The argument is recorded as the debater's, and the loss says that a stand-in made it. A turn that the stand-in
-    loses as well is left out.
+    The contribution is recorded as the debater's, and `losses` says that a stand-in made it. If the stand-in fails too,
+    the turn is skipped.
     """
 
     model: Model | str
 
 
 OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
-"""What becomes of a turn that was lost: the debate fails, the turn is left out, another model argues."""
+"""Policy for a failed turn: the run fails, the turn is skipped, another model speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class FailurePolicy:
     on_failure: OnFailure = "fail"
     """"fail", "skip" or `StandIn(model)`."""
     quorum: int = 2
-    """How many voices must be heard in a round, if turns are skipped."""
+    """Minimum number of voices heard in a round if turns are skipped."""
     turn_timeout: float | None = None
-    """Seconds that a role may take, tools and retries included; None for no limit."""
+    """Seconds for each call to a role, tools and retries included; None for no limit."""
     round_timeout: float | None = None
-    """Seconds that all turns of a round may take together; None for no limit."""
+    """Seconds for all turns of a round together; None for no limit."""
 
     @property
     def goes_on(self) -> bool:

@@ -43,7 +43,7 @@ its run; failed; not yet, since it waits for a human."""
 
 
 class ProviderFailure(WireModel):
-    """What a provider lost, and the debate went on without."""
+    """A provider failure that the pattern went on without."""
 
     round: int
     """The round in which it happened; for judge and synthesizer the last."""

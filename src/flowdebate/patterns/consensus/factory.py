@@ -67,37 +67,37 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
 ) -> Sequencer[Any, ConsensusOutput]:
-    """Make a block in which agents look for the best answer to a task: `await pattern.run("How should we …?")`.
+    """Build a consensus debate, in which agents search for the best answer: `await pattern.run("How should we …?")`.
 
-    Every agent proposes, all at once. In each round critics criticise the proposals that `topology` gives them, and
-    their authors revise them. Then all vote, and the votes are counted. The output is a `ConsensusOutput`.
+    All agents make a proposal at once. In each round critics criticise the proposals that `topology` assigns them, and
+    the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
 
-    - `agents`: one to many; an agent's `block` takes the place of its default blocks, and is given a
-      `ProposalAsked`, `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
-    - `topology`: who criticises whom; `hub` is the star's, `sparsity` that of sparse and random-graph. A function of
-      `(names, round, random)` gives edges of its own.
-    - `convergence`, `diverging`: bounds of the mean similarity of proposals, measured by `similarity` (None: the best
-      that is installed). At `convergence` the rounds end, unless the positions that agents state differ; None measures
-      and never ends them. They also end where more than half of the agents have said that it is enough, where
-      `judge` finds the discussion conclusive, where `terminate_when(ctx)` is true, and where another round and the
-      vote would take more than `budget` calls: `output.early_end` says which.
-    - `voting`: more than half of all eligible heads, two thirds, all, or more than half of the weight. `weights` by
-      agent (None: by the archive's ratings); `quorum` in valid votes (None: half of the agents, two at least).
-      `tie_break` is given the tied proposals, and names one of their authors.
-    - `timeout`: seconds that the debate may take; then the output is what was done, without an outcome.
-      `turn_timeout`: seconds that a call may take, tools and retries included.
-    - `breakers`: circuits of the agents that several runs share (None: new ones for each run): after three failures
-      in a row an agent is not asked for a minute.
-    - `archive`: past debates, points of critics, ratings, positions; read before the proposals (`history_limit` of
-      each), told of the outcome after the vote. `research(task, ctx)`, or `research(task)`, may add text. What was left
-      out, and why, is in `output.context`.
-    - `shuffle`: each voter sees the proposals in an order of its own, drawn from the run's seed.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and `agent_visibility` reach the default blocks of
-      agents only.
+    - `agents`: one or more; an agent's `block` replaces its default blocks and receives a `ProposalAsked`,
+      `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
+    - `topology`: who criticises whom, or a function of `(names, round, random)` that returns the edges. `hub` is the
+      center of a star; `sparsity` applies to sparse and random-graph.
+    - `convergence`, `diverging`: thresholds of the mean similarity of proposals, measured by `similarity` (None: the
+      best one installed). From `convergence` on the rounds end, unless the agents' stated positions differ; None only
+      measures it. The rounds also end if more than half of the agents say that it is enough, if `judge` finds the
+      discussion conclusive, if `terminate_when(ctx)` returns true, or if another round and the vote would exceed
+      `budget` calls: `output.early_end` says which.
+    - `voting`: the decision rule over all eligible voters: more than half, two thirds, all, or more than half of the
+      weight. `weights` by agent (None: from the archive's ratings); `quorum` in valid votes (None: half of the agents,
+      at least two). `tie_break` receives the tied proposals and names one author.
+    - `timeout`: seconds for the whole debate; after that the output contains what was done so far, without an outcome.
+      `turn_timeout`: seconds for one call, tools and retries included.
+    - `breakers`: the agents' circuit breakers, to share between runs (None creates new ones for each run): after three
+      failures in a row an agent is not asked for a minute.
+    - `archive`: past debates, critics' points, ratings and positions, read before the proposals (`history_limit` of
+      each) and updated after the vote. `research(task, ctx)` or `research(task)` may add text. `output.context` lists
+      what was left out and why.
+    - `shuffle`: whether each voter sees the proposals in its own random order, drawn from the run's seed.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and `agent_visibility` apply to the agents' default blocks
+      only.
 
-    What a provider loses is in `output.failures`, and nowhere else; a lost revision leaves the proposal as it was.
-    Raises `ConfigurationError` for what cannot be built, `NoProposals` where nobody has proposed anything, and what
-    the application's own code raises. The source is the pipeline of aragora.
+    `output.failures` lists failed calls, whose partial answers are not used; after a failed revision the proposal stays
+    as it was. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
+    makes a proposal; exceptions from your own code are always raised. The pattern follows the pipeline of aragora.
 
     >>> from flowdebate.testing import FunctionModel
     >>> agents = [{"name": "ann"}, {"name": "bob"}]

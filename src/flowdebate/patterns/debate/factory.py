@@ -64,41 +64,39 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
-    """Make a block that argues a question and finds: `await pattern.run("Should we ship?")`.
+    """Build a debate, a block that argues a question and decides it: `await pattern.run("Should we ship?")`.
 
-    Each round, every debater speaks once, in declared order; with a `moderator`, those speak whom it picks when it
-    opens the round. Later speakers see the earlier ones' arguments. After `max_rounds` rounds, or earlier if the
-    moderator says `done` or `terminate_when(ctx)` is true after a round, the judge reads the whole transcript once,
-    and the synthesizer makes the output of it.
+    In each round every debater speaks once, in declared order. With a `moderator`, the debaters it picks when it opens
+    the round speak instead. Later speakers see earlier arguments. The rounds end after `max_rounds`, or earlier if the
+    moderator says `done` or `terminate_when(ctx)` returns true after a round. Then the judge reads the whole transcript
+    once, and the synthesizer turns the result into the output.
 
-    - `judge`, `synthesizer`, a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or
-      `(input)`. `synthesizer` also takes False: the output is then the `DebateRawOutput` itself. `moderator`: None or
-      False for none, True for the default one, else a block or a function. `judge` also takes the schedule of views
-      that the default judge is asked about ("swap", "cyclic", …), or `JudgeOptions` for all that it can be told, the
-      models of a panel of judges among it.
-    - `transcript`: pass one to share it with blocks of your own; None makes one of the debate's own.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
-      only.
-      Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in history.
-    - `hide_names`: whether names of the debaters and of their models that arguments hold stand as aliases in what the
-      default debaters, and an anonymized judge, are shown; `raw.leaks` has them.
+    - `judge`, `synthesizer`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the
+      default block. `synthesizer=False` returns the `DebateRawOutput` itself. `judge` also takes a schedule for the
+      default judge ("swap", "cyclic", …), or `JudgeOptions` with all its options, such as the models of a panel of
+      judges.
+    - `moderator`: True for the default moderator, a block or a function; None or False for none.
+    - `transcript`: pass one to share it with your own blocks; None creates one.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
+      default the client sees the items of all blocks, and those of debaters are not added to the history.
+    - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
+      of the default debaters and of an anonymized judge; `raw.leaks` lists them.
     - `sources`: texts by name that the default debaters may quote. Quotes in arguments are looked up, the default judge
-      is told which were not found, and `raw.quotes` has them all.
-    - `baselines`: what the debate is compared with once it has a verdict, in `raw.baselines`: True for one call, the
-      vote of first drafts, and the vote of as many answers as the debate had tokens; or the names of some of these.
+      learns which were not found, and `raw.quotes` lists them all.
+    - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
+      vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
-      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two, a lost moderator leaves all
-      debaters to speak in declared order, a lost judge leaves the debate without a verdict (`result.status` is
-      "no_verdict"); `raw.losses` has them all. Failures of the application's own code are always raised. A moderator's
-      decision that its model cannot get right is always replaced by the declared order. `quorum` (2) is how many
-      stances must be heard in a round with skipped turns, or else `QuorumLost` ends the debate. `turn_timeout` and
-      `round_timeout` are the seconds that a role and a round's turns may take, tools and retries included; what is late
-      is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
+      `StandIn(model)`. With the latter two, all debaters speak in declared order if the moderator fails, and the debate
+      ends without a verdict if the judge fails (`result.status` is "no_verdict"); `raw.losses` lists every failure.
+      With fewer stances than `quorum` (2) in a round with skipped turns, `QuorumLost` ends the debate. `turn_timeout`
+      and `round_timeout` bound a role's call and a round's turns in seconds, tools and retries included; exceeding them
+      counts as a provider failure. Exceptions from your own code are always raised. An invalid decision that the
+      moderator's model cannot correct is always replaced by the declared order.
 
-    The input is a question: a str, `{"question": str}` or a `DebateInput`. Raises `ConfigurationError` for what
-    cannot be a debate, before anything is built; warns (`FlowDebateWarning`) of more than four rounds, and of a
-    judge that could know its own arguments by name.
+    The input is a question: a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`
+    before anything is built. More than four rounds, and a judge that could recognize its own arguments by name, cause a
+    `FlowDebateWarning`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> sides = [Debater("a", "cap rents"), Debater("b", "free rents")]

@@ -47,31 +47,31 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, DeliberationOutput]:
-    """Make a block that deliberates on a topic: `await pattern.run("Should we invest?")`, or `{"topic": …}`.
+    """Build a deliberation, a block that discusses a topic: `await pattern.run("Should we invest?")`.
 
-    Each round, all debaters speak once, at the same time, so that none sees what the others say in it; then the
-    moderator reads everything and reports `{summary, status, decision}`. When it finds the matter SETTLED, after
-    `max_rounds` rounds, or when `terminate_when(ctx)` is true after a round, the deliberation is over. Its output is a
-    `DeliberationOutput`: the decision (or, where it is settled without one, the summary), and all that was said.
+    In each round all debaters speak once, at the same time, so nobody sees what the others say in it. Then the
+    moderator reads everything and reports `{summary, status, decision}`. The deliberation ends when the moderator
+    reports SETTLED, after `max_rounds`, or if `terminate_when(ctx)` returns true after a round. The output is a
+    `DeliberationOutput` with everything said and the decision; if the topic is settled without one, the summary is the
+    decision.
 
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
-    - `moderator`, a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`.
-      `moderator=False` leaves it out: then nothing settles the matter. A moderator of your own returns a
-      `ModeratorReport`, a dict, or text, which `parse_report` reads.
-    - `report`: how the default moderator's model is asked: "structured" by a schema, "text" for lines of text.
-    - `transcript`: what `create_deliberation_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks
-      only. Defaults of the visibilities: items of all are shown to the client; those of debaters are not kept in
-      history.
+    - `moderator`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block.
+      `moderator=False` runs without one, so nothing settles the topic. Your own moderator returns a `ModeratorReport`,
+      a dict, or text for `parse_report`.
+    - `report`: form of the default moderator's answer: "structured" uses a schema, "text" asks for lines of text.
+    - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
+      default the client sees the items of all blocks, and those of debaters are not added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
-      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two a round whose report was lost
-      is closed without one, and the deliberation goes on. Failures of the application's own code are always raised.
-      `quorum` (2) is how many must be heard in a round with skipped turns, or else `QuorumLost` ends it. `turn_timeout`
-      and `round_timeout` are the seconds that a role, and all turns of a round together, may take; the report has a
-      role's time. What is late is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
+      `StandIn(model)`. With the latter two, a round whose report failed closes without one. With fewer personas than
+      `quorum` (2) in a round with skipped turns, `QuorumLost` ends the deliberation. `turn_timeout` bounds each turn
+      and the report in seconds, `round_timeout` all turns of a round together; exceeding them counts as a provider
+      failure. Exceptions from your own code are always raised.
 
-    Raises `ConfigurationError` for what cannot be, before anything is built.
+    The input is a topic: a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`
+    before anything is built.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> bull, bear = {"name": "Bull", "role": "optimist"}, {"name": "Bear", "role": "risk analyst"}

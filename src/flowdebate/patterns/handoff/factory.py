@@ -51,31 +51,30 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any]:
     r"""Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
 
-    One debater speaks at a time, and says who speaks next. It ends after `max_turns` turns, or when
-    `terminate_when(ctx)` is true after one. Its output is a `HandoffOutput`: the turns, each with who was named to
-    speak next, and how that was chosen.
+    One debater speaks at a time and names the next speaker. The handoff ends after `max_turns` turns, or if
+    `terminate_when(ctx)` returns true after one. The output is a `HandoffOutput`: the turns, each with the next speaker
+    and who chose it.
 
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`). A name
-      may be an enum's member: its value counts. A `{proposition}` in a system prompt is replaced.
-    - `first`: who speaks first; None is the first that is declared.
-    - `transition`: how the default block's model hands over: "structured" in JSON, `{response, next_agent_name}`;
-      "tool" by calling `handoff(response, next_agent_name)`; "text" by ending its answer in "Transition to NAME".
-    - `on_invalid`: what is done where nobody was named, or somebody who cannot speak next: "retry" (the model is asked
-      once more, with the reason; then the lot decides), "random" (the lot decides at once), "error" (`RosterError`).
-      The first words that were said stand, whatever comes of it.
-    - a debater's `block`: None is the default, else a block or a function of `(input, ctx)` or `(input)`. It returns
+      may be an enum member; its value is used. `{proposition}` in a system prompt is replaced.
+    - `first`: the first speaker; None takes the first debater declared.
+    - `transition`: how the default speakers hand over: "structured" in JSON, `{response, next_agent_name}`; "tool" by
+      calling `handoff(response, next_agent_name)`; "text" by ending the answer in "Transition to NAME".
+    - `on_invalid`: what happens if a speaker names nobody who can speak next: "retry" asks the model once more with the
+      reason, then draws at random; "random" draws right away; "error" raises `RosterError`. The first contribution is
+      kept in any case.
+    - a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block. It returns
       `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
-    - `transcript`: what `create_handoff_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` reach the default blocks
-      only. Default of the visibility: items are shown to the client, and not kept in history.
+    - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` apply to the default blocks only.
+      By default the client sees their items, and none are added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
-      default: the run raises the error), "skip" (it counts as a turn, and the lot decides who is next), or
-      `StandIn(model)`. Failures of the application's own code are always raised. `turn_timeout` is the seconds that a
-      turn may take, tools and retries included, and being asked once more as many again. There are no rounds, so
-      `round_timeout` must be None, and `quorum` means nothing.
+    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" (the turn
+      counts, and the next speaker is drawn at random) or `StandIn(model)`. `turn_timeout` bounds a turn in seconds,
+      tools and retries included; asking once more may take as long again. A handoff has no rounds: `round_timeout` must
+      be None, and `quorum` has no effect. Exceptions from your own code are always raised.
 
-    Raises `ConfigurationError` for what cannot be, before anything is built.
+    Invalid options raise `ConfigurationError` before anything is built.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> sides = [{"name": "Pro"}, {"name": "Con"}, {"name": "Neutral"}]

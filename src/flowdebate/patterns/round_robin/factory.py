@@ -49,36 +49,33 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
-    """Make a block that works on a question and delivers: `await pattern.run("What should the launch plan say?")`.
+    """Build a round robin, a block that works on a question and delivers: `await pattern.run("How do we launch?")`.
 
-    Each round, every debater speaks once, in declared order, and sees what was said before it, in the same round
-    too. After `max_rounds` rounds, or when `terminate_when(ctx)` is true after a round, the synthesizer makes the
-    output of it all. It is the loop of `debate()` without a moderator, with roles instead of stances and a
-    deliverable instead of a verdict.
+    In each round every debater speaks once, in declared order, and sees everything said before, in the same round too.
+    After `max_rounds`, or if `terminate_when(ctx)` returns true after a round, the synthesizer turns it all into the
+    output. It is the loop of `debate()` without a moderator, with roles instead of stances and a deliverable instead of
+    a verdict.
 
     - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
-    - `referee`: audits how well was argued, after each round: None or False for none, True for the default one, else a
-      block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict. Later
-      rounds and the synthesizer see what it found. It decides neither who speaks nor when it ends; assessments of
-      those who did not speak in the round are dropped.
-    - `synthesizer`, a debater's `block`: None is the default, else a block or a function. `synthesizer` also takes
-      False: the output is then the `RoundRobinOutput` itself.
-    - `output_schema`: what the output must be; a synthesizer of your own is held to it as well.
-    - `transcript`: what `create_round_robin_transcript()` makes, to share it with blocks of your own; None makes one.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default
-      blocks only. Defaults of the visibilities: items of all are shown to the client; those of
-      debaters are not kept in history.
+    - `referee`: audits after each round how well the debaters argued: True for the default referee, a block or a
+      function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict; None or False for none. Later
+      rounds and the synthesizer see its report. It decides neither who speaks nor when the rounds end; assessments of
+      debaters who did not speak in the round are dropped.
+    - `synthesizer`, a debater's `block`: a block or a function; None is the default block. `synthesizer=False` returns
+      the `RoundRobinOutput` itself.
+    - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
+    - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
+      default the client sees the items of all blocks, and those of debaters are not added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is what becomes of a turn whose provider failed for good: "fail" (the
-      default: the run raises the error), "skip", or `StandIn(model)`. With the latter two a lost audit leaves its round
-      without one, and a lost synthesizer the round robin without an output; `raw.losses` has them all. Failures of the
-      application's own code are always raised. `quorum` (2) is how many debaters must be heard in a round with skipped
-      turns, or else `QuorumLost` ends it. `turn_timeout` and `round_timeout` are the seconds that a role, and the turns
-      of a round together, may take; an audit has a role's time. What is late is lost as if its provider had failed.
+    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
+      `StandIn(model)`. With the latter two, a round whose report failed has no audit, and there is no output if the
+      synthesizer fails; `raw.losses` lists every failure. With fewer debaters than `quorum` (2) in a round with skipped
+      turns, `QuorumLost` ends the run. `turn_timeout` bounds each turn and audit in seconds, `round_timeout` all turns
+      of a round together; exceeding them counts as a provider failure. Exceptions from your own code are always raised.
 
-    The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Raises `ConfigurationError`
-    for what cannot
-    be a panel, before anything is built; warns (`FlowDebateWarning`) of more than four rounds.
+    The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise
+    `ConfigurationError` before anything is built; more than four rounds cause a `FlowDebateWarning`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> debaters = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]
