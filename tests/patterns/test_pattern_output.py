@@ -80,6 +80,8 @@ async def test_the_winner_of_a_debate_is_named() -> None:
     )
     model = ScriptedModel("Yes.", "No.", "Yes!", "Later.", VERDICT)
     output = (await pattern.run("Cap rents?", model=model)).output
+    assert output.winner is not None
+    assert output.verdict is not None
     assert (output.winner.stance, output.winner.debaters) == ("cap", ("ann", "cy"))
     synthesis = output.model_copy(update={"verdict": output.verdict.model_copy(update={"winner": None})})
     assert synthesis.winner is None

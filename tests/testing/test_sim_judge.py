@@ -40,7 +40,7 @@ def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES
     """What a debate of two rounds finds whose debaters say little."""
     sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
-    found: DebateVerdict = pattern.run_sync("What of rents?", model=model, seed=seed).output.verdict
+    found: DebateVerdict = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
     return found
 
 
@@ -261,5 +261,5 @@ def test_names_in_tags_are_read_where_they_are_shown() -> None:
         pattern = debate(
             name="rent", debaters=sides, judge="swap", synthesizer=False, anonymize_transcript=hidden, max_rounds=1
         )
-        winners.append(pattern.run_sync("?", model=model).output.verdict.winner)
+        winners.append(pattern.run_sync("?", model=model).raw.verdict.winner)
     assert winners == [None, STANCES[1]]

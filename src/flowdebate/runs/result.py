@@ -23,7 +23,7 @@ __all__ = (
     "RunHandle",
     "RunResult",
 )
-OutT = TypeVar("OutT")
+OutT_co = TypeVar("OutT_co", covariant=True)
 
 
 class RunView:
@@ -118,10 +118,10 @@ def _is_transcript(handle: object) -> bool:
     return isinstance(handle, StateHandle) and handle.resource.key == "transcript"
 
 
-class RunResult(RunView, Generic[OutT]):
+class RunResult(RunView, Generic[OutT_co]):
     """What a finished run came to."""
 
-    def __init__(self, run: Run, output: OutT, *, seconds: float) -> None:
+    def __init__(self, run: Run, output: OutT_co, *, seconds: float) -> None:
         super().__init__(run)
         self.output = output
         """What the block returned; None for a debate that waits for a human, or that a limit or a lost judge cut short
@@ -133,17 +133,17 @@ class RunResult(RunView, Generic[OutT]):
         return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
 
 
-class RunHandle(RunView, Generic[OutT]):
+class RunHandle(RunView, Generic[OutT_co]):
     """A run that goes on: iterate over it for events, await it for the result, cancel it, read it at any time.
 
     A failure of the run is raised by `await handle`; iteration just ends. Several may iterate, each gets all events.
     """
 
-    def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT]]) -> None:
+    def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co]]) -> None:
         super().__init__(run)
         self._task = task
 
-    def __await__(self) -> Generator[Any, None, RunResult[OutT]]:
+    def __await__(self) -> Generator[Any, None, RunResult[OutT_co]]:
         return self._task.__await__()
 
     async def begun(self) -> None:

@@ -257,7 +257,7 @@ def test_a_judge_may_be_a_pipeline() -> None:
         {"x": lambda _: "against", "y": lambda _: "against", "z": lambda _: "for"}
     ).map(vote)  # fmt: skip
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=panel)
-    assert rent.run_sync(QUESTION, model=by_seat()).output.verdict.winner == "against"
+    assert rent.run_sync(QUESTION, model=by_seat()).raw.verdict.winner == "against"
 
 
 def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:

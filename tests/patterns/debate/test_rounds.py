@@ -137,6 +137,6 @@ def test_three_debaters_argue_three_stances() -> None:
     """More than two sides are argued like two."""
     sides = [*SIDES, Debater("carl", "later")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
-    output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).output
+    output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).raw
     assert [entry.stance for entry in output.transcript] == ["for", "against", "later"]
     assert output.verdict.winner == "later"

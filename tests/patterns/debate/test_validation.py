@@ -146,7 +146,7 @@ def test_what_cannot_be_a_debate_is_refused_with_pattern_field_value_and_what_is
 def test_options_are_keyword_only() -> None:
     """`debate()` takes no positional argument."""
     with pytest.raises(TypeError):
-        debate("rent", SIDES)  # type: ignore[call-arg]
+        debate("rent", SIDES)  # type: ignore[call-overload]
 
 
 def test_nothing_is_built_of_a_refused_debate() -> None:

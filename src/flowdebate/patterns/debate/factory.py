@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
@@ -23,6 +23,7 @@ from flowdebate.patterns.roster import Debater, checked_roster
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
@@ -30,10 +31,96 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
-    from flowdebate.patterns.debate.schemas import BaselineName
+    from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
     from flowdebate.patterns.failures import FailurePolicy
 
-__all__ = ("debate",)
+__all__ = (
+    "DebateKeywords",
+    "debate",
+)
+
+OutT = TypeVar("OutT")
+
+
+class DebateKeywords(TypedDict, total=False):
+    """The options of `debate` that say nothing about the type of its output; their meaning is there."""
+
+    max_rounds: int
+    judge: BlockLike | JudgeOptions | ScheduleLike | None
+    moderator: BlockLike | bool | None
+    terminate_when: Function | None
+    transcript: Transcript | None
+    instructions: TextSlot | None
+    model: ModelChoice
+    tools: Sequence[ToolLike] | None
+    uses: Sequence[Capability] | None
+    context: MessagesSlot | None
+    settings: ModelSettings | None
+    anonymize_transcript: bool
+    shuffle_for_judge: bool
+    hide_names: bool
+    sources: Mapping[str, str] | None
+    baselines: bool | Sequence[BaselineName]
+    judge_visibility: Visibility | Mapping[str, bool] | None
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None
+    debater_visibility: Visibility | Mapping[str, bool] | None
+    collection_id: str | None
+    failures: FailurePolicy | None
+
+
+@overload
+def debate(
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    synthesizer: Literal[False],
+    output_schema: None = None,
+    **options: Unpack[DebateKeywords],
+) -> Sequencer[Any, DebateRawOutput]: ...
+
+
+@overload
+def debate(
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    synthesizer: BlockLike | None = None,
+    output_schema: type[OutT],
+    **options: Unpack[DebateKeywords],
+) -> Sequencer[Any, OutT]: ...
+
+
+@overload
+def debate(
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    synthesizer: None = None,
+    output_schema: None = None,
+    **options: Unpack[DebateKeywords],
+) -> Sequencer[Any, str]: ...
+
+
+@overload
+def debate(
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    synthesizer: Block[Any, OutT],
+    output_schema: None = None,
+    **options: Unpack[DebateKeywords],
+) -> Sequencer[Any, OutT]: ...
+
+
+@overload
+def debate(
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    synthesizer: BlockLike | Literal[False] | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
+    **options: Unpack[DebateKeywords],
+) -> Sequencer[Any, Any]: ...
 
 
 def debate(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -46,7 +133,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     moderator: BlockLike | bool | None = None,
     terminate_when: Function | None = None,
     transcript: Transcript | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: Any = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,

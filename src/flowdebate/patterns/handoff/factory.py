@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.handoff.schemas import HandoffOutput
 
 __all__ = ("handoff",)
 
@@ -48,7 +49,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, Any]:
+) -> Sequencer[Any, HandoffOutput]:
     r"""Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
 
     One debater speaks at a time and names the next speaker. The handoff ends after `max_turns` turns, or if

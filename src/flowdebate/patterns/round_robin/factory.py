@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
@@ -17,6 +17,7 @@ from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, cre
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
@@ -24,8 +25,88 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 
-__all__ = ("round_robin",)
+__all__ = (
+    "RoundRobinKeywords",
+    "round_robin",
+)
+
+OutT = TypeVar("OutT")
+
+
+class RoundRobinKeywords(TypedDict, total=False):
+    """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
+
+    max_rounds: int
+    referee: BlockLike | bool | None
+    terminate_when: Function | None
+    transcript: RoundRobinTranscript | None
+    instructions: TextSlot | None
+    model: ModelChoice
+    tools: Sequence[ToolLike] | None
+    uses: Sequence[Capability] | None
+    context: MessagesSlot | None
+    settings: ModelSettings | None
+    debater_visibility: Visibility | Mapping[str, bool] | None
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None
+    collection_id: str | None
+    failures: FailurePolicy | None
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    synthesizer: Literal[False],
+    output_schema: None = None,
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, RoundRobinOutput]: ...
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    synthesizer: BlockLike | None = None,
+    output_schema: type[OutT],
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, OutT]: ...
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    synthesizer: None = None,
+    output_schema: None = None,
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, str]: ...
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    synthesizer: Block[Any, OutT],
+    output_schema: None = None,
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, OutT]: ...
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[Persona | Mapping[str, Any]],
+    synthesizer: BlockLike | Literal[False] | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, Any]: ...
 
 
 def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -37,7 +118,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     synthesizer: BlockLike | Literal[False] | None = None,
     terminate_when: Function | None = None,
     transcript: RoundRobinTranscript | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: Any = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,

@@ -1,0 +1,57 @@
+"""The types of what patterns give."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from pydantic import BaseModel
+
+from flowdebate import (
+    ConsensusOutput,
+    Debater,
+    DebateRawOutput,
+    DeliberationOutput,
+    HandoffOutput,
+    Persona,
+    RoundRobinOutput,
+    consensus,
+    debate,
+    deliberation,
+    generator,
+    handoff,
+    round_robin,
+)
+from flowdebate.runs.result import RunHandle, RunResult
+
+SIDES = [Debater("a", "for"), Debater("b", "against")]
+PEOPLE = [Persona("a"), Persona("b")]
+
+
+class Plan(BaseModel):
+    """A deliverable."""
+
+    steps: list[str]
+
+
+async def check_a_debate_gives_what_its_schema_says() -> None:
+    """The schema's type, text without one, and the raw output without a synthesizer."""
+    planned = debate(name="a", debaters=SIDES, output_schema=Plan, max_rounds=1)
+    assert_type(await planned.run("?"), RunResult[Plan])
+    assert_type(planned.start("?"), RunHandle[Plan])
+    assert_type((await planned.resume("id")).output, Plan)
+    assert_type(debate(name="a", debaters=SIDES).run_sync("?").output, str)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=False).run_sync("?").output, DebateRawOutput)
+    own = generator(name="own", output_schema=Plan)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").output, Plan)
+    assert_type(debate(name="a", debaters=SIDES, output_schema={"type": "object"}).run_sync("?").output, Any)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=str, output_schema=Plan).run_sync("?").output, Plan)
+
+
+def check_the_siblings_give_their_outputs() -> None:
+    """The round robin as a debate, the others what they come to."""
+    assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
+    assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").output, str)
+    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").output, RoundRobinOutput)
+    assert_type(deliberation(name="a", debaters=PEOPLE).run_sync("?").output, DeliberationOutput)
+    assert_type(handoff(name="a", debaters=PEOPLE).run_sync("?").output, HandoffOutput)
+    assert_type(consensus(name="a", agents=PEOPLE).run_sync("?").output, ConsensusOutput)
