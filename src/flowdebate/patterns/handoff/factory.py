@@ -50,7 +50,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, HandoffOutput]:
-    r"""Make a block that debates a proposition: `await pattern.run("AI may decide")`, or `{"proposition": …}`.
+    r"""Build a handoff, a block that debates a proposition: `await pattern.run("AI may decide")`.
 
     One debater speaks at a time and names the next speaker. The handoff ends after `max_turns` turns, or if
     `terminate_when(ctx)` returns true after one. The output is a `HandoffOutput`: the turns, each with the next speaker
@@ -75,7 +75,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
       tools and retries included; asking once more may take as long again. A handoff has no rounds: `round_timeout` must
       be None, and `quorum` has no effect. Exceptions from your own code are always raised.
 
-    Invalid options raise `ConfigurationError` before anything is built.
+    The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
+    `ConfigurationError` before anything is built.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> sides = [{"name": "Pro"}, {"name": "Con"}, {"name": "Neutral"}]
