@@ -325,7 +325,7 @@ def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
 def test_every_option_is_documented_with_its_verb(verb: str) -> None:
     """The page of the command line names each in the verb's section, or among those that all have."""
     page = DOCS.read_text("utf-8")
-    shared = page.split("## What all of them take")[1].split("\n## ")[0]
+    shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:
         own = (DOCS.parent / OWN_PAGES[verb]).read_text("utf-8").split("the command line\n")[1].split("\n## ")[0]
     else:

@@ -169,4 +169,4 @@ def shown(run_id: str, store: Path) -> dict[str, str]:
     texts = {"steps": steps.stdout, "page": page.stdout, "report": report.read_text() if report.exists() else ""}
     if page.exit_code:
         texts["page"] = page.stderr
-    return {name: re.sub(r"\n *Begun: .*", "", text) for name, text in texts.items()}
+    return {name: re.sub(r"\n *Started: .*", "", text) for name, text in texts.items()}

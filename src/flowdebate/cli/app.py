@@ -1,4 +1,4 @@
-"""The commands of `flowdebate`."""
+"""The commands of `flowdebate`, grouped as its help shows them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from flowdebate.cli.commands.runs import delete, export, import_, runs, show
 from flowdebate.cli.evaluation.audit import AUDIT_EXIT_CODES, audit
 from flowdebate.cli.evaluation.evaluate import EVALUATE_EXIT_CODES, evaluate
 from flowdebate.cli.evaluation.recount import RECOUNT_EXIT_CODES, recount
+from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
 
 __all__ = ("app", "build_app")
 
+_PATTERNS, _RUNS, _EVALUATION = "Patterns", "Runs", "Evaluation"
+
 
 def build_app() -> typer.Typer:
-    """The command, with one verb for each pattern that is registered."""
+    """The command, with one subcommand for each registered pattern."""
     app = typer.Typer(
+        cls=Commands,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -29,16 +33,17 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(flowdebate)
-    add_pattern_commands(app)
-    for verb in (resume, answer):
-        app.command(epilog=EXIT_CODES)(verb)
-    app.command(epilog=BATCH_EXIT_CODES)(batch)
-    app.command(epilog=EVALUATE_EXIT_CODES)(evaluate)
-    for about in (runs, show, delete, export, render):
-        app.command()(about)
-    app.command(epilog=AUDIT_EXIT_CODES)(audit)
-    app.command(epilog=RECOUNT_EXIT_CODES)(recount)
-    app.command("import")(import_)
+    add_pattern_commands(app, panel=_PATTERNS)
+    app.command(cls=Command, epilog=BATCH_EXIT_CODES, rich_help_panel=_PATTERNS)(batch)
+    for continued in (resume, answer):
+        app.command(cls=Command, epilog=EXIT_CODES, rich_help_panel=_RUNS)(continued)
+    for about in (runs, show, delete, export):
+        app.command(cls=Command, rich_help_panel=_RUNS)(about)
+    app.command("import", cls=Command, rich_help_panel=_RUNS)(import_)
+    app.command(cls=Command, rich_help_panel=_RUNS)(render)
+    app.command(cls=Command, epilog=EVALUATE_EXIT_CODES, rich_help_panel=_EVALUATION)(evaluate)
+    app.command(cls=Command, epilog=RECOUNT_EXIT_CODES, rich_help_panel=_EVALUATION)(recount)
+    app.command(cls=Command, epilog=AUDIT_EXIT_CODES, rich_help_panel=_EVALUATION)(audit)
     return app
 
 
@@ -56,7 +61,10 @@ def flowdebate(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Hold debates between language models."""
+    """Hold debates between language models.
+
+    Start with: flowdebate debate "Should private cars be banned from city centres?"
+    """
 
 
 def render(
@@ -64,7 +72,7 @@ def render(
     *,
     markdown: Markdown = None,
 ) -> None:
-    """Show a saved run again."""
+    """Show a saved JSON document as its command showed it. No model is called."""
     show_saved(file, markdown=markdown)
 
 

@@ -48,10 +48,10 @@ __all__ = (
 _FAILED, _MISUSED, _NO_RESULT, _KILLED, _SIGPIPE = 1, 2, 3, 128, 13
 
 EXIT_CODES = (
-    "Ctrl-C ends the run and keeps what was said; flowdebate resume continues it. Exit codes: 0 done, 1 failed, "
-    "2 misused, 3 no result (a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
+    "Ctrl-C ends the run; flowdebate resume continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
+    "(a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
 )
-"""Last words of the help of each such command."""
+"""Last words of the help of these commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +275,7 @@ def _message(error: Exception) -> str:
         case DeadLetter():
             return f"{error} (--retry-dead-letter)"
         case RunNotFound():
-            return f"{error}: flowdebate runs lists those that there are"
+            return f"{error}. flowdebate runs lists the stored runs."
         case _:
             return str(error)
 

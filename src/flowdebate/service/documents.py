@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,8 +14,10 @@ from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.files import parse_json, read_text
+from flowdebate.service.text import SUSPICIOUS, acts_or_hides
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator
 
     from flowdebate.patterns import PatternInfo
@@ -36,10 +37,6 @@ __all__ = (
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_UNSEEN = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
-)
-"""What JSON may hold as it is, and a terminal should not."""
 _LAST = ("usage", "seconds", "seed", "runId")
 """Keys that a document ends with."""
 
@@ -186,7 +183,7 @@ def as_json(value: object) -> str:
 
 def seen_json(text: str) -> str:
     """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
-    return _UNSEEN.sub(_escape, text)
+    return SUSPICIOUS.sub(_escape, text)
 
 
 def read_document(path: str) -> Document:
@@ -237,4 +234,7 @@ def _nearest(value: Mapping[str, Any]) -> PatternInfo:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return json.dumps(match[0], ensure_ascii=True)[1:-1] if match[0] != "\x7f" else "\\u007f"
+    char = match[0]
+    if not acts_or_hides(char):
+        return char
+    return json.dumps(char, ensure_ascii=True)[1:-1] if char != "\x7f" else "\\u007f"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, StoreError
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.service.documents import Tokens
 from flowdebate.service.options import COMMAND, is_text
 from flowdebate.service.plan import plan_of, stored_plan
@@ -263,11 +263,11 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def last_resumable(store: Store) -> StoredRun:
-    """The run that was begun last of those that go on."""
+    """The newest run that can be resumed; BadFile if there is none."""
     for run in await store.runs():
         if _is_resumable(run):
             return run
-    raise ConfigurationError(COMMAND, "--last", True, f"left out: no run in {store.name} waits to be carried on")  # noqa: FBT003
+    raise BadFile(f"store {store.name}", "has no interrupted run to resume")
 
 
 async def list_runs(

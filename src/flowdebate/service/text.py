@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from unicodedata import category
 
-__all__ = ("PrintableStream", "in_line", "printable")
+__all__ = ("SUSPICIOUS", "PrintableStream", "acts_or_hides", "in_line", "printable")
 
-_SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
-"""Whatever has to be looked at: neither a printable character of ASCII nor a Latin letter."""
+SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
+"""Characters to examine: all but printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what acts, or shows nothing, instead of being seen: controls, formats, surrogates, line separators."""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
@@ -31,10 +31,15 @@ def printable(text: str) -> str:
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not _SUSPICIOUS.search(text):
+    if not SUSPICIOUS.search(text):
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()
+
+
+def acts_or_hides(char: str) -> bool:
+    """Whether a terminal would obey `char`, or show nothing for it."""
+    return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
 def in_line(text: str) -> str:
@@ -78,18 +83,18 @@ class PrintableStream:
         if not text:
             return ""
         before, self._before = self._before, text[-1]
-        if not _SUSPICIOUS.search(text):
+        if not SUSPICIOUS.search(text):
             return text
         befores, afters = before + text if before else "\n" + text, text[1:] + (after or "\n")
         return "".join(map(_one, befores, text, afters))
 
 
 def _one(before: str, char: str, after: str) -> str:
-    if not _SUSPICIOUS.match(char):
+    if not SUSPICIOUS.match(char):
         return char
     if char in _JOINERS and _is_joined(before) and _is_joined(after):
         return char
-    if category(char) in _OBEYED or _HIDDEN.match(char):
+    if acts_or_hides(char):
         return char.encode("unicode_escape").decode()
     return char
 

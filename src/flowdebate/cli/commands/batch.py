@@ -33,10 +33,10 @@ _OWN: Mapping[str, tuple[str, Any]] = {
 }
 
 BATCH_EXIT_CODES = (
-    "Ctrl-C, a crash or a failure leave all that was answered: the same command goes on from there. Exit codes: "
-    "0 done, 1 some failed, 2 misused, 3 some came to no result, 130 interrupted, 143 terminated."
+    "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. Exit "
+    "codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated."
 )
-"""What the help of the command ends with."""
+"""Last words of the help."""
 
 
 def batch(  # noqa: PLR0913 - the options of the command
@@ -44,21 +44,25 @@ def batch(  # noqa: PLR0913 - the options of the command
         str,
         typer.Argument(
             metavar="QUESTIONS",
-            help='CSV with a column "question", JSON Lines with the same, or text, a question a line; "-" is stdin.',
+            help='CSV or JSON Lines with a "question" column, or text with a question on each line; "-" is stdin.',
         ),
     ],
     *,
     pattern: Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PATTERNS)}.")] = "debate",
     out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help='Write the results there as they come: .jsonl or .csv; "-" is stdout.'),
+        typer.Option(
+            metavar="FILE", help='Write each result to this .jsonl or .csv file as soon as it is there; "-" is stdout.'
+        ),
     ] = None,
     max_concurrency: opt.Concurrency = 8,
     name: opt.KeptAs = None,
     limit: opt.FirstOnly = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="csv|jsonl|text", help="Of the questions. Default: by the file's name."),
+        typer.Option(
+            "--format", metavar="csv|jsonl|text", help="Format of the questions. Default: by the file's name."
+        ),
     ] = None,
     file: opt.File = None,
     rounds: Annotated[int | None, typer.Option(help="Maximum number of rounds; of a handoff, turns.")] = None,
@@ -71,9 +75,12 @@ def batch(  # noqa: PLR0913 - the options of the command
     seed: opt.Seed = None,
     max_calls: opt.CallsOfEach = None,
     max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Maximum number of tokens for each question.")
+        int | None,
+        typer.Option(metavar="N", help="Maximum number of tokens for each question.", rich_help_panel="Limits"),
     ] = None,
-    max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Maximum time for each question.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Maximum time for each question.", rich_help_panel="Limits")
+    ] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
     attempts: opt.Attempts = None,
@@ -81,9 +88,9 @@ def batch(  # noqa: PLR0913 - the options of the command
     on_failure: opt.OnFailure = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Run a pattern on many questions, several at once, and write down the result of each.
+    """Run a pattern on each question of a file, several at once.
 
-    Other options of the pattern belong in --file, as for its own command.
+    Put other options of the pattern in --file, as for its own command.
     """
     _carry_out(dict(locals()))
 

@@ -12,6 +12,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import EXIT_CODES, hold_plan, problems_told
+from flowdebate.cli.help import Command
 from flowdebate.cli.streams import warnings_told
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
@@ -35,14 +36,19 @@ _HERE = {
 """Options of this front end alone."""
 
 
-def add_pattern_commands(app: typer.Typer) -> None:
-    """A command for each pattern of the registry, and `run` for plan files."""
+def add_pattern_commands(app: typer.Typer, *, panel: str) -> None:
+    """Add a command for each registered pattern, and `run` for plan files, under `panel` of the help."""
     for info in PATTERNS.values():
-        app.command(info.verb, help=info.load_page().help, epilog=EXIT_CODES)(_command(info))
-    app.command("run", help=_RUN_HELP, epilog=EXIT_CODES)(_run_command())
+        app.command(info.verb, help=info.load_page().help, cls=Command, epilog=EXIT_CODES, rich_help_panel=panel)(
+            _command(info)
+        )
+    app.command("run", help=_RUN_HELP, cls=Command, epilog=EXIT_CODES, rich_help_panel=panel)(_run_command())
 
 
-_RUN_HELP = "Run a plan file: TOML or JSON with the options of a pattern's command, and pattern = NAME."
+_RUN_HELP = (
+    "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
+    "pattern = NAME."
+)
 
 
 def _command(info: PatternInfo) -> Callable[..., None]:
@@ -120,7 +126,13 @@ def _parameters(options: type[PatternOptions], names: list[str]) -> Iterator[tup
     for name in names:
         option = option_of(options, name)
         if name == getattr(options, "SUBJECT", None):
-            yield name, (Annotated[str | None, typer.Argument(help=option.help, show_default=False)], None)
+            yield (
+                name,
+                (
+                    Annotated[str | None, typer.Argument(metavar=name.upper(), help=option.help, show_default=False)],
+                    None,
+                ),
+            )
         elif option.flag != "":
             yield name, (_annotation(options, name, option), None)
 
@@ -133,7 +145,8 @@ def _annotation(options: type[PatternOptions], name: str, option: Option) -> Any
     metavar = option.metavar or ("|".join(values) if values else None)
     declared = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
     shown: Any = list[str] if kind is list else kind
-    return Annotated[shown | None, typer.Option(declared, metavar=metavar, help=option.help, show_default=False)]
+    about: dict[str, Any] = {"metavar": metavar, "help": option.help, "rich_help_panel": opt.PANEL_OF.get(name)}
+    return Annotated[shown | None, typer.Option(declared, **about, show_default=False)]
 
 
 def _kind_of(annotation: Any) -> tuple[type, tuple[str, ...]]:  # noqa: ANN401 - an annotation

@@ -53,9 +53,9 @@ def resume(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Resume a run that was interrupted, killed, ended by a limit or failed: no recorded call is paid for twice.
+    """Resume a run that was interrupted, crashed, failed or reached a limit.
 
-    It is shown from its beginning, and ends like the command that began it. Limits count for the whole run.
+    No recorded call is paid for twice. The run is shown from its beginning, and its limits count for the whole run.
     """
     given: dict[str, Any] = {"max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
     with problems_told():
@@ -103,7 +103,7 @@ def answer(
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show what a run asks a human, record the answer and resume the run. The first answer stands."""
+    """Answer what a run asks a human, and resume it. Only the first answer to a request counts."""
     with problems_told():
         from flowdebate.service.runs import find_run, opened
 

@@ -114,7 +114,7 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page) -> None:
     if (info := pattern_of_run(run)) is not None:
         page.labelled("Command", f"flowdebate {info.verb}", "dim")
     page.labelled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
-    page.labelled("Begun", f"{_moment(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
+    page.labelled("Started", f"{_moment(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
     page.labelled("Seed", str(header.seed), "dim")
     page.labelled("Status", WORDS[state_of(run)], "dim")
     for step in steps:

@@ -68,12 +68,12 @@ def runs(
 def show(
     run: Annotated[str, typer.Argument(help=opt.RUN)],
     *,
-    page: Annotated[bool, typer.Option("--page", help="Show the page of its command, instead of its steps.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Show the page of its command instead of the steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show a stored run: its options, each finished step, and its result."""
+    """Show a stored run with its steps and its result."""
     with problems_told():
         from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
         from flowdebate.cli.page import render
@@ -99,16 +99,16 @@ def show(
 
 
 def delete(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help=opt.RUN, show_default=False)] = None,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", help=opt.RUN, show_default=False)] = None,
     *,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="Runs that were last written to so long ago.")
+        float | None, typer.Option(metavar="DAYS", help="Runs without a change for this many days.")
     ] = None,
     status: Status = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
-    """Delete stored runs. Runs that are being executed stay."""
+    """Delete stored runs. Runs in progress are never deleted."""
     with problems_told():
         from flowdebate.service.runs import STATES, opened
 
@@ -179,7 +179,7 @@ def _counted(number: int) -> str:
 
 
 def export(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help=opt.RUN, show_default=False)] = None,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", help=opt.RUN, show_default=False)] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="All runs of the store.")] = False,
     output: Annotated[
@@ -187,7 +187,7 @@ def export(
     ] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Export runs as lines of JSON, with everything that is stored of them."""
+    """Export runs to a file. Each run and each step is one line of JSON."""
     with problems_told():
         from flowdebate.service.runs import opened
 
@@ -220,11 +220,11 @@ async def _export(store: Store, names: Sequence[str], output: Path | None) -> No
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help='A file that export has written; "-" is stdin.')],
+    file: Annotated[str, typer.Argument(help='File that export wrote; "-" is stdin.')],
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Import the runs of a file. Runs that the store already has stay as they are."""
+    """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
     with problems_told():
         from flowdebate.cli.page import Page
         from flowdebate.service.runs import opened

@@ -43,7 +43,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     *,
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help=f"{opt.RUN} Default: all stored runs.", show_default=False),
+        typer.Argument(metavar="RUN", help=f"{opt.RUN} Default: all stored runs.", show_default=False),
     ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="FILE", help='Ballots of this JSON Lines file instead; "-" is stdin.')
@@ -74,8 +74,9 @@ def audit(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Audit judges: whether they favour a slot or a label, and repeat their verdicts in another order.
+    """Audit judges for bias and consistency.
 
+    The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
     The findings say which preferences were found, and for which there were too few verdicts to find any.
     """
     with problems_told():

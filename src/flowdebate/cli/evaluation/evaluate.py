@@ -89,7 +89,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Run a debate on each question of a data set, and say in plain words whether it helped, and at which cost.
+    """Measure on a data set whether debates help, and at which cost.
 
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
     """

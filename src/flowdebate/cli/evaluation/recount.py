@@ -66,7 +66,7 @@ def recount(
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Decide a debate again by other decision rules, from its stored ballots. No model is called.
+    """Recount a debate's ballots by other decision rules. No model is called.
 
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """

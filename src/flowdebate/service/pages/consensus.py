@@ -282,8 +282,8 @@ class ConsensusPage(PatternPage):
     """What a consensus debate adds to the service."""
 
     help = (
-        "Let agents look for the best answer to a task: they propose, criticise each other, revise and vote. The "
-        "result is an answer that enough of them voted for."
+        "Find an answer that enough agents vote for. They propose, criticise each other's proposals, revise them and "
+        "vote."
     )
     options = ConsensusOptions
     document = ConsensusDocument

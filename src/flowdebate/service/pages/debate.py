@@ -161,8 +161,8 @@ class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
     help = (
-        "Hold a debate and show it as it goes on: the sides argue their positions, a judge decides, and a "
-        "synthesizer writes the output."
+        "Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After the "
+        "verdict a synthesizer writes the output."
     )
     options = DebateOptions
     document = DebateDocument

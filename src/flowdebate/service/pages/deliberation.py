@@ -139,8 +139,8 @@ class DeliberationPage(PatternPage):
     """What a deliberation adds to the service."""
 
     help = (
-        "Let personas deliberate on a topic: they speak at the same time, a moderator closes each round and says "
-        "when the matter is settled. The result is a decision."
+        "Deliberate on a topic until a moderator finds it settled. All personas speak at the same time; the moderator "
+        "sums up each round. The result is a decision."
     )
     options = DeliberationOptions
     document = DeliberationDocument

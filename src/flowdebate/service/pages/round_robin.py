@@ -136,8 +136,8 @@ class RoundRobinPage(PatternPage):
     """What a round robin adds to the service."""
 
     help = (
-        "Have a panel work on a question: each panelist speaks once in each round, one after the other, and a "
-        "synthesizer writes the output."
+        "Work on a question in a panel that speaks in turn. Each panelist speaks once in each round and sees what was "
+        "said before; a synthesizer writes the output."
     )
     options = RoundRobinOptions
     document = RoundRobinDocument
