@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from flowdebate.events import Event
     from flowdebate.patterns.consensus import consensus
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.patterns.council import council
+    from flowdebate.patterns.council.schemas import CouncilOutput
     from flowdebate.patterns.deliberation import deliberation
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.handoff import handoff
@@ -68,6 +70,7 @@ __all__ = (
     "BatchSummary",
     "Capability",
     "ConsensusOutput",
+    "CouncilOutput",
     "DebateContributionEntry",
     "DebateInput",
     "DebateModeratorDecision",
@@ -100,6 +103,7 @@ __all__ = (
     "Visibility",
     "ask_in_terminal",
     "consensus",
+    "council",
     "create_debate_transcript",
     "create_debater",
     "create_init_transcript",
@@ -133,6 +137,7 @@ _ELSEWHERE = {
     "BatchResult": "runs.batch.result",
     "BatchSummary": "runs.batch.result",
     "ConsensusOutput": "patterns.consensus.schemas",
+    "CouncilOutput": "patterns.council.schemas",
     "DeliberationOutput": "patterns.deliberation.schemas",
     "Event": "events",
     "HandoffOutput": "patterns.handoff.schemas",
@@ -144,6 +149,7 @@ _ELSEWHERE = {
     "submit_answer": "blocks.human.answers",
     "submit_answer_sync": "blocks.human.answers",
     "consensus": "patterns.consensus",
+    "council": "patterns.council",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",
     "handoff": "patterns.handoff",

@@ -47,7 +47,7 @@ class Stage:
     )
     output: Any = field(default_factory=lambda: {"answer": 42})
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """What answers a schema that has a word in it, by that word; a list is answered from in turn."""
+    """What answers a schema that has a word in it, by that word; a list is used in turn, a function is called."""
     hold: tuple[int, int] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
@@ -101,6 +101,8 @@ class Stage:
         schema = json.dumps(exchange.body.get("response_format", {}))
         if word := next((word for word in self.answers if f'"{word}"' in schema), None):
             answer = self.answers[word]
+            if callable(answer):
+                answer = answer(schema)
             if isinstance(answer, list):
                 answer = answer[self._given[word] % len(answer)]
             self._given[word] += 1

@@ -3,7 +3,7 @@
 A pattern is one folder here, one page in `flowdebate.service.pages`, and one entry in `PATTERNS`.
 
 >>> sorted(PATTERNS)
-['consensus', 'debate', 'deliberation', 'handoff', 'round_robin']
+['consensus', 'council', 'debate', 'deliberation', 'handoff', 'round_robin']
 >>> PATTERNS["round_robin"].verb
 'round-robin'
 """
@@ -103,5 +103,6 @@ for _info in (
     _own("handoff", output="HandoffOutput", subject="proposition"),
     _own("consensus", output="ConsensusOutput", subject="task"),
     _own("round_robin", output="RoundRobinOutput", subject="question", former_names=("panel",)),
+    _own("council", output="CouncilOutput", subject="question"),
 ):
     register(_info)

@@ -49,7 +49,6 @@ __all__ = (
     "check_quorum",
     "checked_loop",
     "in_declared_order",
-    "increment_round",
     "input_validator",
     "round_limit",
 )
@@ -115,8 +114,24 @@ class Loop:
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.spec.make_output))
-            .tap(increment_round(self.name, self.max_rounds, self.failures.round_timeout))
+            .tap(self._increment_round())
         )
+
+    def _increment_round(self) -> Handler[Any, None]:
+        """A tap that opens the next round."""
+
+        @handler(name=f"{self.name}-increment-round")
+        def increment(_: object, ctx: Context) -> None:
+            self.open_round(ctx, pattern_state(ctx).round + 1)
+
+        return increment
+
+    def open_round(self, ctx: Context, number: int) -> None:
+        """Begin round `number`, and the time that its turns have."""
+        ctx.sequencer.update(round=number)
+        if self.failures.round_timeout is not None:
+            ctx.sequencer.deadline = asyncio.get_running_loop().time() + self.failures.round_timeout
+        ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
 
     def until_stopped(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
         """`pipeline`, which goes back to the next round until there is a reason to stop."""
@@ -258,20 +273,6 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
         return model(**{field: clean_text(subject)})
 
     return check
-
-
-def increment_round(name: str, max_rounds: int, seconds: float | None = None) -> Handler[Any, None]:
-    """A tap that opens the next round, which may take `seconds`."""
-
-    @handler(name=f"{name}-increment-round")
-    def increment(_: object, ctx: Context) -> None:
-        number = pattern_state(ctx).round + 1
-        ctx.sequencer.update(round=number)
-        if seconds is not None:
-            ctx.sequencer.deadline = asyncio.get_running_loop().time() + seconds
-        ctx.emit(RoundStarted(round=number, max_rounds=max_rounds, path=ctx.path))
-
-    return increment
 
 
 def another_round(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -30,8 +30,8 @@ __all__ = (
 
 EntryT = TypeVar("EntryT")
 
-Role = Literal["debater", "moderator", "judge", "synthesizer", "referee"]
-"""Who acts in a debate or in one of its siblings."""
+Role: TypeAlias = str
+"""Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
 
 Recovery = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
 """What is done without a role's answer: the turn is left out, another model argues, all debaters speak in declared

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = (
     "Template",
@@ -48,9 +48,9 @@ def listed(*items: str) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
-def uses(*names: str) -> Mapping[str, frozenset[str]]:
-    """A template part's metadata: the fields that it may use."""
-    return {"uses": frozenset(names)}
+def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
+    """A template part's metadata: the fields that it may use; those of `lines` are rendered as whole lines."""
+    return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,11 @@ class Template:
             if not isinstance(text, str):
                 raise ConfigurationError(type(self).__name__, part.name, text, "text")
             for match in _FIELD.finditer(text):
-                if problem := _problem(match, known):
+                if problem := _problem(match, known, part.metadata["lines"]):
                     raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
 
 
-def _problem(match: re.Match[str], known: frozenset[str]) -> str | None:
+def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str]) -> str | None:
     """What a field must be instead, or None."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
@@ -80,8 +80,8 @@ def _problem(match: re.Match[str], known: frozenset[str]) -> str | None:
     if name not in known:
         allowed = ", ".join(f"{{{field}}}" for field in sorted(known))
         return f"text whose fields are among {allowed}" if allowed else "text without fields"
-    if name in _LINES and not (begins and ends):
+    if name in lines and not (begins and ends):
         return f"text in which {match[0]} stands alone on its line"
-    if name not in _LINES | _NUMBERS and begins:
+    if name not in lines | _NUMBERS and begins:
         return f"text in which {match[0]} does not begin a line (put a label before it)"
     return None

@@ -214,6 +214,11 @@ class Together(Live):
         """Whether nobody is awaited any more."""
         return not self._awaited
 
+    def forget(self, turn: TurnFinished) -> None:
+        """Await this turn no longer, and show nothing of it."""
+        self._answers.pop(turn.block, None)
+        self._awaited.pop(turn.block, None)
+
     def _said(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block)
         del self._awaited[turn.block]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from flowdebate.blocks.base import Block
 
@@ -94,42 +94,9 @@ def render_said(entries: Iterable[Any]) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """The part of a request that a pattern adds: a proposal to criticise, or proposals to choose from."""
-    what = _ASKED.get(getattr(value, "kind", ""))
-    if what is not None:
-        own = getattr(value, "proposal", None)
-        proposals = getattr(value, "proposals", ()) if own is None else [own]
-        parts = [_proposals(proposals), _critiques(getattr(value, "critiques", ())), what]
-        return "\n\n".join(part for part in parts if part)
-    verdict = getattr(value, "verdict", None)
-    if verdict is None or not hasattr(verdict, "reasoning"):
-        return None
-    winner = "nobody" if verdict.winner is None else tag_text(verdict.winner)
-    found = f"The verdict: {quoted(verdict.verdict)}\nWinner: {winner}\nReasoning: {quoted(verdict.reasoning)}"
-    return f"{found}\n\nMake the deliverable of it."
-
-
-_ASKED = {
-    "proposal": "Make your proposal.",
-    "critique": "Criticise this proposal.",
-    "revision": "This is your own proposal. Revise it.",
-    "vote": "Choose the best of these proposals.",
-    "tie": "These proposals are tied. Choose the best of them.",
-    "rounds": "Is the discussion conclusive?",
-}
-
-
-def _proposals(proposals: Sequence[Any]) -> str:
-    lines = [f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}" for proposal in proposals]
-    return "\n".join([f"Proposal{'s' * (len(lines) > 1)}:", *lines]) if lines else ""
-
-
-def _critiques(critiques: Sequence[Any]) -> str:
-    lines = ["What was said of it:"] if critiques else []
-    for critique in critiques:
-        lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
-        lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
-    return "\n".join(lines)
+    """The part of a request that the input adds by its `task_for_human()`, if it has one: texts to judge, and so on."""
+    task = getattr(value, "task_for_human", None)
+    return task() if callable(task) else None
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.anonymity.aliases import Aliases, leak_report, make_aliases
 from flowdebate.patterns.state import entries_of, pattern_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.anonymity.schemas import LeakReport
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.context import Context
 
-__all__ = ("Anonymity",)
+__all__ = ("Anonymity", "named_models")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,3 +69,11 @@ def _aliases(anonymity: Anonymity, question: str, key: str) -> Aliases:
 def _hidden(entry: DebateContributionEntry, aliases: Aliases) -> DebateContributionEntry:
     text = aliases.hide(entry.text).text
     return entry if text == entry.text else entry.model_copy(update={"text": text})
+
+
+def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:
+    """The models that a pattern knows by name: its own, those of its `roster`, and `others`."""
+    given = model.values() if isinstance(model, Mapping) else (model,)
+    known = [*given, *(member.model for member in roster), *others]
+    named = [name for name in known if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
+    return tuple(dict.fromkeys(named))

@@ -22,6 +22,7 @@ __all__ = (
     "ConsensusTemplate",
     "render_agent_system",
     "render_critique_turn",
+    "render_human_task",
     "render_judge_turn",
     "render_proposal_turn",
     "render_revision_turn",
@@ -209,3 +210,38 @@ def _known(context: ConsensusContext) -> Iterator[str]:
             yield f"and suggested: {quoted(pattern.suggestion)}"
     if context.research:
         yield f"research: {quoted(context.research)}"
+
+
+def render_human_task(asked: object) -> str:
+    """What a human is shown and asked to do: the proposals, what was said of them, and the task."""
+    own = getattr(asked, "proposal", None)
+    proposals = getattr(asked, "proposals", ()) if own is None else [own]
+    parts = [
+        _proposals_for_human(proposals),
+        _critiques_for_human(getattr(asked, "critiques", ())),
+        _HUMAN_TASKS[getattr(asked, "kind", "")],
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+_HUMAN_TASKS = {
+    "proposal": "Make your proposal.",
+    "critique": "Criticise this proposal.",
+    "revision": "This is your own proposal. Revise it.",
+    "vote": "Choose the best of these proposals.",
+    "tie": "These proposals are tied. Choose the best of them.",
+    "rounds": "Is the discussion conclusive?",
+}
+
+
+def _proposals_for_human(proposals: Sequence[Proposal]) -> str:
+    lines = [f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}" for proposal in proposals]
+    return "\n".join([f"Proposal{'s' * (len(lines) > 1)}:", *lines]) if lines else ""
+
+
+def _critiques_for_human(critiques: Sequence[Critique]) -> str:
+    lines = ["What was said of it:"] if critiques else []
+    for critique in critiques:
+        lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
+        lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
+    return "\n".join(lines)

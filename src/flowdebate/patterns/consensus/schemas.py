@@ -72,8 +72,20 @@ class Proposal(WireModel):
     """Its answer in a few words, as stated with the revision; None before the first."""
 
 
+class _Asked:
+    """An input of an agent's block, which a human is shown in words."""
+
+    __slots__ = ()
+
+    def task_for_human(self) -> str:
+        """The proposals, what was said of them, and the task."""
+        from flowdebate.patterns.consensus.prompts import render_human_task
+
+        return render_human_task(self)
+
+
 @dataclass(slots=True, kw_only=True)
-class ProposalAsked:
+class ProposalAsked(_Asked):
     """The question for a proposal: an agent's block returns text."""
 
     kind: ClassVar[str] = "proposal"
@@ -82,7 +94,7 @@ class ProposalAsked:
 
 
 @dataclass(slots=True, kw_only=True)
-class CritiqueAsked:
+class CritiqueAsked(_Asked):
     """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
 
     kind: ClassVar[str] = "critique"
@@ -129,7 +141,7 @@ class Critique(CriticAnswer):
 
 
 @dataclass(slots=True, kw_only=True)
-class RevisionAsked:
+class RevisionAsked(_Asked):
     """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
 
     kind: ClassVar[str] = "revision"
@@ -158,7 +170,7 @@ class RevisionAnswer(WireModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class VoteAsked:
+class VoteAsked(_Asked):
     """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
 
     kind: ClassVar[str] = "vote"
@@ -181,7 +193,7 @@ class VoteAnswer(WireModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class RoundsAsked:
+class RoundsAsked(_Asked):
     """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
 
     kind: ClassVar[str] = "rounds"
@@ -204,7 +216,7 @@ class JudgeAnswer(WireModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class TieAsked:
+class TieAsked(_Asked):
     """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
 
     kind: ClassVar[str] = "tie"

@@ -10,7 +10,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
 from flowdebate.patterns import checks
-from flowdebate.patterns.anonymity.anonymity import Anonymity
+from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.moderator import Moderator
@@ -252,12 +252,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
     """Whose names are hidden: the debaters', and those of all models that are known by name."""
-    given = model.values() if isinstance(model, Mapping) else (model,)
-    models = [*given, *(debater.model for debater in roster), *(() if judge is None else judge.models)]
-    named = [known for known in models if isinstance(known, str) and "/" in known and not known.startswith("intent/")]
     return Anonymity(
         names=tuple(debater.name for debater in roster),
-        models=tuple(dict.fromkeys(named)),
+        models=named_models(model, roster, *(() if judge is None else judge.models)),
         stances=tuple(debater.stance for debater in roster),
     )
 

@@ -19,6 +19,7 @@ from flowdebate.patterns.debate.judging.schemas import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.prompts.escaping import quoted, tag_text
 
 __all__ = (
     "BASELINES",
@@ -218,6 +219,14 @@ class DebateRawOutput(PatternOutput):
     """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
     """What it takes no debate for; None (and not written) where it was not asked for."""
+
+    def task_for_human(self) -> str | None:
+        """The verdict in words, for a human synthesizer; None without one."""
+        if self.verdict is None:
+            return None
+        winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
+        found = f"The verdict: {quoted(self.verdict.verdict)}\nWinner: {winner}"
+        return f"{found}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     @property
     def found(self) -> DebateVerdict:

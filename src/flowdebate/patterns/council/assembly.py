@@ -1,0 +1,261 @@
+"""Assembly of a council: its steps, from the first to the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.council.chair import create_chair
+from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
+from flowdebate.patterns.council.review import ReviewTurn, council_state, open_reviews, sum_up_reviews
+from flowdebate.patterns.council.schemas import (
+    ChairAnswer,
+    CouncilInput,
+    CouncilOpinion,
+    CouncilOutput,
+    CouncilState,
+)
+from flowdebate.patterns.council.transcript import CouncilEntry
+from flowdebate.patterns.failures import MISSING, record_failure
+from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum, round_limit
+from flowdebate.patterns.output import publish, status_of
+from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
+from flowdebate.patterns.state import as_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.base import Model
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.council.schemas import ReviewScope
+    from flowdebate.patterns.roles import RoleOptions
+    from flowdebate.patterns.roster import Persona
+    from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+
+__all__ = ("CouncilOptions", "assemble", "council_spec")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CouncilOptions:
+    """The checked options of a council. Those of a role reach its default block only."""
+
+    loop: Loop
+    roster: tuple[Persona, ...]
+    chair: BlockLike | None
+    review: ReviewScope | None
+    max_concurrency: int | None
+    output_schema: OutputSchema | None
+    anonymity: Anonymity | None
+    of_members: RoleOptions
+    of_chair: RoleOptions
+
+    @property
+    def names(self) -> list[str]:
+        """The members' names, in declared order."""
+        return [member.name for member in self.roster]
+
+
+def assemble(council: CouncilOptions) -> Sequencer[Any, Any]:
+    """The council as a block: opinions at the same time, reviews at the same time, ranking, chair, output."""
+    loop, limit = council.loop, council.max_concurrency
+    opinions = {member.name: _opinion(council, member) for member in council.roster}
+
+    pipeline = loop.opening()
+    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-opinions").parallel(opinions, max_concurrency=limit))
+    pipeline = pipeline.tap(_close_opinions(loop))
+    pipeline = pipeline.tap(open_reviews(loop, council.review))
+    if council.review is not None:
+        reviews = {member.name: _review(council, member) for member in council.roster}
+        pipeline = pipeline.tap(sequencer(name=f"{loop.name}-reviews").parallel(reviews, max_concurrency=limit))
+    chair = _chair(council)
+    rank = sum_up_reviews(loop, council.names, reviewed=council.review is not None, anonymity=council.anonymity)
+    pipeline = pipeline.then(rank).then(loop.guarded(chair, _without_answer))
+    pipeline = pipeline.then(_build_output(council, chair.name))
+    return pipeline if council.output_schema is None else pipeline.then(_answer_alone(loop.name))
+
+
+def _opinion(council: CouncilOptions, member: Persona) -> Turn:
+    loop = council.loop
+    stand_in = loop.failures.stand_in
+    return loop.turn(
+        member,
+        debater=loop.own_debater(member) if member.block is not None else _member(council, member),
+        stand_in=None if stand_in is None else _member(council, member, stand_in=stand_in),
+        record=_hear(loop, member.name),
+    )
+
+
+def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None = None) -> Block[Any, Any]:
+    """The default block for an opinion, with the member's own model or that of its `stand_in`."""
+    return create_council_member(
+        name=council.loop.name if stand_in is None else f"{council.loop.name}-stand-in",
+        agent_name=member.name,
+        role=member.role,
+        system_prompt=member.system_prompt,
+        transcript=council.loop.transcript,
+        **council.of_members.for_block(model=member.model if stand_in is None else stand_in),
+    )
+
+
+def _hear(loop: Loop, agent_name: str) -> Handler[object, str]:
+    """A block that keeps a member's answer in the state, where no other member sees it."""
+
+    @handler(name=f"{loop.name}-hear-{agent_name}", resources=audit_resources(loop.transcript, loop.collection_id))
+    def keep(value: object, ctx: Context) -> str:
+        text = text_said(value, agent_name, ctx)
+        ctx.sequencer.update(spoken={**council_state(ctx).spoken, agent_name: text})
+        complete_turn(agent_name, text, ctx)
+        return text
+
+    return keep
+
+
+def _close_opinions(loop: Loop) -> Handler[Any, None]:
+    """A tap that ends the time of the opinions, and needs their quorum."""
+
+    @handler(name=f"{loop.name}-close-opinions")
+    def close(_: object, ctx: Context) -> None:
+        ctx.sequencer.deadline = None
+        state = council_state(ctx)
+        if state.losses:
+            check_quorum(state, list(state.spoken), quorum=loop.failures.quorum, block=ctx.block)
+
+    return close
+
+
+def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
+    loop = council.loop
+    stand_in = loop.failures.stand_in
+    own = None if member.block is None else loop.own_debater(member)
+
+    def reviewer(letters: tuple[str, ...]) -> Block[Any, Any]:
+        return own if own is not None else _reviewer(council, member, letters)
+
+    def substitute(letters: tuple[str, ...]) -> Block[Any, Any]:
+        return _reviewer(council, member, letters, stand_in=stand_in)
+
+    return ReviewTurn(
+        f"{loop.name}-review-{member.name}",
+        agent_name=member.name,
+        reviewer=reviewer,
+        stand_in=None if stand_in is None else substitute,
+        anonymity=council.anonymity,
+        skips=loop.failures.goes_on,
+        timeout=loop.failures.turn_timeout,
+    )
+
+
+def _reviewer(
+    council: CouncilOptions, member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
+) -> Block[Any, Any]:
+    return create_council_reviewer(
+        name=council.loop.name if stand_in is None else f"{council.loop.name}-stand-in",
+        agent_name=member.name,
+        letters=letters,
+        role=member.role,
+        system_prompt=member.system_prompt,
+        **council.of_members.for_block(model=member.model if stand_in is None else stand_in),
+    )
+
+
+def _chair(council: CouncilOptions) -> Block[Any, Any]:
+    schema = council.output_schema
+    if council.chair is None:
+        return create_chair(name=council.loop.name, output_schema=schema, **council.of_chair.for_block())
+    return council.loop.own_role(council.chair, "chair", lambda: ChairAnswer if schema is None else schema)
+
+
+def _without_answer(error: Exception, _: object, ctx: Context) -> object:
+    """Go on without the answer of a chair whose provider failed: the ranking is still there."""
+    record_failure(error, ctx, block=ctx.block, seat="chair", name=ctx.block, instead="no_output")
+    return MISSING
+
+
+def _build_output(council: CouncilOptions, chair: str) -> Handler[Any, CouncilOutput]:
+    """A block that takes the chair's answer, or `MISSING`, and publishes everything that the council came to."""
+    loop, schema = council.loop, council.output_schema
+    resources = {"transcript": loop.transcript}
+
+    @handler(name=f"{loop.name}-build-output", resources=resources)
+    def build(value: object, ctx: Context) -> CouncilOutput:
+        if value is not MISSING:
+            ctx.sequencer.update(**_read_answer(value, schema, block=chair))
+        state = council_state(ctx)
+        said = [
+            CouncilEntry(agent_name=member.name, role=member.role, text=state.spoken[member.name])
+            for member in council.roster
+            if member.name in state.spoken
+        ]
+        transcript = ctx.scope.handles["transcript"]
+        transcript.set(transcript.state.with_entry(*said))
+        raw: Any = loop.spec.make_output(ctx, status_of(ctx))
+        published: CouncilOutput = publish(raw, ctx)
+        return published
+
+    return build
+
+
+def _read_answer(value: object, schema: OutputSchema | None, *, block: str) -> dict[str, Any]:
+    """What goes into the state: the data for `schema`; else the answer, and the dissent if the chair names one."""
+    if schema is not None:
+        return {"answer": schema.validate(value), "dissent": None}
+    if isinstance(value, str):
+        return {"answer": value, "dissent": None}
+    answer = as_model(value, ChairAnswer, block=block)
+    return {"answer": answer.answer, "dissent": answer.dissent}
+
+
+def _answer_alone(name: str) -> Handler[CouncilOutput, Any]:
+    @handler(name=f"{name}-answer")
+    def answer(raw: CouncilOutput) -> Any:  # noqa: ANN401 - what the output schema says
+        return raw.answer
+
+    return answer
+
+
+def council_spec(roster: Sequence[Persona]) -> PatternSpec:
+    """What a council fills the chassis in with; it has no rounds to repeat."""
+    return PatternSpec(
+        input_type=CouncilInput,
+        new_state=CouncilState,
+        make_output=partial(raw_output, roster=roster),
+        stop_reason=lambda state, /, *, predicate: round_limit(state.round, max_rounds=2, predicate=predicate),
+        voice_of=None,
+        speaker="member",
+    )
+
+
+def raw_output(ctx: Context, status: RunStatus, *, roster: Sequence[Persona]) -> CouncilOutput:
+    """Everything that the council around a step has come to so far."""
+    state = council_state(ctx)
+    return CouncilOutput(
+        question=state.question,
+        opinions=[
+            CouncilOpinion(
+                agent_name=member.name,
+                role=member.role,
+                alias=state.aliases.get(member.name, ""),
+                text=state.spoken[member.name],
+            )
+            for member in roster
+            if member.name in state.spoken
+        ],
+        reviews=[state.reviews[member.name] for member in roster if member.name in state.reviews],
+        ranking=list(state.ranking),
+        agreement=state.agreement,
+        answer=state.answer,
+        dissent=state.dissent,
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )

@@ -1,0 +1,120 @@
+"""`council()`: its options, checked before anything is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from flowdebate._util.validation import check_count
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.output import OutputSchema
+from flowdebate.patterns import checks
+from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
+from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
+from flowdebate.patterns.council.transcript import CouncilTranscript, create_council_transcript
+from flowdebate.patterns.failures import FailurePolicy
+from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
+from flowdebate.patterns.roster import Persona, checked_roster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.blocks.handler import BlockLike
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.council.schemas import ReviewScope
+
+__all__ = ("council",)
+
+
+def council(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    members: Sequence[Persona | Mapping[str, Any]],
+    chair: BlockLike | None = None,
+    review: ReviewScope | Literal[False] = "others",
+    max_concurrency: int | None = None,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    transcript: CouncilTranscript | None = None,
+    instructions: TextSlot | None = None,
+    model: ModelChoice = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    hide_names: bool = True,
+    member_visibility: Visibility | Mapping[str, bool] | None = None,
+    chair_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    failures: FailurePolicy | None = None,
+) -> Sequencer[Any, Any]:
+    """Build a block whose members answer on their own, review each other anonymously, and let a chair answer.
+
+    All members answer at the same time and see nothing of each other. Then each ranks the others' answers, which it
+    sees under letters, in an order that is balanced over the reviewers. The reviews give a ranking (mean rank, Borda,
+    Kendall's W). The chair sees all of it, under letters as well, and writes the answer. That takes 2N + 1 calls for N
+    members. The form is that of the llm-council project; order and self-preference are controlled here.
+
+    - `members`: at least two `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`.
+      A member's `block` forms its opinion from a `CouncilInput` and its review from a `ReviewAsked`.
+    - `chair`: None is the default, else a block or a function of `(input, ctx)` or `(input)` with a `ChairAsked`.
+    - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; False leaves
+      the reviews out (N + 1 calls).
+    - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.
+    - `output_schema`: what the chair returns, and the run's output; without one the output is the `CouncilOutput`.
+    - `hide_names`: whether names of members and models in answers are replaced by aliases for reviewers and chair.
+    - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
+      counts opinions; a member without an opinion does not review; without a chair the answer is None.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities reach the default blocks only.
+
+    Raises `ConfigurationError` for invalid options, before anything is built.
+
+    >>> from flowdebate.testing import FunctionModel
+    >>> def reply(request):
+    ...     if "-reviewer-" in request.block:
+    ...         letters = [c for c in "ABC" if f"[Answer {c}]" in request.messages[-1]["content"]]
+    ...         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter in letters]}
+    ...     return {"answer": "Wait a week."} if request.block.endswith("-chair") else f"{request.block}: wait."
+    >>> ship = council(name="ship", members=[{"name": "ann"}, {"name": "bea"}, {"name": "cid"}])
+    >>> result = ship.run_sync("Should we ship today?", model=FunctionModel(reply))
+    >>> result.output.answer, result.usage.calls, len(result.output.ranking)
+    ('Wait a week.', 7, 3)
+    """
+    checks.check_name(name, where="council", field="name")
+    where = f"council {name!r}"
+    roster = checked_roster(members, where=where, kind=Persona, field="members")
+    checks.check_role(where, "chair", chair, "None, which is the default block,")
+    if review not in ("others", "all", False):
+        raise ConfigurationError(where, "review", review, '"others", "all" or False')
+    if max_concurrency is not None:
+        check_count(where, max_concurrency=max_concurrency)
+    loop = checked_loop(
+        name=name,
+        where=where,
+        max_rounds=2 if review else 1,
+        terminate_when=None,
+        transcript=transcript,
+        create_transcript=create_council_transcript,
+        model=model,
+        collection_id=collection_id,
+        failures=FailurePolicy() if failures is None else failures,
+        spec=council_spec(roster),
+    )
+    names = tuple(member.name for member in roster)
+    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    return assemble(
+        CouncilOptions(
+            loop=loop,
+            roster=roster,
+            chair=chair,
+            review=review or None,
+            max_concurrency=max_concurrency,
+            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+            anonymity=Anonymity(names=names, models=named_models(model, roster)) if hide_names else None,
+            of_members=defaults.shown(member_visibility, NOT_KEPT, where=where, field="member_visibility"),
+            of_chair=defaults.shown(chair_visibility, SHOWN, where=where, field="chair_visibility"),
+        )
+    )

@@ -1,0 +1,228 @@
+"""Review of a council: who is shown what, a member's ranking, and all reviews together."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import count, product
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import clean_text
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.merge_resources import merged_resources
+from flowdebate.blocks.outline import Outline
+from flowdebate.patterns.council.ranking import agreement, rank_answers, review_orders
+from flowdebate.patterns.council.schemas import (
+    ChairAsked,
+    CouncilRanked,
+    CouncilReview,
+    CouncilState,
+    ReviewAsked,
+    ReviewFinished,
+)
+from flowdebate.patterns.events import RoundsEnded, TurnFinished, TurnStarted
+from flowdebate.patterns.failures import in_time, is_provider_failure, record_failure
+from flowdebate.patterns.state import as_model, pattern_state
+from flowdebate.patterns.turn import TurnTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.council.schemas import ReviewScope
+    from flowdebate.patterns.loop import Loop
+    from flowdebate.patterns.state import Recovery
+    from flowdebate.runs.context import Context
+
+__all__ = ("MakeReviewer", "ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
+
+MakeReviewer = "Callable[[tuple[str, ...]], Block[ReviewAsked, Any]]"
+"""Makes the block that ranks the answers with these letters."""
+
+_LETTERS_KEPT = 64
+"""Blocks of a reviewer that are cached; each set of letters has its own answer schema."""
+
+
+def council_state(ctx: Context) -> CouncilState:
+    """The state of the council around the block; a new one where its block is used by itself."""
+    state = pattern_state(ctx)
+    return state if isinstance(state, CouncilState) else CouncilState()
+
+
+def letters(number: int) -> list[str]:
+    """The first `number` letters: A to Z, then AA, AB and so on.
+
+    >>> letters(28)[-3:]
+    ['Z', 'AA', 'AB']
+    """
+    found: list[str] = []
+    for length in count(1):
+        for parts in product(ascii_uppercase, repeat=length):
+            if len(found) == number:
+                return found
+            found.append("".join(parts))
+    raise AssertionError
+
+
+def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
+    """A tap between opinions and reviews: draws the letters of the answers, and the orders of the reviewers."""
+
+    @handler(name=f"{loop.name}-open-reviews")
+    def open_(_: object, ctx: Context) -> None:
+        state = council_state(ctx)
+        names = sorted(state.spoken)
+        drawn = letters(len(names))
+        ctx.random.shuffle(drawn)
+        ctx.sequencer.update(aliases=dict(zip(names, drawn, strict=True)))
+        if scope is None:
+            return
+        orders = review_orders(names, scope=scope, random=ctx.random)
+        ctx.sequencer.update(orders={name: order for name, order in orders.items() if order})
+        loop.open_round(ctx, 2)
+
+    return open_
+
+
+def shown_answers(names: Sequence[str], ctx: Context, anonymity: Anonymity | None) -> tuple[tuple[str, str], ...]:
+    """Letter and text of the answers of `names`, in that order, with aliases for the names in the texts."""
+    state = council_state(ctx)
+    hide = _as_it_is if anonymity is None else anonymity.hide
+    return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
+
+
+def _as_it_is(text: str, _: Context) -> str:
+    return text
+
+
+class ReviewTurn(Block[Any, Any]):
+    """The review of one member, under a task of the audit trail; None for a member without an answer of its own.
+
+    If its provider fails for good, `stand_in` ranks the answers, if there is one; with `skips` the review is left out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        agent_name: str,
+        reviewer: Callable[[tuple[str, ...]], Block[Any, Any]],
+        stand_in: Callable[[tuple[str, ...]], Block[Any, Any]] | None,
+        anonymity: Anonymity | None,
+        skips: bool,
+        timeout: float | None,
+    ) -> None:
+        self._reviewer = lru_cache(maxsize=_LETTERS_KEPT)(reviewer)
+        self._stand_in = None if stand_in is None else lru_cache(maxsize=_LETTERS_KEPT)(stand_in)
+        acting = [make(("A", "B")) for make in (self._reviewer, self._stand_in) if make is not None]
+        shared, hidden = merged_resources(f"review {name!r}", acting, closed=acting)
+        super().__init__(name, resources=shared, hidden=hidden)
+        self._shown = acting[0].outline()
+        self._agent_name = agent_name
+        self._anonymity = anonymity
+        self._skips = skips
+        self._timeout = timeout
+
+    async def act(self, _: object, ctx: Context, /) -> CouncilReview | None:
+        state = council_state(ctx)
+        order = state.orders.get(self._agent_name)
+        if order is None:
+            return None
+        asked = ReviewAsked(
+            question=state.question, agent_name=self._agent_name, answers=shown_answers(order, ctx, self._anonymity)
+        )
+        about: dict[str, Any] = {"round": 2, "agent_name": self._agent_name, "phase": "review", "path": ctx.path}
+        about["block"] = self._reviewer(tuple(letter for letter, _ in asked.answers)).name
+        metadata = {"round": 2, "phase": "review"}
+        try:
+            with TurnTask(ctx, "Review the answers", agent_name=self._agent_name, metadata=metadata) as task:
+                ctx.emit(TurnStarted(**about))
+                answer, block = await self._ranked(asked, ctx)
+                task.heard()
+                review = read_review(answer, asked, order, block=block)
+                ctx.sequencer.update(reviews={**council_state(ctx).reviews, self._agent_name: review})
+                task.complete(review.model_dump(by_alias=True))
+        except Exception as error:
+            if not (self._skips and is_provider_failure(error)):
+                raise
+            self._lose(error, ctx, about["block"], "skipped")
+            return None
+        ctx.emit(TurnFinished(**about))
+        ctx.emit(ReviewFinished(block=block, review=review, path=ctx.path))
+        return review
+
+    async def _ranked(self, asked: ReviewAsked, ctx: Context) -> tuple[object, str]:
+        """The ranking, and the name of the block that made it."""
+        given = tuple(letter for letter, _ in asked.answers)
+        reviewer = self._reviewer(given)
+        try:
+            return await self._ranked_by(reviewer, asked, ctx), reviewer.name
+        except Exception as error:
+            if self._stand_in is None or not is_provider_failure(error):
+                raise
+            self._lose(error, ctx, reviewer.name, "stand_in")
+            substitute = self._stand_in(given)
+            return await self._ranked_by(substitute, asked, ctx), substitute.name
+
+    async def _ranked_by(self, block: Block[Any, Any], asked: ReviewAsked, ctx: Context) -> object:
+        call = block(asked, ctx.child(block.name, f"{ctx.path}/{block.place}"))
+        return await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=self._goes_on)
+
+    def _goes_on(self, error: BaseException) -> bool:
+        return (self._skips or self._stand_in is not None) and is_provider_failure(error)
+
+    def _lose(self, error: Exception, ctx: Context, block: str, instead: Recovery) -> None:
+        record_failure(error, ctx, block=block, seat="reviewer", name=self._agent_name, instead=instead)
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="sequencer", children=(self._shown,))
+
+
+def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
+    """A reviewer's ranking with names for letters; OutputError that names the block for what is no ranking."""
+    ranking: Any = as_model(answer, asked.answer_schema(), block=block)
+    names = {letter: name for (letter, _), name in zip(asked.answers, order, strict=True)}
+    return CouncilReview(
+        agent_name=asked.agent_name,
+        order=list(order),
+        ranking=[
+            CouncilRanked(agent_name=names[item.answer], rank=rank, reason=clean_text(item.reason))
+            for rank, item in enumerate(ranking.ranking, start=1)
+        ],
+    )
+
+
+def sum_up_reviews(
+    loop: Loop, members: Sequence[str], *, reviewed: bool, anonymity: Anonymity | None
+) -> Handler[Any, ChairAsked]:
+    """A block that ranks the answers by all reviews, and returns the chair's input."""
+
+    @handler(name=f"{loop.name}-rank")
+    def rank(_: object, ctx: Context) -> ChairAsked:
+        state = council_state(ctx)
+        names = [name for name in members if name in state.spoken]
+        ranking = rank_answers(state.reviews, names)
+        reason = "reviewed" if reviewed else "not_reviewed"
+        ctx.sequencer.deadline = None
+        ctx.sequencer.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
+        ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
+        hide = _as_it_is if anonymity is None else anonymity.hide
+        by_letter = sorted(names, key=state.aliases.__getitem__)
+        return ChairAsked(
+            question=state.question,
+            answers=shown_answers(by_letter, ctx, anonymity),
+            reviews=tuple(
+                (
+                    state.aliases[name],
+                    tuple(
+                        (ranked.rank, state.aliases[ranked.agent_name], hide(ranked.reason, ctx) or "")
+                        for ranked in state.reviews[name].ranking
+                    ),
+                )
+                for name in by_letter
+                if name in state.reviews
+            ),
+            ranking=tuple((at.rank, state.aliases[at.agent_name], at.mean_rank, at.reviews) for at in ranking),
+        )
+
+    return rank

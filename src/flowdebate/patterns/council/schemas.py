@@ -1,0 +1,266 @@
+"""Values of a council: its input, opinions, reviews, ranking and output, and its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, create_model, model_validator
+
+from flowdebate._util.wire import WireModel
+from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
+
+__all__ = (
+    "ChairAnswer",
+    "ChairAsked",
+    "CouncilAgreement",
+    "CouncilInput",
+    "CouncilOpinion",
+    "CouncilOutput",
+    "CouncilRank",
+    "CouncilRanked",
+    "CouncilReview",
+    "CouncilState",
+    "ReviewAsked",
+    "ReviewFinished",
+    "ReviewScope",
+    "StopReason",
+    "ranking_of",
+)
+
+ReviewScope = Literal["others", "all"]
+"""Which answers a member reviews: the others', or its own as well."""
+
+StopReason = Literal["reviewed", "not_reviewed"]
+"""Why there is no further phase: the answers were reviewed, or the council holds no reviews."""
+
+LONGEST_REASON = 1_000
+"""Characters of a reason: the chair is shown all of them."""
+
+
+class CouncilInput(PatternInput):
+    """What a council is asked; members get it to form their opinion."""
+
+    question: str
+
+
+class CouncilOpinion(WireModel):
+    """A member's answer, written without knowledge of the others'."""
+
+    agent_name: str
+    role: str | None = None
+    alias: str
+    """The letter under which reviewers and chair see it."""
+    text: str
+
+
+class CouncilRanked(WireModel):
+    """The place that a review gives to one answer."""
+
+    agent_name: str
+    """Whose answer it is."""
+    rank: Annotated[int, Field(ge=1)]
+    """1 is the best."""
+    reason: str
+
+
+class CouncilReview(WireModel):
+    """A member's ranking of the answers it was shown."""
+
+    agent_name: str
+    """The reviewer."""
+    order: list[str]
+    """Whose answers it was shown, in that order."""
+    ranking: list[CouncilRanked]
+    """From the best to the worst."""
+
+
+class CouncilRank(WireModel):
+    """The place of one answer among all, over all reviews."""
+
+    agent_name: str
+    rank: Annotated[int, Field(ge=1)]
+    """1 is the best; equal mean ranks share a place, and the places after them are left out."""
+    tied: bool = False
+    """Whether another answer has the same place."""
+    mean_rank: float
+    """The mean of its ranks over its reviews."""
+    borda: Annotated[int, Field(ge=0)]
+    """Its Borda count: in each review, a point for each answer ranked below it."""
+    reviews: Annotated[int, Field(ge=1)]
+    """How many members ranked it."""
+    self_preference: float | None = None
+    """With `review="all"`: the mean rank that the others give to it, minus the rank it gives to itself. Above 0, its
+    author prefers it more than the others do; None if either is missing."""
+
+
+class CouncilAgreement(WireModel):
+    """How far the reviewers agree."""
+
+    w: Annotated[float, Field(ge=0, le=1)]
+    """Kendall's coefficient of concordance: 1 if all rank alike, about 0 if they rank at random."""
+    low: float
+    """Lower end of its 95% interval."""
+    high: float
+    """Upper end of its 95% interval."""
+    reviews: int
+
+
+class ChairAnswer(WireModel):
+    """The answer of the default chair, and the disagreement that is left."""
+
+    answer: Annotated[str, Field(description="The council's answer to the question")]
+    dissent: Annotated[
+        str | None, Field(description="The main disagreement that is left among the members; null if there is none")
+    ] = None
+
+
+class CouncilState(PatternState):
+    """The state of a council's sequencer, as `ctx.sequencer.state` shows it."""
+
+    spoken: dict[str, str] = Field(default_factory=dict)
+    """Opinions by member, in order of arrival."""
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """The letter of each member who has an opinion."""
+    orders: dict[str, list[str]] = Field(default_factory=dict)
+    """Whose answers each reviewer is shown, in that order."""
+    reviews: dict[str, CouncilReview] = Field(default_factory=dict)
+    """Reviews by reviewer, in order of arrival."""
+    ranking: list[CouncilRank] = Field(default_factory=list)
+    agreement: CouncilAgreement | None = None
+    answer: Any = None
+    """The chair's answer."""
+    dissent: str | None = None
+    stop_reason: StopReason | None = None
+
+
+class CouncilOutput(PatternOutput):
+    """Everything a council came to."""
+
+    question: str
+    opinions: list[CouncilOpinion]
+    """In declared order; members whose provider failed are in `losses`."""
+    reviews: list[CouncilReview] = Field(default_factory=list)
+    """In declared order of the reviewers; empty with `review=False`."""
+    ranking: list[CouncilRank] = Field(default_factory=list)
+    """From the best to the worst; empty without reviews."""
+    agreement: CouncilAgreement | None = None
+    """None with fewer than two reviews, or with fewer than two answers in each."""
+    answer: Any = None
+    """The chair's answer: text, or data for `output_schema`; None if there is none (see `status`)."""
+    dissent: str | None = None
+    """The main disagreement that is left, if the default chair named one."""
+    stop_reason: StopReason | None = None
+    status: DebateStatus = "complete"
+    losses: list[ProviderFailure] = Field(default_factory=list)
+    seed: int | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Opinions as round 1, reviews as round 2."""
+        said = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]
+        for review in self.reviews:
+            lines = [f"{ranked.rank}. {ranked.agent_name}: {ranked.reason}" for ranked in review.ranking]
+            said.append(Entry(round=2, speaker=review.agent_name, text="\n".join(lines)))
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewAsked:
+    """The input of a member's block for its review; it returns a ranking (see `answer_schema()`)."""
+
+    kind: ClassVar[str] = "review"
+    question: str
+    agent_name: str
+    """The reviewer."""
+    answers: tuple[tuple[str, str], ...]
+    """Letter and text of each answer, in the order of this reviewer, names replaced by aliases."""
+
+    @property
+    def subject(self) -> str:
+        """The question."""
+        return self.question
+
+    def task_for_human(self) -> str:
+        """The answers and the task, for a human reviewer."""
+        from flowdebate.patterns.council.member import render_answers
+
+        return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
+
+    def answer_schema(self) -> type[WireModel]:
+        """The model of a valid answer: a ranking of exactly these letters."""
+        return ranking_of(tuple(letter for letter, _ in self.answers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChairAsked:
+    """The input of a chair's block; it returns a `ChairAnswer`, its fields or text, or data for `output_schema`."""
+
+    kind: ClassVar[str] = "chair"
+    question: str
+    answers: tuple[tuple[str, str], ...]
+    """Letter and text of each answer, names replaced by aliases."""
+    reviews: tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...] = ()
+    """For each review, the letter of its author's own answer, and rank, letter and reason of each ranked answer."""
+    ranking: tuple[tuple[int, str, float, int], ...] = ()
+    """Rank, letter, mean rank and number of reviews of each answer."""
+
+    @property
+    def subject(self) -> str:
+        """The question."""
+        return self.question
+
+    def task_for_human(self) -> str:
+        """Answers, reviews, ranking and task, for a human chair."""
+        from flowdebate.patterns.council.chair import render_work
+
+        return f"{render_work(self)}\n\nWrite the council's answer."
+
+
+def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
+    """The model of a ranking of `letters`: each exactly once, from the best to the worst, with a reason.
+
+    >>> model = ranking_of(("A", "B"))
+    >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]
+    ['B', 'A']
+    """
+    letter: Any = Literal[letters]
+    ranked = create_model(
+        "RankedAnswer",
+        __base__=WireModel,
+        answer=(letter, Field(description="The letter of the answer")),
+        reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="Why it has this place")),
+    )
+
+    place: Any = ranked
+
+    class Ranking(WireModel):
+        ranking: Annotated[
+            list[place],
+            Field(
+                min_length=len(letters),
+                max_length=len(letters),
+                description="All answers, from the best to the worst, each once",
+            ),
+        ]
+
+        @model_validator(mode="after")
+        def _each_once(self) -> Ranking:
+            given = [item.answer for item in self.ranking]
+            if sorted(given) != sorted(letters):
+                message = f"ranking must name each of {', '.join(letters)} once, got {', '.join(given)}"
+                raise ValueError(message)
+            return self
+
+    return Ranking
+
+
+@dataclass(slots=True, kw_only=True)
+class ReviewFinished:
+    """A member has ranked the answers."""
+
+    kind: ClassVar[str] = "review_finished"
+    block: str
+    review: CouncilReview
+    path: str = ""

@@ -1,0 +1,24 @@
+"""The example of a council that reviews all answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate.testing import FunctionModel, forbid_real_models
+from tests.patterns.council.councils import reply
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_the_council_ranks_itself_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each member ranks its own answer too, and the chair names what is left open."""
+    with forbid_real_models():
+        output = load("council").main(FunctionModel(reply))
+    assert output.answer == "Wait a week."
+    assert {rank.reviews for rank in output.ranking} == {3}
+    printed = capsys.readouterr().out
+    assert "self-preference" in printed
+    assert "agreement W = " in printed
+    assert "Still open: How long to wait." in printed

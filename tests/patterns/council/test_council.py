@@ -1,0 +1,350 @@
+"""The course of a council: who sees what, what it costs, and what it comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from flowdebate import CouncilOutput, FailurePolicy, Limits, Persona, StandIn, council, human, outline
+from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed, QuorumLost
+from flowdebate.patterns.council import ReviewAsked
+from flowdebate.testing import FunctionModel, ScriptedModel
+
+from .councils import NAMES, QUESTION, by_text, held, letters_in, reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flowdebate.models import ModelRequest
+
+
+class Plan(BaseModel):
+    """What the chair is asked for."""
+
+    ship: bool
+    why: str
+
+
+class Listening:
+    """A model that answers as `reply` or `other` does, and keeps what it was asked."""
+
+    def __init__(self, other: Callable[[ModelRequest], Any] = reply) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._other = other
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> Any:
+        self.asked.append((request.block, str(request.messages[-1]["content"])))
+        return self._other(request)
+
+    def of(self, part: str) -> list[str]:
+        """What blocks whose names hold `part` were shown."""
+        return [shown for block, shown in self.asked if part in block]
+
+
+def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
+    """And gives everything it came to."""
+    result = held()
+    raw = result.output
+    assert isinstance(raw, CouncilOutput)
+    assert result.usage.calls == 7
+    assert (raw.answer, raw.dissent, raw.status, raw.stop_reason) == (
+        "Wait a week.",
+        "How long to wait.",
+        "complete",
+        "reviewed",
+    )
+    assert [opinion.agent_name for opinion in raw.opinions] == list(NAMES[:3])
+    assert [review.agent_name for review in raw.reviews] == list(NAMES[:3])
+    assert sorted(opinion.alias for opinion in raw.opinions) == ["A", "B", "C"]
+    assert {rank.reviews for rank in raw.ranking} == {2}
+    assert raw.agreement is not None
+    assert raw.subject == QUESTION
+    assert [entry.speaker for entry in raw.entries] == [*NAMES[:3], *NAMES[:3]]
+    assert CouncilOutput.model_validate(raw.to_wire()) == raw
+
+
+def test_members_see_nothing_of_each_other_before_they_answer() -> None:
+    """An opinion's prompt holds the question and no answer."""
+    model = Listening()
+    held(model=model.model)
+    for shown in model.of("-member-"):
+        assert QUESTION in shown
+        assert "says the block" not in shown
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
+def test_no_reviewer_and_no_chair_ever_sees_a_name(count: int, seed: int, scope: str) -> None:
+    """Also where members write their names, and those of others, into their answers."""
+    names = NAMES[:count]
+
+    def boastful(request: ModelRequest) -> Any:
+        if "-member-" in request.block:
+            return f"I, {request.block.rpartition('-')[2]}, disagree with {', '.join(names)}."
+        return reply(request)
+
+    model = Listening(boastful)
+    held(names, model=model.model, seed=seed, review=scope)
+    shown = [*model.of("-reviewer-"), *model.of("-chair")]
+    assert len(shown) == (count if scope == "all" or count > 1 else 0) + 1
+    for text in shown:
+        assert not [name for name in names if name in text]
+
+
+def test_names_stay_where_they_are_not_to_be_hidden() -> None:
+    """With `hide_names=False`."""
+    model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
+    held(model=model.model, hide_names=False)
+    assert "I am Ann." in model.of("-chair")[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 2**32))
+def test_every_answer_stands_first_equally_often(count: int, seed: int) -> None:
+    """So a judge that prefers what it reads first leaves the ranking a tie."""
+    raw = held(NAMES[:count], seed=seed).output
+    assert {rank.rank for rank in raw.ranking} == {1}
+    assert all(rank.tied for rank in raw.ranking)
+
+
+def test_the_ranking_is_what_reviewers_say_whatever_the_order() -> None:
+    """Reviewers that rank by the texts give the same ranking under every seed."""
+    rankings = [
+        [rank.agent_name for rank in held(model=FunctionModel(by_text), seed=seed).output.ranking] for seed in range(5)
+    ]
+    assert all(ranking == rankings[0] for ranking in rankings)
+
+
+def test_a_council_may_do_without_reviews() -> None:
+    """`review=False` takes N + 1 calls and gives no ranking."""
+    result = held(review=False)
+    raw = result.output
+    assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
+    assert (raw.answer, raw.stop_reason) == ("Wait a week.", "not_reviewed")
+
+
+def test_reviewing_all_answers_measures_self_preference() -> None:
+    """Each member ranks its own answer as well."""
+    raw = held(review="all").output
+    assert {rank.reviews for rank in raw.ranking} == {3}
+    assert all(rank.self_preference is not None for rank in raw.ranking)
+
+
+def test_an_output_schema_is_what_the_chair_returns() -> None:
+    """The run's output is its data; the raw output has it as the answer."""
+    model = FunctionModel(
+        lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
+    )
+    result = held(model=model, output_schema=Plan)
+    assert result.output == Plan(ship=False, why="Tests fail.")
+    assert result.raw.answer == result.output
+    assert result.raw.to_wire()["answer"] == {"ship": False, "why": "Tests fail."}
+
+
+@pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
+def test_a_ranking_that_is_none_is_asked_for_again_and_then_an_error(ranking: Any) -> None:
+    """It has to name each letter that was shown once."""
+
+    def broken(request: ModelRequest) -> Any:
+        if "-reviewer-" not in request.block:
+            return reply(request)
+        letters = letters_in(request)
+        given = {"twice": [letters[0]] * len(letters), "stranger": ["Z", *letters[1:]]}.get(str(ranking), [])
+        return {"ranking": [{"answer": letter, "reason": "-"} for letter in given]}
+
+    with pytest.raises(FlowDebateError):
+        held(model=FunctionModel(broken))
+
+
+def test_a_lost_member_is_left_out_and_said() -> None:
+    """With "skip": it does not review, and nobody reviews it."""
+
+    def flaky(request: ModelRequest) -> Any:
+        return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
+
+    def model(request: ModelRequest) -> Any:
+        answer = flaky(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    result = held(NAMES[:3], model=FunctionModel(model), failures=FailurePolicy(on_failure="skip"))
+    raw = result.output
+    assert (raw.status, [loss.name for loss in raw.losses]) == ("degraded", ["Bea"])
+    assert [opinion.agent_name for opinion in raw.opinions] == ["Ann", "Cid"]
+    assert {rank.agent_name for rank in raw.ranking} == {"Ann", "Cid"}
+    with pytest.raises(ProviderFailed):
+        held(NAMES[:3], model=FunctionModel(model))
+    with pytest.raises(QuorumLost):
+        held(NAMES[:3], model=FunctionModel(model), failures=FailurePolicy(on_failure="skip", quorum=3))
+
+
+@pytest.mark.parametrize("role", ["-reviewer-Ann", "-chair"])
+def test_a_lost_review_or_chair_costs_only_itself(role: str) -> None:
+    """What was answered is kept, and the status says so."""
+
+    def model(request: ModelRequest) -> Any:
+        if request.block.endswith(role):
+            raise ProviderFailed("down", status=503)
+        return reply(request)
+
+    raw = held(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).raw
+    assert raw.status == "degraded"
+    assert [loss.seat for loss in raw.losses] == [role.split("-")[1]]
+    assert len(raw.opinions) == 3
+    assert len(raw.reviews) == (2 if "reviewer" in role else 3)
+    assert raw.answer == (None if role == "-chair" else "Wait a week.")
+
+
+def test_a_stand_in_speaks_and_reviews_for_a_lost_member() -> None:
+    """Nothing is missing then but the member's own voice."""
+    names = NAMES[:3]
+
+    def model(request: ModelRequest) -> Any:
+        if "Bea" in request.block:
+            raise ProviderFailed("down", status=503)
+        return reply(request)
+
+    raw = held(
+        names, model=FunctionModel(model), failures=FailurePolicy(on_failure=StandIn(FunctionModel(reply)))
+    ).output
+    assert len(raw.opinions) == len(raw.reviews) == 3
+    assert {loss.instead for loss in raw.losses} == {"stand_in"}
+
+
+def test_a_limit_keeps_what_was_answered() -> None:
+    """The raw output has the opinions that there are."""
+    pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
+    result = pattern.run_sync(QUESTION, model=FunctionModel(reply), limits=Limits(calls=4))
+    assert result.status == "limit"
+    assert len(result.raw.opinions) == 3
+
+
+def test_blocks_of_ones_own_take_any_role() -> None:
+    """A member gets the question, then the answers; a chair gets everything."""
+
+    def member(value: Any) -> Any:
+        if isinstance(value, ReviewAsked):
+            return {"ranking": [{"answer": letter, "reason": "-"} for letter, _ in value.answers]}
+        return f"On {value.question}: no."
+
+    seen: list[Any] = []
+
+    def chair(value: Any) -> str:
+        seen.append(value)
+        return "No."
+
+    pattern = council(name="ship", members=[Persona("Ann", block=member), Persona("Bea", block=member)], chair=chair)
+    raw = pattern.run_sync(QUESTION, model=ScriptedModel()).output
+    assert (raw.answer, raw.dissent) == ("No.", None)
+    assert [letter for letter, _ in seen[0].answers] == ["A", "B"]
+    assert len(seen[0].ranking) == 2
+
+
+def test_a_block_whose_ranking_is_none_is_named() -> None:
+    """An OutputError says which block, and what is wrong."""
+    members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
+    with pytest.raises(OutputError, match="ship-member-Ann"):
+        council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))
+
+
+def test_people_may_sit_in_a_council(tmp_path: Path) -> None:
+    """A run waits for an opinion, a review and a chair, and shows no names."""
+    from flowdebate import submit_answer_sync
+
+    pattern = council(
+        name="ship", members=[Persona("Ann", block=human(name="ann")), Persona("Bea")], chair=human(name="cy")
+    )
+    store, model = tmp_path / "runs.sqlite3", FunctionModel(reply)
+    result = pattern.run_sync(QUESTION, model=model, store=store, run_id="c", seed=1)
+    assert [request.block for request in result.pending] == ["ann"]
+    submit_answer_sync(store, "c", "I, Ann, say wait.")
+    result = pattern.resume_sync("c", model=model, store=store)
+    (request,) = result.pending
+    assert "[Answer " in request.shown
+    assert "Bea" not in request.shown
+    letter = request.shown.split("[Answer ")[1][0]
+    submit_answer_sync(store, "c", {"ranking": [{"answer": letter, "reason": "The only one."}]})
+    result = pattern.resume_sync("c", model=model, store=store)
+    (request,) = result.pending
+    assert "Bea" not in request.shown
+    submit_answer_sync(store, "c", {"answer": "Wait.", "dissent": None})
+    result = pattern.resume_sync("c", model=model, store=store)
+    assert (result.status, result.output.answer) == ("complete", "Wait.")
+
+
+def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> None:
+    """Killed before the chair: one call is left."""
+    pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
+    store = tmp_path / "runs.sqlite3"
+
+    def until_the_chair(request: ModelRequest) -> Any:
+        if request.block.endswith("-chair"):
+            raise ProviderFailed("down", status=503)
+        return reply(request)
+
+    with pytest.raises(ProviderFailed):
+        pattern.run_sync(QUESTION, model=FunctionModel(until_the_chair), store=store, run_id="c", seed=1)
+    model = Listening()
+    result = pattern.resume_sync("c", model=model.model, store=store)
+    assert [block for block, _ in model.asked] == ["ship-chair"]
+    assert result.output == held(seed=1).output
+
+
+def test_a_batch_holds_councils() -> None:
+    """One for each question."""
+    pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
+    done = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
+    assert [item.result and item.result.output.question for item in done] == ["Ship?", "Wait?"]
+
+
+def test_events_tell_of_every_phase() -> None:
+    """Two rounds; a turn for each opinion and each review; a review's ranking; the end."""
+    kinds = [event.kind for event in held(NAMES[:2]).events if not event.kind.startswith(("model_", "task_", "block_"))]
+    assert kinds.count("round_started") == 2
+    assert kinds.count("turn_started") == kinds.count("turn_finished") == 4
+    assert kinds.count("review_finished") == 2
+    assert kinds.count("rounds_ended") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"members": [{"name": "Ann"}]}, "members"),
+        ({"members": [{"name": "Ann"}, {"name": "ann"}]}, r"members\[1\].name"),
+        ({"review": "some"}, "review"),
+        ({"review": True}, "review"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"chair": False}, "chair"),
+        ({"name": " "}, "name"),
+        ({"output_schema": 3}, "output_schema"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_a_council_is_refused(options: dict[str, Any], field: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigurationError, match=field):
+        council(**{"name": "ship", "members": [{"name": "Ann"}, {"name": "Bea"}], **options})
+
+
+def test_the_outline_shows_the_phases() -> None:
+    """From top to bottom."""
+    text = str(outline(council(name="ship", members=[{"name": "Ann"}, {"name": "Bea"}])))
+    places = [
+        text.index(part)
+        for part in (
+            "ship-opinions",
+            "ship-open-reviews",
+            "ship-reviews",
+            "ship-rank",
+            "ship-chair",
+            "ship-build-output",
+        )
+    ]
+    assert places == sorted(places)

@@ -1,0 +1,64 @@
+"""The council's command: live, saved, shown, resumed, in Markdown and in batches."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import build_app
+from tests.cli.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+def command(*arguments: str, text: str | None = None) -> Result:
+    """The command, as a user calls it."""
+    return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
+
+
+def ranked(schema: str) -> dict[str, Any]:
+    """A ranking of the letters that a schema allows."""
+    letters = re.findall(r'"([A-Z])"', schema)
+    return {"ranking": [{"answer": letter, "reason": f"{letter} holds."} for letter in dict.fromkeys(letters)]}
+
+
+ANSWERS: dict[str, Any] = {"ranking": ranked, "dissent": {"answer": "Wait a week.", "dissent": "How long."}}
+
+
+def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
+    """`flowdebate council`, with a model for each member and one for the chair."""
+    report = tmp_path / "report.md"
+    with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
+        where = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
+        members = ("--member", "Ann=ann-model", "--member", "Bea=bob-model", "--chair", "staged", "--review", "all")
+        live = command("council", "Ship today?", *where, *members, "--markdown", str(report))
+        asked = [body["model"] for body in on.bodies]
+        saved = command("council", "Ship today?", *where, *members, "--json")
+        run_id = json.loads(saved.stdout)["runId"]
+        before = len(on.bodies)
+        resumed = command("resume", run_id)
+        assert len(on.bodies) == before
+        batch = command("batch", "-", "--pattern", "council", *where, text="Wait?\n")
+    assert [each.exit_code for each in (live, saved, resumed, batch)] == [0, 0, 0, 0]
+    assert sorted(asked) == ["ann-model", "ann-model", "bob-model", "bob-model", "staged"]
+    for part in ("Opinions", "Reviews", "Wait, I say.", "Ranking", "Wait a week.", "How long."):
+        assert part in live.stdout
+        assert part in report.read_text()
+        assert part in resumed.stdout
+        assert part in command("render", "-", text=saved.stdout).stdout
+    assert json.loads(saved.stdout)["pattern"] == "council"
+    assert "Complete: 1\n" in batch.stdout
+
+
+def test_a_member_without_a_model_after_its_sign_is_refused() -> None:
+    """Said with the option and what is allowed."""
+    result = command("council", "Ship?", "--member", "Ann=")
+    assert result.exit_code != 0
+    assert "--member" in result.output
+    assert "name=model" in result.output
