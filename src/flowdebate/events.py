@@ -21,6 +21,7 @@ from flowdebate.patterns.consensus.events import (
     StageEntered,
     VoteCast,
 )
+from flowdebate.patterns.council.schemas import ReviewFinished
 from flowdebate.patterns.debate.schemas import JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
@@ -60,6 +61,7 @@ __all__ = (
     "ModeratorReported",
     "PatternEvent",
     "RefereeReported",
+    "ReviewFinished",
     "RoleFailed",
     "RoundStarted",
     "RoundsEnded",
@@ -103,6 +105,7 @@ PatternEvent: TypeAlias = (
     | ModeratorReported
     | HandoffMade
     | RefereeReported
+    | ReviewFinished
     | DebateStarted
     | StageEntered
     | AgentMessage

@@ -25,7 +25,7 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: P
             return event.reason
         case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached():
             return "debate"
-        case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported():
+        case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported() | events.ReviewFinished():
             return "sibling"
         case events.DebateStarted() | events.StageEntered() | events.AgentMessage() | events.CritiqueMade():
             return "consensus"

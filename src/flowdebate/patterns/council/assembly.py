@@ -176,7 +176,7 @@ def _chair(council: CouncilOptions) -> Block[Any, Any]:
 
 def _without_answer(error: Exception, _: object, ctx: Context) -> object:
     """Go on without the answer of a chair whose provider failed: the ranking is still there."""
-    record_failure(error, ctx, block=ctx.block, seat="chair", name=ctx.block, instead="no_output")
+    record_failure(error, ctx, block=ctx.block, role="chair", name=ctx.block, instead="no_output")
     return MISSING
 
 

@@ -11,7 +11,6 @@ from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
 from flowdebate.patterns.council.transcript import CouncilTranscript, create_council_transcript
-from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.council.schemas import ReviewScope
+    from flowdebate.patterns.failures import FailurePolicy
 
 __all__ = ("council",)
 
@@ -100,7 +100,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         create_transcript=create_council_transcript,
         model=model,
         collection_id=collection_id,
-        failures=FailurePolicy() if failures is None else failures,
+        failures=failures,
         spec=council_spec(roster),
     )
     names = tuple(member.name for member in roster)

@@ -131,7 +131,7 @@ class ReviewTurn(Block[Any, Any]):
         asked = ReviewAsked(
             question=state.question, agent_name=self._agent_name, answers=shown_answers(order, ctx, self._anonymity)
         )
-        about: dict[str, Any] = {"round": 2, "agent_name": self._agent_name, "phase": "review", "path": ctx.path}
+        about: dict[str, Any] = {"round": 2, "agent_name": self._agent_name, "phase": "review"}
         about["block"] = self._reviewer(tuple(letter for letter, _ in asked.answers)).name
         metadata = {"round": 2, "phase": "review"}
         try:
@@ -148,7 +148,7 @@ class ReviewTurn(Block[Any, Any]):
             self._lose(error, ctx, about["block"], "skipped")
             return None
         ctx.emit(TurnFinished(**about))
-        ctx.emit(ReviewFinished(block=block, review=review, path=ctx.path))
+        ctx.emit(ReviewFinished(block=block, review=review))
         return review
 
     async def _ranked(self, asked: ReviewAsked, ctx: Context) -> tuple[object, str]:
@@ -172,7 +172,7 @@ class ReviewTurn(Block[Any, Any]):
         return (self._skips or self._stand_in is not None) and is_provider_failure(error)
 
     def _lose(self, error: Exception, ctx: Context, block: str, instead: Recovery) -> None:
-        record_failure(error, ctx, block=block, seat="reviewer", name=self._agent_name, instead=instead)
+        record_failure(error, ctx, block=block, role="reviewer", name=self._agent_name, instead=instead)
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._shown,))
@@ -205,7 +205,7 @@ def sum_up_reviews(
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.sequencer.deadline = None
         ctx.sequencer.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
-        ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
+        ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         hide = _as_it_is if anonymity is None else anonymity.hide
         by_letter = sorted(names, key=state.aliases.__getitem__)
         return ChairAsked(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model, model_validator
 
+from flowdebate._util.events import BaseEvent
 from flowdebate._util.wire import WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
@@ -257,10 +258,9 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
 
 
 @dataclass(slots=True, kw_only=True)
-class ReviewFinished:
+class ReviewFinished(BaseEvent):
     """A member has ranked the answers."""
 
     kind: ClassVar[str] = "review_finished"
     block: str
     review: CouncilReview
-    path: str = ""

@@ -198,7 +198,6 @@ class CouncilPage(PatternPage):
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.council import council, create_chair
-        from flowdebate.patterns.failures import FailurePolicy
 
         options: CouncilOptions = plan.options
         chair = None
@@ -212,7 +211,7 @@ class CouncilPage(PatternPage):
             chair=chair,
             review=False if options.review == "none" else options.review or "others",
             output_schema=plan.schema,
-            failures=FailurePolicy(on_failure=plan.on_failure),
+            failures=plan.failures,
         )
 
 
