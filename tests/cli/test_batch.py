@@ -322,7 +322,7 @@ def test_a_file_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
     from flowdebate.errors import BadFile
 
     path = str(tmp_path / "r.jsonl")
-    with open_out(path, "b", []), pytest.raises(BadFile, match="somebody else"), open_out(path, "b", []):
+    with open_out(path, "b", []), pytest.raises(BadFile, match="another process"), open_out(path, "b", []):
         pass
 
 
@@ -401,7 +401,7 @@ def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
         again = batch(played, "q.csv", "--max-concurrency", "1", "--batch", "b", "--limit", "1")
         assert len(played.bodies) == 2 + 2
     assert (result.exit_code, again.exit_code) == (130, 0)
-    assert result.stderr == "Interrupted. To go on: the same command, or any with --batch b\n"
+    assert result.stderr == "Interrupted. To continue: the same command, or any with --batch b\n"
     assert folder.joinpath("runs.sqlite3").exists()
 
 
@@ -484,7 +484,7 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
         seen = OWN_ESCAPES.sub("", terminal.seen)
         assert "3 calls, 39 tokens" in seen
         assert "Questions: 3 (2 not done)" in seen
-        assert "Interrupted. To go on: the same command, or any with --batch b\n" in terminal.seen
+        assert "Interrupted. To continue: the same command, or any with --batch b\n" in terminal.seen
         assert "Traceback" not in terminal.seen
         assert len(lines(folder / "r.jsonl")) == 1
         played.let_go()

@@ -137,7 +137,7 @@ def test_what_failed_is_left_out_and_tried_again(folder: Path) -> None:
     assert first.exit_code == 1
     assert json.loads(first.stdout)["report"]["n"] == 1
     assert sum(json.loads(first.stdout)["leftOut"].values()) == 3
-    assert "To go on: the same command" in first.stderr
+    assert "To continue: the same command" in first.stderr
     assert again.exit_code == 0
     assert json.loads(again.stdout)["report"]["n"] == 4
 
@@ -151,7 +151,7 @@ def test_what_was_not_begun_or_lost_stands_below_the_report(folder: Path) -> Non
     assert "Left out: 2 (not begun)\nAnswers of baselines that were lost: 1\n" in result.stdout
     assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
     assert re.search(r"^one call +\d of 1 ", result.stdout, re.MULTILINE)
-    assert "To go on: the same command, or any with --batch evaluation-" in result.stderr
+    assert "To continue: the same command, or any with --batch evaluation-" in result.stderr
 
 
 def test_nothing_to_compare_is_said(folder: Path) -> None:

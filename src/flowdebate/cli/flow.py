@@ -1,4 +1,4 @@
-"""Foreign text on the page: printable, behind an indent, wrapped between words, as it arrives."""
+"""Text wrapping for streamed, untrusted text: escaped, indented, and broken between words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TextFlow:
         self._word_cells = 0
 
     def feed(self, piece: str) -> None:
-        """Write what can be written now: with wrapping, all but the last word."""
+        """Write `piece`; with wrapping, the last word waits for its end."""
         self._take(self._stream.feed(piece))
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends the debate, the second the process."""
+"""Signal handling: the first Ctrl-C or SIGTERM ends the run, the second the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Interrupts:
 
     def __init__(self, stop: Callable[[], object]) -> None:
         self.received: signal.Signals | None = None
-        """What came, or None."""
+        """The signal received, or None."""
         self._stop = stop
         self._before: dict[signal.Signals, Any] = {}
 

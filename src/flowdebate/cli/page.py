@@ -1,4 +1,4 @@
-"""The page that is written on: laid out and coloured in a terminal, plain lines anywhere else."""
+"""Page of a run: laid out and coloured in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ENDINGS = {
     "limit": "Ended by a limit",
     "failed": "Failed",
 }
-"""What is said of what did not end as it should."""
+"""Endings other than complete."""
 
 
 class Page:
@@ -68,7 +68,7 @@ class Page:
         self._notice: str | None = None
 
     def subject(self, label: str, text: str) -> None:
-        """What it is about, and who speaks."""
+        """The subject and the speakers."""
         self.labelled(label, text, "bold", indent="")
         for speaker in self._speakers:
             if speaker.about:
@@ -132,7 +132,7 @@ class Page:
         self.card(card.title, [(fact.label, fact.text, _STYLES[fact.tone]) for fact in card.facts])
 
     def heading(self, title: str) -> None:
-        """The page's own words over a part of it."""
+        """A heading."""
         self.line()
         if self._console.is_terminal:
             from rich.rule import Rule
@@ -143,7 +143,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, about: str) -> None:
-        """Who speaks now, and what is said of it."""
+        """The next speaker, with its stance or role."""
         self.line()
         if about:
             self.labelled(name, about, self.colour(name), indent="")
@@ -151,7 +151,7 @@ class Page:
             self.line(f"{in_line(name)}:", style=self.colour(name))
 
     def text(self, piece: str) -> None:
-        """A piece of what is said, or of the synthesizer's text."""
+        """A piece of a contribution or of the output."""
         if self._flow is None:
             self._clear_notice()
             self._flow = TextFlow(self._write, indent="  ", width=self._wrap())
@@ -159,7 +159,7 @@ class Page:
         self._flush()
 
     def end_text(self) -> None:
-        """The end of what `text` has begun, if it has."""
+        """End the text that `text` started, if any."""
         self._clear_notice()
         if self._flow is not None:
             self._flow.end()
@@ -167,7 +167,7 @@ class Page:
             self._flush()
 
     def notice(self, text: str) -> None:
-        """Something to look at while nothing else comes; it goes when something does."""
+        """A transient line, in a terminal only; the next output replaces it."""
         shown = self._notice == text and self._flow is None
         if not shown and self._console.is_terminal and self._console.color_system is not None:
             from rich.text import Text
@@ -179,12 +179,12 @@ class Page:
             self._notice = text
 
     def remark(self, text: str) -> None:
-        """The page's own word on what was just shown."""
+        """A remark of the page itself, in brackets."""
         self._clear_notice()
         self.line(f"  ({in_line(text)})", style="dim")
 
     def card(self, title: str, parts: Sequence[tuple[str, str, str]]) -> None:
-        """What it came to, in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
+        """A result in a frame: `parts` are label, text, style; one of the title's name needs no label there."""
         self.line()
         if not self._console.is_terminal:
             self.line(title)
@@ -204,18 +204,18 @@ class Page:
         self._print(Panel(body, title=Text(title, "bold"), border_style="green", padding=(1, 2)), width=self._width())
 
     def output(self, value: object) -> None:
-        """What the synthesizer made."""
+        """The output."""
         self.output_heading()
         self.text(value if isinstance(value, str) else as_json(value))
         self.end_text()
 
     def output_heading(self) -> None:
-        """What stands over it."""
+        """The heading of the output."""
         self.line()
         self.line("Output", style="bold")
 
     def totals(self, usage: Tokens | None, seconds: float | None, seed: int | None) -> None:
-        """What it took; nothing is said of what is not known at all."""
+        """Usage, duration and seed, as far as they are known."""
         if usage is None and seconds is None and seed is None:
             return
         parts = []
@@ -232,7 +232,7 @@ class Page:
             self.line(" · ".join(parts) if self._utf8 else "; ".join(parts), style="dim")
 
     def ending(self, document: Document) -> None:
-        """How it ended, if not as it should; and what it took."""
+        """The ending, unless complete; notes and totals."""
         self.end_text()
         ending = ENDINGS.get(document.status)
         if ending is not None:
@@ -315,7 +315,7 @@ class Page:
 
 
 def render(document: Document, page: Page) -> None:
-    """Write all that was saved."""
+    """Write a saved document."""
     page.subject(document.LABEL, document.subject)
     for section in document.sections():
         page.show(section)
@@ -323,7 +323,7 @@ def render(document: Document, page: Page) -> None:
 
 
 class LivePage:
-    """A run as it goes on, on a page."""
+    """Live page of a run."""
 
     def __init__(self, plan: Plan, stream: TextIO) -> None:
         own = plan.info.load_page()
@@ -340,7 +340,7 @@ class LivePage:
                     self._page.show(section)
 
     def finish(self, document: Document) -> None:
-        """Show what comes when the run is over."""
+        """Show the result and the totals."""
         self._page.end_text()
         for section in self._live.result(document):
             self._page.show(section)
@@ -370,5 +370,5 @@ def _console(stream: TextIO, environ: Mapping[str, str]) -> Console:
 
 
 def _squeezed(text: str) -> str:
-    """`text` as a frame shows it: printable, without many blank lines."""
+    """`text` for a frame: escaped, with at most one blank line in a row."""
     return re.sub(r"\n{3,}", "\n\n", printable(text).strip("\n"))

@@ -35,7 +35,7 @@ __all__ = (
 
 
 class WriteFailed(Exception):
-    """Output could not be written; `reader_left` where that is because nobody reads on, which is no error."""
+    """Output could not be written; `reader_left` if the reader closed the pipe, which is no error."""
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
@@ -43,7 +43,7 @@ class WriteFailed(Exception):
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr take any character, and be there even where the caller has closed them."""
+    """Make stdout and stderr accept any character, and reopen them on the null device if they are closed."""
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
@@ -92,7 +92,7 @@ def leave_stdout() -> None:
 
 
 def check_target(path: Path) -> None:
-    """BadFile if nothing can be written to `path`; asked before a debate is paid for."""
+    """BadFile if `path` is not writable; checked before a model is called."""
     try:
         folder = Path(os.path.realpath(path)).parent
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""Saved documents: what a run came to, as `--json` writes it and `render` reads it."""
+"""Documents of runs, which `--json` writes and `render` reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = (
 _MEGABYTES = 16
 """Of a file that `render` reads."""
 _LAST = ("usage", "seconds", "seed", "runId")
-"""Keys that a document ends with."""
+"""The last keys of a document."""
 
 
 class Speaker(WireModel):
@@ -49,7 +49,7 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """What is said of it beside its name."""
+        """The text beside its name."""
         return self.role or ""
 
 
@@ -140,26 +140,26 @@ class Document(WireModel):
     @property
     @abstractmethod
     def found(self) -> bool:
-        """Whether there is what was asked for."""
+        """Whether the run has a result."""
 
     @property
     def said(self) -> int:
-        """How many things were said."""
+        """The number of contributions."""
         return len(self.raw.transcript)
 
     @property
     def held(self) -> str | None:
-        """How long it was and why it ended, in words; None where it did not come to its end."""
+        """Length and reason of the end, in words; None if the run ended early."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.ENDINGS.get(reason, reason)}"
 
     def about(self, name: str) -> str:
-        """What is said of a speaker beside its name."""
+        """The text beside a speaker's name."""
         return next((speaker.about for speaker in self.speakers if speaker.name == name), "")
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """The page: what was said, and what it came to."""
+        """The page: contributions and result."""
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
@@ -189,7 +189,7 @@ def seen_json(text: str) -> str:
 def read_document(path: str) -> Document:
     """The document at `path` ("-": on stdin), or the one of a bare raw output in either key style.
 
-    BadFile with the line or the field of what is wrong.
+    BadFile with the line or the field of the problem.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
@@ -198,7 +198,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, where: str) -> Document:
-    """The document that `value` is, or that of a bare raw output; BadFile with the field of what is wrong."""
+    """The document that `value` is, or that of a bare raw output; BadFile with the invalid field."""
     try:
         if "raw" not in value:
             return _kind(_nearest(value)).of_raw(value)

@@ -1,4 +1,4 @@
-"""Files that a user names: text, JSON and TOML, read up to a size."""
+"""Reading of files: text, JSON and TOML, with a size limit and errors by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEGABYTE = 1_000_000
 
 
 def read_text(path: str, *, megabytes: int) -> str:
-    """The UTF-8 text of the file at `path` ("-": of stdin); BadFile where there is none, or too much of it."""
+    """The UTF-8 text of the file at `path` ("-": of stdin); BadFile if it is missing, too large or no UTF-8."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(megabytes * _MEGABYTE + 1)

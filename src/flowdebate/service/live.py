@@ -43,7 +43,7 @@ _INSTEAD: Mapping[Recovery, str] = {
     "no_report": "the round has no report",
     "drawn": "the next speaker is drawn by lot",
 }
-"""What is done without a role's answer."""
+"""Recovery from a role's failure, in words."""
 
 
 def round_heading(number: int, max_rounds: int | None) -> Heading:
@@ -52,7 +52,7 @@ def round_heading(number: int, max_rounds: int | None) -> Heading:
 
 
 def role_failed(seat: str, name: str, why: str, instead: Recovery) -> Fact:
-    """What failed for good, and what is done without it."""
+    """A role's failure, with its recovery."""
     label = f"{seat.capitalize()} {name} was lost"
     return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
 
@@ -84,7 +84,7 @@ class Live:
         return str(self._about.get(name, ""))
 
     def sections(self, event: object) -> Iterator[Section]:
-        """What there is to see of `event`."""
+        """The sections of `event`."""
         match event:
             case RoundStarted():
                 yield round_heading(event.round, event.max_rounds)
@@ -99,7 +99,7 @@ class Live:
                 pass
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
-        """Why nothing comes yet, and from whom where several are awaited."""
+        """A retry or a fallback, with its reason; `who` if several are awaited."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -108,7 +108,7 @@ class Live:
             yield Remark(text=f"{before}{event.message}; asking again{soon}")
 
     def result(self, document: Document) -> Iterator[Section]:
-        """What is shown at the end and was in no event."""
+        """Sections at the end that no event has."""
         del document
         yield from ()
 
@@ -155,13 +155,13 @@ class OneByOne(Live):
         self._streamed = False
 
     def await_output(self) -> Iterator[Section]:
-        """The synthesizer is next, if there is one."""
+        """Announce the synthesizer, if there is one."""
         if self._synthesizer is not None:
             yield Notice(text="The synthesizer writes the output …")
             self.listen_to(self._synthesizer)
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Section]:
-        """And that what was already shown of an answer does not count."""
+        """The same, after marking the text shown so far as void."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer broke off and does not count")
@@ -211,7 +211,7 @@ class Together(Live):
             yield Notice(text=f"{', '.join(self._awaited.values())} …")
 
     def all_said(self) -> bool:
-        """Whether nobody is awaited any more."""
+        """Whether all have spoken."""
         return not self._awaited
 
     def forget(self, turn: TurnFinished) -> None:
@@ -228,7 +228,7 @@ class Together(Live):
 
 
 CUT_OFF = Remark(text="the model ran out of room: what counts ends with the last full sentence")
-"""Said of an answer that was too long."""
+"""Remark on a truncated answer."""
 
 
 def _cut(text: str) -> str:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ("escaped", "quoted", "report")
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""What has a meaning inside a line; the last ones make links of bare addresses."""
+"""Characters with a meaning inside a line; the last ones make links of bare addresses."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
-"""What has a meaning where a line begins."""
+"""Characters with a meaning at the start of a line."""
 
 
 def report(document: Document) -> str:

@@ -1,4 +1,4 @@
-"""Page of a pattern: what front ends need to offer it, build it, follow it, save it and show it."""
+"""Base class of pattern pages: options, live view, document and construction of one pattern."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ("PatternPage",)
 
 
 class PatternPage(ABC):
-    """What each pattern adds to the service; the registry names one for each."""
+    """Page of a pattern, named by its registry entry."""
 
     help: ClassVar[str]
     """Help of its command."""
@@ -42,14 +42,14 @@ class PatternPage(ABC):
 
     @abstractmethod
     def empty(self) -> dict[str, Any]:
-        """Required fields of the raw output of a run that ended before it began, without its subject."""
+        """Required fields of the raw output of a run that never started, without its subject."""
 
     def with_files(self, options: Any) -> Any:  # noqa: ANN401 - the pattern's own options
         """The options with the contents of the files that they name."""
         return options
 
     def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
-        """ConfigurationError for what cannot be built; called once, before anything is asked."""
+        """ConfigurationError for invalid combinations; called once, before any model call."""
 
     def length(self, options: PatternOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -57,7 +57,7 @@ class PatternPage(ABC):
         return self.default_length if given is None else given
 
     def document_of(self, plan: Plan, raw: Any, output: object, facts: Mapping[str, Any]) -> Document:  # noqa: ANN401 - of any pattern
-        """The document of a run of `plan` that came to `raw` (None: it never began)."""
+        """The document of a run of `plan` with the raw output `raw`; None if the run never started."""
         options = plan.options
         if raw is None:
             about = {plan.info.subject: plan.subject, options.LENGTH: 0, "status": "interrupted", "seed": facts["seed"]}

@@ -103,6 +103,11 @@ class Plan:
         on_failure: Any = self.options.on_failure or "fail"
         return FailurePolicy(on_failure=on_failure)
 
+    def create(self, **options: Any) -> Sequencer[Any, Any]:  # noqa: ANN401 - those of the factory
+        """Call the pattern's factory with `options`, beside the keywords that all factories have."""
+        created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, **options)
+        return created
+
     def pattern(self) -> Sequencer[Any, Any]:
         """The pattern; ConfigurationError, with the option or the key, for what it refuses."""
         built: Sequencer[Any, Any] = self.info.load_page().build(self)

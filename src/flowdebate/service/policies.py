@@ -1,4 +1,4 @@
-"""What the command puts around the models of a plan: second attempts, fallbacks, a recording."""
+"""Policies around the models of a plan: retries, fallbacks, recording and replay."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _INTENTS = ("chat", "synthesize")
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """`plan` with its policies around every model; as it is where there are none.
+    """`plan` with its policies around every model; unchanged without policies.
 
-    Without `recording` nothing is written down: a recording that a run has begun cannot be carried on.
+    `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
     """
     policies = plan.policies
     if policies.are_none:
@@ -38,7 +38,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def with_models(plan: PlanT, made: Callable[[Model | str], Model]) -> PlanT:
-    """`plan` with what `made` makes of each of its models."""
+    """`plan` with `made` applied to each of its models."""
     models = {intent: made(_meant(plan, intent)) for intent in _INTENTS}
     speakers = tuple(
         speaker if speaker.model is None else replace(speaker, model=made(speaker.model)) for speaker in plan.speakers
@@ -47,7 +47,7 @@ def with_models(plan: PlanT, made: Callable[[Model | str], Model]) -> PlanT:
 
 
 def _meant(plan: Plan, intent: str) -> Model | str:
-    """The model that was given for `intent`; where none was, what the environment has for it."""
+    """The model given for `intent`, else the environment's."""
     return (plan.models or {}).get(intent, f"intent/{intent}")
 
 
@@ -83,11 +83,11 @@ class _Made:
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Which model a call that is being recorded is for."""
+"""Model of the call that is being recorded."""
 
 
 def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], Model]:
-    """What makes models that keep all their answers in one file; it goes by the name of the `first` one."""
+    """A maker of models that record all answers in one file, under the name of the `first` one."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording.recorder import RecordingModel
     from flowdebate.models.wrapper import Wrapper

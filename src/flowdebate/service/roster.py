@@ -58,10 +58,10 @@ def roster(
 _MODAL = "should|must|can|could|will|would"
 _PRONOUN = re.compile(rf"({_MODAL}) (we|i|you|they|it) (\w.*)", re.IGNORECASE)
 _PASSIVE = re.compile(rf"({_MODAL}) (\w.*?) (be \w.*)", re.IGNORECASE)
-"""The two forms of question of which it is certain where the subject ends."""
+"""The two forms of question whose subject has a certain end."""
 _ENTANGLED = re.compile(r"[.,;:?!\"()]|\b(?:or|not|never|who|whom|whose|which|that|to|what|why|how)\b", re.IGNORECASE)
 _ENTANGLED_REST = re.compile(r"[.,;:?!\"]|\b(?:or|not|never)\b|^(?:who|that|which)\b", re.IGNORECASE)
-"""What, in its subject and in the rest, makes a question something else than one plain clause."""
+"""Words and signs in subject or rest that make a question more than one plain clause."""
 _QUOTED = 300
 """Characters up to which the sides repeat the question."""
 

@@ -48,16 +48,16 @@ __all__ = (
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A run that is over, one way or another."""
+    """A run that ended."""
 
     document: Document
     failure: FlowDebateError | None = None
     limit: str | None = None
-    """The field of `Limits` that ended it."""
+    """The field of `Limits` that was reached."""
 
 
 async def start(plan: Plan, store: Store | None) -> RunHandle[Any]:
-    """Start a run of `plan`, which has begun when this returns; StoreError if `store` cannot take it."""
+    """Start a run of `plan` and wait until it is stored; StoreError if `store` fails."""
     from flowdebate.runs.durable.resume import StoreOptions
 
     handle = plan.pattern().start(
@@ -98,7 +98,7 @@ async def resume(
 
 
 async def ended(plan: Plan, handle: RunHandle[Any], *, stored: bool) -> Ended:
-    """Wait for the end of a run; CancelledError only where the caller was cancelled."""
+    """Await the end of a run; CancelledError only if the caller was cancelled."""
     failure: FlowDebateError | None = None
     output: Any = None
     try:
@@ -115,7 +115,7 @@ async def ended(plan: Plan, handle: RunHandle[Any], *, stored: bool) -> Ended:
 def document_of_handle(
     plan: Plan, handle: RunHandle[Any], failure: FlowDebateError | None, output: object, *, stored: bool
 ) -> Document:
-    """The document of a run that is over."""
+    """The document of a run that ended."""
     from flowdebate.runs.events import RunFinished
 
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
@@ -139,7 +139,7 @@ def document_of_handle(
 
 
 async def replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """The document of a stored run as far as it came: no model is asked, and nothing of it changes."""
+    """The document of a stored run as far as it came; calls no model and changes nothing."""
     from flowdebate.store.memory import MemoryStore
 
     silent = _Silent()
@@ -153,7 +153,7 @@ async def replayed(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
 
 class _Silent:
-    """A model that ends the run which asks it."""
+    """Model that cancels the run at its first call."""
 
     name = "nobody"
     tells_attempts = True
@@ -176,16 +176,16 @@ class Place:
 
     store: Store
     named: bool
-    """Whether the user has said where it is."""
+    """Whether the user named the store."""
     option: str = ""
-    """What another command needs to find it: "", or " --store WHERE"."""
+    """Option for other commands: "", or " --store WHERE"."""
 
 
 @contextmanager
 def opened(where: str | None) -> Iterator[Place]:
     """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
-    ConfigurationError for what is no store. Nothing is read or made yet.
+    ConfigurationError for an invalid address. Nothing is read or created yet.
     """
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
 
@@ -223,23 +223,23 @@ WORDS = {
     "awaiting": "awaits an answer",
     "dead_letter": "given up",
 }
-"""Where runs stand."""
+"""Statuses in words."""
 STATES = tuple(WORDS)
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
-"""Characters of an id by which a run may be named."""
+"""Minimum number of characters that name a run."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
 
 
 def state_of(run: StoredRun) -> str:
-    """Where `run` stands: one that is under way and that nobody carries out was left behind."""
+    """The status of `run`; a running one that no process owns was left behind."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
 def _is_resumable(run: StoredRun) -> bool:
-    """Whether there is more to come, and this command can see to it."""
+    """Whether this command can resume `run`."""
     return run.header.plan is not None and state_of(run) in ("left_behind", "interrupted", "limit", "failed")
 
 
@@ -278,7 +278,7 @@ async def list_runs(
     search: str | None = None,
     limit: int | None = None,
 ) -> Sequence[StoredRun]:
-    """Those runs that are all that is asked for, the newest first."""
+    """The runs that match all filters, the newest first."""
     if state not in ("running", "left_behind"):
         status = next((each for each in get_args(StoredStatus) if each == state), None)
         return await store.runs(status=status, block=block, text=search, limit=limit)
@@ -297,7 +297,7 @@ def short_id(run_id: str) -> str:
 
 
 def ago(seconds: float) -> str | None:
-    """How long ago something was, in words; None for what has a date rather.
+    """A duration in words; None if a date says more.
 
     >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
     ('just now', '2 min ago', '2 h ago', '2 days ago', None)

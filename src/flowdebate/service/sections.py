@@ -1,4 +1,4 @@
-"""Sections: what a page consists of, as data that any front end renders."""
+"""Sections of a page as data, which any front end can render."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = (
 )
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
-"""How a fact is set off."""
+"""Emphasis of a fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What somebody said, whole."""
+    """A complete contribution."""
 
     name: str
     about: str
@@ -116,12 +116,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The end of what pieces were shown of."""
+    """The end of a streamed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something to look at while nothing else comes; it goes when something does."""
+    """A transient line; the next section replaces it."""
 
     text: str
 

@@ -1,6 +1,6 @@
-"""Foreign text as a terminal may be given it: nothing in it moves the cursor, turns lines around, or hides.
+"""Escaping of untrusted text for terminals: nothing moves the cursor, reverses lines, or hides.
 
-Whatever others wrote (models, users, servers, files) goes through here before it is written.
+All text of models, users, servers and files passes through here before it is written.
 """
 
 from __future__ import annotations

@@ -43,15 +43,15 @@ COLUMNS = (
     "completion_tokens",
     "seconds",
 )
-"""What a line of CSV has beside the row's own columns."""
+"""Columns of CSV besides the row's own."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What spreadsheets take for the beginning of a formula."""
+"""First characters that spreadsheets read as a formula."""
 _OVER = ("complete", "degraded", "no_verdict")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What came of one row."""
+    """The result of one row."""
 
     index: int
     row: Row
@@ -62,7 +62,7 @@ class Line:
 
     @property
     def found(self) -> bool:
-        """Whether there is what was asked for."""
+        """Whether there is a result."""
         return self.document.found and self.document.status in _OVER
 
     def as_json(self) -> str:
@@ -102,7 +102,7 @@ class Line:
 
 
 def line_of(plan: Plan, item: BatchItem[Any]) -> Line:
-    """The line of what came of `item`."""
+    """The line of `item`."""
     usage = Usage.none() if item.run is None else item.run.usage
     document = plan.document(
         item.raw,
@@ -130,7 +130,7 @@ def line_of(plan: Plan, item: BatchItem[Any]) -> Line:
 
 
 def _why(item: BatchItem[Any]) -> str | None:
-    """What ended it, where it was an error or a limit."""
+    """The error or the limit that ended the run."""
     from flowdebate.runs.events import RunFinished
 
     if item.error is not None:
@@ -141,7 +141,7 @@ def _why(item: BatchItem[Any]) -> str | None:
 
 
 def _answer(item: BatchItem[Any]) -> str | None:
-    """What it came to, in words: what a synthesizer wrote, else what the pattern itself found."""
+    """The answer in words: the synthesizer's output, else the pattern's own result."""
     raw, output = item.raw, item.output
     if isinstance(output, str):
         return output
@@ -175,10 +175,6 @@ def headers_of(others: Mapping[str, Any]) -> list[str]:
 # Files
 
 
-_OVER = ("complete", "degraded", "no_verdict")
-"""How rows end whose lines stay; all others are written again."""
-
-
 class Out:
     """Writes no line anywhere."""
 
@@ -189,7 +185,7 @@ class Out:
         """Nothing is open."""
 
     def write(self, line: Line) -> None:
-        """Write what came of one row; WriteFailed."""
+        """Write one result; raises WriteFailed."""
 
 
 class StdOut(Out):
@@ -246,10 +242,10 @@ class FileOut(Out, ABC):
             _lock(self._file)
         except OSError:
             self.__exit__()
-            raise BadFile(str(self._path), "is being written by somebody else") from None
+            raise BadFile(str(self._path), "is being written by another process") from None
 
     def _take_up(self) -> None:
-        """Keep what is there of rows that are over, and nothing else: a torn line, rows that are carried on."""
+        """Keep the lines of finished rows; drop torn lines and rows that will be resumed."""
         if not self._path.is_file():  # a device or a pipe: there is nothing to take up
             return
         content = self._path.read_bytes().decode("utf-8", "replace")  # a torn line may end within a character
@@ -257,7 +253,7 @@ class FileOut(Out, ABC):
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
                 problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
-                raise BadFile(str(self._path), f"{problem}: name another file, or with --batch the batch to go on with")
+                raise BadFile(str(self._path), f"{problem}: name another file, or the batch to continue with --batch")
         kept = {index: text for index, _, status, text in lines if status in _OVER}
         whole = head + "".join(kept.values())
         if whole != content:
@@ -319,7 +315,7 @@ class CsvOut(FileOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """What writes to `path`: "-" is stdout, None nowhere; BadFile for a name that says no form."""
+    """The writer for `path`: "-" is stdout, None nothing; BadFile for an unknown suffix."""
     if path is None:
         return Out()
     if path == "-":
@@ -344,7 +340,7 @@ def _csv(cells: Iterable[str]) -> str:
 
 
 def _whole_records(content: str) -> list[list[str]]:
-    """The records of CSV, but for a last one that was torn."""
+    """The records of CSV without a torn last one."""
     records: list[list[str]] = []
     with suppress(csv.Error):
         for record in csv.reader(io.StringIO(content, newline=""), strict=True):
@@ -355,7 +351,7 @@ def _whole_records(content: str) -> list[list[str]]:
 
 
 def _lock(file: int) -> None:
-    """Own the open `file`, as long as it is open; where the system has no such locks, nothing."""
+    """Lock the open `file` until it is closed; does nothing on systems without such locks."""
     try:
         import fcntl
     except ImportError:  # pragma: no cover - on Windows

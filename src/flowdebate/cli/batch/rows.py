@@ -1,4 +1,4 @@
-"""The questions of a batch, as a file has them: CSV, JSON Lines, or a question a line."""
+"""Questions of a batch from a file: CSV, JSON Lines, or text with a question on each line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A question, and what else stands beside it."""
+    """A question with the other columns of its row."""
 
     question: str
     others: Mapping[str, Any] = field(default_factory=dict)
-    """The other columns or fields, which are carried through to the results."""
+    """The other columns or fields, which the results repeat."""
 
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
     """The rows of the file at `path` ("-": of stdin), at least one; `form` is one of `FORMATS`, None goes by the name.
 
-    BadFile with the line and the field of what cannot be a question.
+    BadFile with the line and the field of an invalid question.
     """
     content = read_text(path, megabytes=_MEGABYTES)
     rows = list(FORMATS[form or _format_of(path, content)](path, content))
@@ -108,7 +108,7 @@ def _names(line: str, delimiter: str) -> list[str]:
 
 
 def _column(path: str, header: list[str]) -> int:
-    """Which column the questions are in."""
+    """Index of the column with the questions."""
     header[:] = [name.strip() for name in header]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
@@ -128,4 +128,4 @@ def _row(path: str, number: int, question: object, others: Mapping[str, Any], *,
 
 
 FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {"csv": _csv_rows, "jsonl": _json_rows, "text": _text_rows}
-"""What reads each form."""
+"""Reader of each format."""

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 __all__ = ("HeldBatch", "Plans", "Totals", "hold_batch", "warned_once")
 
 _TICK = 0.5
-"""Seconds between two looks at how far it is."""
+"""Seconds between two updates of the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What the batch may take as a whole: once it is used up, no further question is begun."""
+    """Limits of a whole batch: when one is reached, no further question is started."""
 
     calls: int | None = None
     tokens: int | None = None
 
     def reached(self, summary: BatchSummary) -> bool:
-        """Whether it is used up."""
+        """Whether a limit is reached."""
         usage = summary.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         return over_calls or (self.tokens is not None and (usage.total_tokens or 0) >= self.tokens)
@@ -55,19 +55,19 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBatch:
-    """A batch that is over, or was interrupted."""
+    """A batch that ended or was interrupted."""
 
     summary: BatchSummary
     missing: int
-    """Runs that ended without what was asked for, and without an error."""
+    """Runs that ended without a result and without an error."""
     signal: signal.Signals | None
-    """What interrupted it."""
+    """The signal that interrupted it."""
 
 
 async def hold_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> HeldBatch:
-    """Ask all `rows`, and write what comes of each to `out`; WriteFailed, and the errors of `Block.batch`."""
+    """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
     from flowdebate.runs.durable.resume import StoreOptions
 
     base = plans.base
@@ -106,7 +106,7 @@ async def hold_batch(
 
 
 async def _interruptible(reading: Any, batch: Batch[Any], view: BatchView) -> signal.Signals | None:  # noqa: ANN401 - a coroutine
-    """Wait for `reading`, and show meanwhile how far it is; gives the signal that ended it early."""
+    """Await `reading` and show the progress; returns the signal that interrupted it."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(reading)
     with Interrupts(lambda: loop.call_soon_threadsafe(task.cancel)) as interrupts:
@@ -125,7 +125,7 @@ async def _interruptible(reading: Any, batch: Batch[Any], view: BatchView) -> si
 
 @contextmanager
 def warned_once() -> Iterator[None]:
-    """Inside, what many runs would warn of is said once."""
+    """Inside, repeated warnings of the runs are shown once."""
     said: set[str] = set()
     show = warnings.showwarning
 
@@ -149,9 +149,9 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 
 
 class Plans:
-    """Makes the plan of each question, of `options` (None: not given) over what `file` says.
+    """Plans of a batch: one set of options, from the front end and a plan file, and a subject for each row.
 
-    ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key.
+    ConfigurationError or BadFile for invalid options; it names the option, or the file and its key.
     """
 
     def __init__(self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str) -> None:
@@ -165,27 +165,32 @@ class Plans:
             if getattr(planned.policies, key) is not None:
                 where, field = planned.options.place(key)
                 raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
-        self._kept = stored_plan(planned)
+        self.stored = stored_plan(planned)
+        """The plan as the store has it."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
-        self.base.pattern()  # refuses what cannot be, before anything is paid
+        self.base.pattern()  # refuses invalid options before a model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Name of the batch where the user gives none: the same for the same plan and rows."""
-        told = {key: value for key, value in self._kept["options"].items() if key not in (*_BOUNDS, self._info.subject)}
-        about = [self._kept["pattern"], told, [[row.question, dict(row.others)] for row in rows]]
+        """Default name of the batch: the same for the same plan and rows."""
+        options = {
+            key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
+        }
+        about = [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]]
         return f"batch-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
     def of(self, row: Row) -> Plan:
-        """The plan of a row's question, which shares its models with all others."""
-        return self._planned(self._options(row.question))
+        """The plan of a row; all rows share their models."""
+        return self.plan_for(self.options_for(row.question))
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The pattern for a row, and its stored plan."""
-        return self.of(row).pattern(), {**self._kept, "options": self._options(row.question)}
+        return self.of(row).pattern(), {**self.stored, "options": self.options_for(row.question)}
 
-    def _planned(self, options: Mapping[str, Any]) -> Plan:
+    def plan_for(self, options: Mapping[str, Any]) -> Plan:
+        """The plan of other `options`, as a stored plan has them, with the models of the batch."""
         return with_shared_models(make_plan(self._info, {}, file=options), self.base)
 
-    def _options(self, question: str) -> dict[str, Any]:
-        return {**self._kept["options"], self._info.subject: question}
+    def options_for(self, question: str) -> dict[str, Any]:
+        """The options of the batch with another subject."""
+        return {**self.stored["options"], self._info.subject: question}

@@ -1,4 +1,4 @@
-"""A batch as it goes on, on stderr, and what it came to."""
+"""Progress of a batch on stderr, and its summary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 class BatchView:
-    """Shows a batch by lines on stderr: what failed at once, how far it is now and then."""
+    """Progress as lines on stderr: failures at once, counts every few seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,26 +44,26 @@ class BatchView:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing has to be taken back."""
+        """Nothing to clean up."""
 
     def item(self, item: BatchItem[Any]) -> None:
-        """A run is over."""
+        """Report the failure of a run that ended, if it failed."""
         if item.error is not None:
             self.tell(f"Question {item.index + 1} failed ({_cut(str(item.question))}): {told(item.error)}")
 
     def progress(self, summary: BatchSummary) -> None:
-        """How far it is."""
+        """Show the progress."""
         if self._clock() - self._last >= _EVERY:
             self._last = self._clock()
             self.tell(_progress(summary))
 
     def tell(self, message: str) -> None:
-        """A line of its own."""
+        """Write a line."""
         tell(message)
 
 
 class TerminalView(BatchView):
-    """Shows a batch by a bar that goes when it is over."""
+    """Progress as a bar, which disappears at the end."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -91,12 +91,12 @@ class TerminalView(BatchView):
 
 
 def view_of(stream: TextIO) -> BatchView:
-    """What shows a batch on `stream`, which is stderr."""
+    """The view for `stream`, which is stderr."""
     return TerminalView(stream) if stream.isatty() else BatchView()
 
 
 def show_summary(page: Page, name: str, summary: BatchSummary, *, out: str | None) -> None:
-    """What the batch came to."""
+    """Write the summary of the batch."""
     parts = [("Batch", name, "bold"), ("Questions", _questions(summary), "")]
     parts += [(_WORDS.get(status, status), f"{count:,}", "") for status, count in sorted(summary.statuses.items())]
     if summary.failures:

@@ -1,4 +1,4 @@
-"""`flowdebate batch`: many questions by one pattern, several at once."""
+"""`flowdebate batch`: one pattern on many questions, several at once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 
 def _carry_out(options: dict[str, Any]) -> None:
-    """Hold the batch; ends in Exit."""
+    """Run the batch; ends in Exit."""
     own = {key: options.pop(key) for key in (*_OWN, "questions", "pattern", "file", "store")}
     with problems_told(), warnings_told():
         for key, (option, kind) in _OWN.items():
@@ -126,7 +126,7 @@ def _carry_out(options: dict[str, Any]) -> None:
 
 
 def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
-    """Tell what it came to, and how it goes on."""
+    """Write the summary, and how to continue."""
     from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
 
@@ -135,9 +135,9 @@ def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
         show_summary(page, name, held.summary, out=None if out == "-" else out)
     summary = held.summary
     if held.signal is not None:
-        tell(f"Interrupted. To go on: the same command, or any with --batch {name}")
+        tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
     elif summary.total is not None and summary.done < summary.total:
-        tell("The total is used up. To go on: the same command with a higher --max-total-calls or --max-total-tokens")
+        tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
     elif summary.failed:
         tell("To try again what failed: the same command")
 

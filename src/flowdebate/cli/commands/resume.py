@@ -83,7 +83,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 
 
 _LONGEST = 4_000_000
-"""Characters of an answer that is read from stdin: more than any answer may have."""
+"""Characters read from stdin: more than the limit of any answer."""
 
 
 def answer(
@@ -119,7 +119,7 @@ def answer(
 
 
 async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the answer, or all answers that are typed; what the run still waits for."""
+    """Record the given answer, or ask for all; returns the requests that are still open."""
     from flowdebate.blocks.human.answers import checked, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
@@ -137,7 +137,7 @@ async def _answered(store: Store, stored: StoredRun, given: str | None, place: s
 
 
 def _read(asked: Sequence[HumanRequest], store: Store, run_id: str) -> str:
-    """What stdin says, to whom is shown what is asked."""
+    """Show the open requests and read the answer from stdin."""
     if not asked:
         raise NotAwaited(store.name, run_id, "waits for no answer")
     for request in asked:
@@ -146,7 +146,7 @@ def _read(asked: Sequence[HumanRequest], store: Store, run_id: str) -> str:
 
 
 def _ready(stored: StoredRun, left: Sequence[HumanRequest], option: str, *, later: bool) -> bool:
-    """Whether the run goes on now; where it does not, what is to be done is told."""
+    """Whether to resume the run now; if not, say what to do."""
     from flowdebate.service.runs import short_id
 
     run = short_id(stored.header.run_id)

@@ -1,4 +1,4 @@
-"""Runs that are kept: as a table, and one of them step by step."""
+"""Views of stored runs: a table of runs, and one run step by step."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ("document_of", "run_data", "show_run", "show_table", "step_data")
 
 _HEAD = ("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT")
 _FOUND = {"verdict": "Verdict", "finalDecision": "Decision", "winner": "Winner", "answer": "Answer"}
-"""What patterns come to, by their keys in raw outputs."""
+"""Labels of the patterns' results, by their keys in raw outputs."""
 _USAGE = tuple(item.name for item in fields(Usage))
-"""How the numbers of a call are kept, in their order."""
+"""The counts of a stored call, in their order."""
 
 
 def show_table(runs: Sequence[StoredRun], page: Page, *, now: float, more: bool) -> None:
-    """A line for each of `runs`; `more`: they are not all."""
+    """Write a table of `runs`; `more` adds a hint that the store has others."""
     if not runs:
         page.line("No runs.")
         return
@@ -56,13 +56,13 @@ def _row(run: StoredRun, now: float) -> tuple[str, ...]:
 
 
 def _what(run: StoredRun) -> str:
-    """Its pattern; its block where it is another program's."""
+    """The pattern; the block's name for a run of another program."""
     info = pattern_of_run(run)
     return run.header.block if info is None else info.name
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
-    """`run` as JSON data; with all that it was begun with and has come to, if `whole`."""
+    """`run` as JSON data; `whole` adds its input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
@@ -90,7 +90,7 @@ def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
 
 def step_data(step: StepRow) -> dict[str, Any]:
     """A step as JSON data."""
-    kept = _kept(step)
+    body = _body(step)
     return {
         "place": step.key,
         "kind": step.kind,
@@ -98,15 +98,15 @@ def step_data(step: StepRow) -> dict[str, Any]:
         "at": None if step.at is None else _moment(step.at).isoformat(),
         "attempts": step.attempts,
         "failures": list(step.failures),
-        "model": kept.get("model"),
-        "usage": _usage(kept),
-        "seconds": kept.get("seconds"),
-        "text": _text(step, kept),
+        "model": body.get("model"),
+        "usage": _usage(body),
+        "seconds": body.get("seconds"),
+        "text": _text(step, body),
     }
 
 
 def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page) -> None:
-    """What `run` was begun with, its steps, and what it came to."""
+    """Write the options of `run`, its steps, and its outcome."""
     header = run.header
     page.labelled("Run", header.run_id, "bold", indent="")
     page.labelled("About", header.question, "bold", indent="")
@@ -123,18 +123,18 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page) -> None:
 
 
 def _show_step(step: StepRow, page: Page) -> None:
-    kept = _kept(step)
+    body = _body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
-    facts = [str(kept["model"])] if kept.get("model") else []
-    usage = _usage(kept)
+    facts = [str(body["model"])] if body.get("model") else []
+    usage = _usage(body)
     if usage:
         counts = (usage["promptTokens"], usage["completionTokens"])
         facts.append(
             "tokens: {} in, {} out".format(*("unknown" if count is None else f"{count:,}" for count in counts))
         )
-    if isinstance(kept.get("seconds"), (int, float)):
-        facts.append(f"{kept['seconds']:.1f} s")
+    if isinstance(body.get("seconds"), (int, float)):
+        facts.append(f"{body['seconds']:.1f} s")
     if step.attempts > 1:
         facts.append(f"begun {step.attempts} times")
     if facts:
@@ -144,7 +144,7 @@ def _show_step(step: StepRow, page: Page) -> None:
     if step.body is None:
         page.remark("not finished")
         return
-    page.text(_text(step, kept))
+    page.text(_text(step, body))
     page.end_text()
 
 
@@ -167,7 +167,7 @@ def _show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """What the command that has begun `run` would have saved of it; BadFile where that cannot be told."""
+    """The document of a stored run, as its command would save it; BadFile if it has none."""
     outcome = run.outcome or {}
     raw = outcome.get("raw")
     if run.outcome is None and pattern_of_run(run) is not None:
@@ -175,7 +175,7 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
         return asyncio.run(replayed(run, steps))
     if not isinstance(raw, dict):
-        raise BadFile(f"run {run.header.run_id}", "has come to nothing that a page could be made of; leave out --page")
+        raise BadFile(f"run {run.header.run_id}", "has no output to show as a page; leave out --page")
     bare = read_raw(raw, where=f"run {run.header.run_id}")
     usage = outcome.get("usage") or {}
     facts = {
@@ -195,16 +195,16 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _kept(step: StepRow) -> dict[str, Any]:
-    """What is kept of a call; nothing for other steps."""
+def _body(step: StepRow) -> dict[str, Any]:
+    """The stored body of a call; empty for other steps."""
     if step.body is None or step.kind != "call":
         return {}
-    kept = json.loads(step.body)
-    return kept if isinstance(kept, dict) else {}
+    body = json.loads(step.body)
+    return body if isinstance(body, dict) else {}
 
 
-def _usage(kept: dict[str, Any]) -> dict[str, Any] | None:
-    numbers = kept.get("usage")
+def _usage(body: dict[str, Any]) -> dict[str, Any] | None:
+    numbers = body.get("usage")
     if not isinstance(numbers, list) or len(numbers) != len(_USAGE):
         return None
     counts = dict(zip(_USAGE, numbers, strict=True))
@@ -212,8 +212,8 @@ def _usage(kept: dict[str, Any]) -> dict[str, Any] | None:
     return {name: counts.get(own) for name, own in names.items()}
 
 
-def _text(step: StepRow, kept: dict[str, Any]) -> str:
-    """What a step says."""
+def _text(step: StepRow, body: dict[str, Any]) -> str:
+    """The text of a step."""
     if step.body is None:
         return ""
     if step.kind == "loss":
@@ -221,6 +221,6 @@ def _text(step: StepRow, kept: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         return value if isinstance(value, str) else as_json(value)
-    if kept.get("tool_calls"):
-        return "\n".join(f"{name}({arguments})" for _, name, arguments in kept["tool_calls"])
-    return str(kept.get("text") or as_json(kept.get("data")))
+    if body.get("tool_calls"):
+        return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])
+    return str(body.get("text") or as_json(body.get("data")))

@@ -95,8 +95,8 @@ class EvaluationPlans(Plans):
         baselines: Sequence[BaselineName],
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
-        if "schema" not in self._kept["options"]:
-            self._kept["options"].setdefault("synthesizer", False)  # only verdicts are compared
+        if "schema" not in self.stored["options"]:
+            self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
         self._baselines = baselines
         self.questions = [self._question(row, index, path, truth, choices) for index, row in enumerate(rows)]
         for question in self.questions:
@@ -110,20 +110,20 @@ class EvaluationPlans(Plans):
 
     def of(self, row: Row) -> Plan:
         """The plan of one question; all share their models."""
-        return self._planned(self._options_of(row))
+        return self.plan_for(self._options_of(row))
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """The debate of a row with its baselines, and its stored plan."""
-        return self.of(row).pattern(), {**self._kept, "options": self._options_of(row)}
+        return self.of(row).pattern(), {**self.stored, "options": self._options_of(row)}
 
     def _options_of(self, row: Row) -> dict[str, Any]:
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the first stands for its bare row
-        options = {**self._options(question.question), "debaters": [dict(side) for side in question.sides]}
+        options = {**self.options_for(question.question), "debaters": [dict(side) for side in question.sides]}
         return {**options, "baselines": list(self._baselines)}
 
     def _question(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         number = index + 1
-        given = self._kept["options"].get("debaters")
+        given = self.stored["options"].get("debaters")
         choices = choices_of(row, columns, path=path, number=number)
         if choices:
             sides = _dealt(choices, given, row.question, seed=self.base.seed, path=path, number=number)

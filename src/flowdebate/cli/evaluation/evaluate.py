@@ -226,7 +226,7 @@ def _write(
     if report is None:
         tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
     if _unfinished(held):
-        tell(f"To go on: the same command, or any with --batch {name}")
+        tell(f"To continue: the same command, or any with --batch {name}")
 
 
 def _show(report: BenefitReport, outcome: _Outcome, page: Page) -> None:

@@ -298,7 +298,6 @@ class ConsensusPage(PatternPage):
         return {**nothing, **{key: [] for key in ("proposals", "rounds", "final_proposals", "ballots", "stages")}}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.consensus import consensus
         from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
         options: ConsensusOptions = plan.options
@@ -306,8 +305,7 @@ class ConsensusPage(PatternPage):
         timeout = _TURN_TIMEOUT if options.turn_timeout is None else options.turn_timeout
         names = [agent.name for agent in plan.speakers]
         with options.placing({key: key for key in ConsensusOptions.model_fields}):
-            return consensus(
-                **plan.common,
+            return plan.create(
                 agents=plan.speakers,
                 max_rounds=plan.length,
                 topology=options.topology or "all-to-all",

@@ -172,8 +172,8 @@ class CouncilPage(PatternPage):
     """What a council adds to the service."""
 
     help = (
-        "Ask several models the same question: they answer on their own, review each other's answers without knowing "
-        "whose they are, and a chair writes the answer."
+        "Ask several models; a chair answers from their reviews. Each member answers on its own and reviews the other "
+        "answers without names; then the chair writes the answer."
     )
     options = CouncilOptions
     document = CouncilDocument
@@ -197,7 +197,7 @@ class CouncilPage(PatternPage):
         return CouncilDocument(raw=raw, members=members, output=own, **facts)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.council import council, create_chair
+        from flowdebate.patterns.council import create_chair
 
         options: CouncilOptions = plan.options
         chair = None
@@ -205,8 +205,7 @@ class CouncilPage(PatternPage):
             model = plan.made(options.chair, *options.place("chair"))
             instructions = options.instructions
             chair = create_chair(name=plan.name, output_schema=plan.schema, model=model, instructions=instructions)
-        return council(
-            **plan.common,
+        return plan.create(
             members=plan.speakers,
             chair=chair,
             review=False if options.review == "none" else options.review or "others",

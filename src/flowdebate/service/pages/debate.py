@@ -204,14 +204,12 @@ class DebatePage(PatternPage):
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.debate import debate
         from flowdebate.patterns.debate.transcript import create_debate_transcript
 
         options: DebateOptions = plan.options
         humans = set(options.humans or ())
         transcript = create_debate_transcript()
-        return debate(
-            **plan.common,
+        return plan.create(
             debaters=[
                 replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
                 for each in plan.speakers

@@ -154,10 +154,7 @@ class DeliberationPage(PatternPage):
         return {"history": [], "summaries": [], "final_decision": None, "is_settled": False}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.deliberation import deliberation
-
-        return deliberation(
-            **plan.common,
+        return plan.create(
             debaters=plan.speakers,
             max_rounds=plan.length,
             report=plan.options.report or "structured",

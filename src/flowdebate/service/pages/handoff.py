@@ -186,12 +186,9 @@ class HandoffPage(PatternPage):
         return {"transcript": []}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.handoff import handoff
-
         options: HandoffOptions = plan.options
         with options.placing({"first": "first"}):
-            return handoff(
-                **plan.common,
+            return plan.create(
                 debaters=plan.speakers,
                 first=options.first,
                 transition=options.transition or "structured",

@@ -151,7 +151,7 @@ class RoundRobinPage(PatternPage):
         return {"transcript": []}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript, round_robin
+        from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
 
         options: RoundRobinOptions = plan.options
         transcript = create_round_robin_transcript()
@@ -163,8 +163,7 @@ class RoundRobinPage(PatternPage):
                 transcript=transcript,
                 max_rounds=plan.length,
             )
-        return round_robin(
-            **plan.common,
+        return plan.create(
             debaters=plan.speakers,
             max_rounds=plan.length,
             referee=referee,
