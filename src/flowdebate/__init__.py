@@ -37,6 +37,7 @@ from flowdebate.patterns.debate.synthesizer import create_synthesizer
 from flowdebate.patterns.debate.transcript import create_debate_transcript, create_record_argument
 from flowdebate.patterns.failures import FailurePolicy, StandIn
 from flowdebate.patterns.recording import create_init_transcript
+from flowdebate.patterns.roles import DebaterOptions, ModeratorOptions, RefereeOptions, SynthesizerOptions
 from flowdebate.patterns.roster import Debater, Persona
 from flowdebate.patterns.state import ProviderFailure
 from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
@@ -80,6 +81,7 @@ __all__ = (
     "DebateTranscriptState",
     "DebateVerdict",
     "Debater",
+    "DebaterOptions",
     "DeliberationOutput",
     "Event",
     "FailurePolicy",
@@ -89,15 +91,18 @@ __all__ = (
     "HumanRequest",
     "JudgeOptions",
     "Limits",
+    "ModeratorOptions",
     "OpenAIModel",
     "Persona",
     "Price",
     "ProviderFailure",
+    "RefereeOptions",
     "Retry",
     "RoundRobinOutput",
     "Session",
     "StandIn",
     "StoreOptions",
+    "SynthesizerOptions",
     "Task",
     "TaskCollection",
     "Visibility",

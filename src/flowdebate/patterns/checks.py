@@ -11,6 +11,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.failures import FailurePolicy, StandIn
+from flowdebate.patterns.roles import RoleOptions
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def check_rounds(value: object, *, where: str) -> None:
 
 def check_synthesizer(where: str, synthesizer: object, output_schema: object) -> None:
     """A synthesizer may be left out; an output schema would then apply to nothing."""
-    if synthesizer is not False:
+    if not isinstance(synthesizer, bool):
         check_role(where, "synthesizer", synthesizer, "None, which is the default block, False, which leaves it out,")
-    elif output_schema is not None:
+    elif synthesizer is False and output_schema is not None:
         raise ConfigurationError(
             where, "output_schema", output_schema, "None with synthesizer=False: there is nothing to apply it to"
         )
@@ -54,7 +55,7 @@ def check_synthesizer(where: str, synthesizer: object, output_schema: object) ->
 
 def check_role(where: str, field: str, value: object, absent: str) -> None:
     """A role is taken by a block or a function; `absent` says what else it may be."""
-    if value is not None and not isinstance(value, Block) and not callable(value):
+    if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
         raise ConfigurationError(where, field, value, f"{absent} a block, or a function of (input, ctx)")
 
 

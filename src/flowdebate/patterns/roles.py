@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
 from flowdebate.prompts.escaping import tag_name, tag_text
-from flowdebate.prompts.template import listed
+from flowdebate.prompts.template import Template, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,12 @@ __all__ = (
     "NOT_KEPT",
     "SHOWN",
     "BlockOptions",
+    "DebaterOptions",
     "Members",
+    "ModeratorOptions",
+    "RefereeOptions",
     "RoleOptions",
+    "SynthesizerOptions",
     "debater_block",
     "generator_options",
     "render_members",
@@ -59,24 +63,17 @@ class BlockOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleOptions:
-    """The options of a role's default block; None leaves one open. The fields are those of `BlockOptions`."""
+    """Options of a role's default block, over the pattern's; None leaves one to the pattern. See `BlockOptions`."""
 
     model: Model | str | None = None
     context: MessagesSlot | None = None
     uses: Sequence[Capability] | None = None
     tools: Sequence[ToolLike] | None = None
     instructions: TextSlot | None = None
-    visibility: Visibility | None = None
+    visibility: Visibility | Mapping[str, bool] | None = None
     settings: ModelSettings | None = None
-
-    def over(self, defaults: RoleOptions) -> RoleOptions:
-        """These options, with those of `defaults` where one is left open.
-
-        >>> RoleOptions(model="a").over(RoleOptions(model="b", instructions="Be brief.")).instructions
-        'Be brief.'
-        """
-        own = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
-        return replace(defaults, **own)
+    template: Template | None = None
+    """The texts of its prompt: a template of the role's own kind."""
 
     def shown(
         self, visibility: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
@@ -84,14 +81,31 @@ class RoleOptions:
         """These options with `visibility`, a pattern's option `field`."""
         return replace(self, visibility=as_visibility(visibility, default, where=where, field=field))
 
-    def for_block(self, *, model: Model | str | None = None) -> BlockOptions:
-        """The options that are not left open, for a `create_…` function; `model` replaces the role's."""
-        options = self if model is None else replace(self, model=model)
-        given: Any = {
-            field.name: value for field in fields(self) if (value := getattr(options, field.name)) is not None
-        }
+    def for_block(self) -> BlockOptions:
+        """The options that are not left open, for a `create_…` function.
+
+        >>> RoleOptions(model="local", instructions="Be brief.").for_block()
+        {'model': 'local', 'instructions': 'Be brief.'}
+        """
+        given: Any = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
         kept: BlockOptions = given
         return kept
+
+
+class DebaterOptions(RoleOptions):
+    """What a debater's default block has instead of the pattern's options: `Debater(…, options=DebaterOptions(…))`."""
+
+
+class ModeratorOptions(RoleOptions):
+    """What the default moderator has instead of the pattern's options: `debate(moderator=ModeratorOptions(…))`."""
+
+
+class SynthesizerOptions(RoleOptions):
+    """What the default synthesizer has instead of the pattern's options: `synthesizer=SynthesizerOptions(…)`."""
+
+
+class RefereeOptions(RoleOptions):
+    """What the default referee has instead of the pattern's options: `round_robin(referee=RefereeOptions(…))`."""
 
 
 def generator_options(options: BlockOptions, intent: str, visibility: Visibility, *, where: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from flowdebate.prompts.names import as_seen
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
+    from flowdebate.patterns.roles import RoleOptions
 
 __all__ = (
     "Debater",
@@ -41,6 +42,8 @@ class Debater:
     `str`, `{"text": str}`, or a model with a `text`."""
     model: Model | str | None = None
     """Its own model; None for that of the debate. For the default block only."""
+    options: RoleOptions | None = None
+    """`DebaterOptions` of its own, over the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Persona:
     """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
     """Its own model; None for that of the pattern. For the default block only."""
+    options: RoleOptions | None = None
+    """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
 MemberT = TypeVar("MemberT", Debater, Persona)

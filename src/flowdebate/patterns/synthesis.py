@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
+from flowdebate.patterns.binding import own_options
 from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.output import publish, status_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = (
     "guarded_synthesizer",
     "held_to_schema",
+    "schema_to_check",
     "validate_output",
 )
 
@@ -52,6 +54,12 @@ def held_to_schema(
         return pipeline
     validate = validate_output(loop.name, synthesizer.name, schema)
     return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
+
+
+def schema_to_check(synthesizer: object, schema: OutputSchema | None) -> OutputSchema | None:
+    """`schema`, if the output has to be held to it: the default synthesizer's model is asked for it already."""
+    own = own_options(synthesizer)
+    return schema if own is None or "output_schema" in own else None
 
 
 def validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:

@@ -281,7 +281,7 @@ def _default_moderator(options: dict[str, Any], roster: Sequence[Debater]) -> Mo
     if options.get("transcript") is None:
         options["transcript"] = create_debate_transcript()
     names_ = [side.name for side in roster]
-    return create_moderator(name=options["name"], roster_names=names_, transcript=options["transcript"])
+    return create_moderator.create(name=options["name"], roster_names=names_, transcript=options["transcript"])
 
 
 def _deliverables(options: Mapping[str, Any], given: SearchStrategy[Any] | None) -> SearchStrategy[Any]:

@@ -110,7 +110,6 @@ REJECTED = [
         "moderator=a name", {"moderator": "gpt"}, "moderator", "'gpt'", "True, the default one, a block, or a function"
     ),
     Case("judge=a name", {"judge": "gpt"}, "judge", "'gpt'", "a block, or a function"),
-    Case("synthesizer=True", {"synthesizer": True}, "synthesizer", "True", "False, which leaves it out"),
     Case("synthesizer=0 is not False", {"synthesizer": 0}, "synthesizer", "0", "False, which leaves it out"),
     Case("another roster", {"moderator": _other_roster()}, "moderator", "['anna', 'carl']", "['anna', 'ben']"),
     Case("a predicate that is none", {"terminate_when": True}, "terminate_when", "True", "function of (ctx)"),

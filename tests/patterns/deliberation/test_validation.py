@@ -82,7 +82,7 @@ def test_a_name_is_needed() -> None:
 def test_a_reporter_is_told_how_to_ask() -> None:
     """By a schema or for text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
-        create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")  # type: ignore[arg-type]
+        create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
 def test_another_transcript_on_a_seat_is_refused() -> None:

@@ -200,7 +200,7 @@ def test_the_default_referee_is_made_for_the_panel() -> None:
     assert caught.value.got == ["ada", "zoe"]
     for roster in ([], [""], "ada", [1]):
         with pytest.raises(ConfigurationError, match="roster_names"):
-            create_referee(name="x", roster_names=roster, transcript=create_round_robin_transcript())  # type: ignore[arg-type]
+            create_referee(name="x", roster_names=roster, transcript=create_round_robin_transcript())
 
 
 words = arguments()

@@ -27,7 +27,6 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a bool of rounds", {"max_rounds": True}, "max_rounds", "an int >= 1"),
     ("referee=0 is not False", {"referee": 0}, "referee", "None or False, which leave it out, True, the default one"),
     ("referee=a name", {"referee": "gpt"}, "referee", "None or False, which leave it out, True, the default one"),
-    ("synthesizer=True", {"synthesizer": True}, "synthesizer", "False, which leaves it out"),
     ("no schema", {"output_schema": 3}, "output_schema", "a pydantic model"),
     ("no predicate", {"terminate_when": 3}, "terminate_when", "a sync or async function"),
     ("no transcript", {"transcript": 3}, "transcript", "create_round_robin_transcript()"),

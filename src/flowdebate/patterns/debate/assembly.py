@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.errors import BadAnswer, RosterError
+from flowdebate.errors import BadAnswer, ConfigurationError, RosterError
+from flowdebate.patterns.binding import debater_of, role_block
 from flowdebate.patterns.debate.debater import create_debater
-from flowdebate.patterns.debate.judging.judge import build_judge
+from flowdebate.patterns.debate.judging.judge import build_judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.prompt import verdict_among
 from flowdebate.patterns.debate.moderator import (
@@ -37,12 +38,11 @@ from flowdebate.patterns.failures import MISSING, WithFallback, is_provider_fail
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
 from flowdebate.patterns.output import publish, status_of
 from flowdebate.patterns.state import as_model, entries_of
-from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema
+from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema, schema_to_check
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
@@ -70,10 +70,12 @@ class DebateOptions:
 
     loop: Loop
     roster: tuple[Debater, ...]
-    judge: JudgeOptions | BlockLike
-    synthesizer: BlockLike | Literal[False] | None
-    moderator: BlockLike | Literal[True] | None
-    """True for the default one, None for none."""
+    judge: Any
+    """Options, a block or a function."""
+    synthesizer: Any
+    """None, False, options, a block or a function."""
+    moderator: Any
+    """None for none, True, options, a block or a function."""
     output_schema: OutputSchema | None
     of_debaters: RoleOptions
     of_judge: RoleOptions
@@ -114,7 +116,7 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
     synthesizer = _synthesizer(debate)
     guarded = guarded_synthesizer(loop, synthesizer)
     pipeline = pipeline.then(SkipWithoutVerdict(guarded) if loop.failures.goes_on else guarded)
-    return pipeline if debate.synthesizer is None else held_to_schema(pipeline, loop, synthesizer, debate.output_schema)
+    return held_to_schema(pipeline, loop, synthesizer, schema_to_check(debate.synthesizer, debate.output_schema))
 
 
 def _turn(debate: DebateOptions, debater: Debater) -> Turn:
@@ -129,43 +131,44 @@ def _turn(debate: DebateOptions, debater: Debater) -> Turn:
     )
     return loop.turn(
         debater,
-        debater=loop.own_debater(debater) if debater.block is not None else _debater(debate, debater),
+        debater=_debater(debate, debater) or loop.own_debater(debater),
         stand_in=None if stand_in is None else _debater(debate, debater, stand_in=stand_in),
         record=record,
         stance=debater.stance,
     )
 
 
-def _debater(debate: DebateOptions, debater: Debater, *, stand_in: Model | None = None) -> Block[Any, Any]:
-    """The default block of `debater`, with its own model or that of its `stand_in`."""
+def _debater(debate: DebateOptions, debater: Debater, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
+    """The default block of `debater`, or that of its `stand_in`; None if it has one of the application's own."""
     loop = debate.loop
-    return create_debater(
-        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
-        agent_name=debater.name,
-        stance=debater.stance,
-        role=debater.role,
-        max_rounds=loop.max_rounds,
-        stances=debate.stances,
-        transcript=loop.transcript,
-        anonymity=debate.anonymity,
-        sources=debate.sources,
-        **debate.of_debaters.for_block(model=debater.model if stand_in is None else stand_in),
-    )
+    defaults = {
+        "name": loop.name,
+        "agent_name": debater.name,
+        "stance": debater.stance,
+        "role": debater.role,
+        "max_rounds": loop.max_rounds,
+        "stances": debate.stances,
+        "transcript": loop.transcript,
+        "anonymity": debate.anonymity,
+        "sources": debate.sources,
+        **debate.of_debaters.for_block(),
+    }
+    return debater_of(debater, create_debater, where=loop.where, defaults=defaults, stand_in=stand_in)
 
 
 def _moderation(debate: DebateOptions) -> Block[Any, Any]:
     """The moderator's decision, checked; the declared order if its model gives none that can be used."""
     loop, names = debate.loop, debate.names
-    if debate.moderator is None or debate.moderator is True:
-        moderator: Block[Any, Any] = create_moderator(
-            name=loop.name,
-            roster_names=names,
-            transcript=loop.transcript,
-            max_rounds=loop.max_rounds,
-            **debate.of_moderator.for_block(),
-        )
-    else:
-        moderator = loop.own_role(debate.moderator, "moderator", lambda: decision_among(names))
+    defaults = {
+        "name": loop.name,
+        "roster_names": names,
+        "transcript": loop.transcript,
+        "max_rounds": loop.max_rounds,
+        **debate.of_moderator.for_block(),
+    }
+    default = role_block(debate.moderator, [create_moderator], where=loop.where, field="moderator", defaults=defaults)
+    moderator: Any = default or loop.own_role(debate.moderator, "moderator", lambda: decision_among(names))
+    check_roster_names(moderator, names, where=loop.where)
     stash = stash_moderator_decision(name=loop.name, moderator=moderator.name, roster_names=names)
     is_default = isinstance(moderator, Moderator)
 
@@ -182,26 +185,37 @@ def _moderation(debate: DebateOptions) -> Block[Any, Any]:
 
 def _judge(debate: DebateOptions) -> Block[Any, Any]:
     loop, stances = debate.loop, debate.stances
-    if not isinstance(debate.judge, JudgeOptions):
-        return loop.own_role(debate.judge, "judge", lambda: verdict_among(stances))
-    return build_judge(
-        debate.judge,
-        name=loop.name,
-        transcript=loop.transcript,
-        stances=stances,
-        anonymize_transcript=debate.anonymize_transcript,
-        shuffle_for_judge=debate.shuffle_for_judge,
-        anonymity=debate.anonymity,
-        sources=debate.sources,
-        options=debate.of_judge.for_block(),
-    )
+    defaults: dict[str, Any] = {
+        "name": loop.name,
+        "transcript": loop.transcript,
+        "stances": stances,
+        "anonymize_transcript": debate.anonymize_transcript,
+        "shuffle_for_judge": debate.shuffle_for_judge,
+        "anonymity": debate.anonymity,
+        "sources": debate.sources,
+    }
+    options = debate.of_judge.for_block()
+    if isinstance(debate.judge, JudgeOptions):
+        return build_judge(debate.judge, **defaults, options={**options, **debate.judge.for_block()})
+    makers: Any = [create_judge, create_judge_panel]
+    judge = role_block(debate.judge, makers, where=loop.where, field="judge", defaults={**defaults, **options})
+    return judge or loop.own_role(debate.judge, "judge", lambda: verdict_among(stances))
 
 
 def _synthesizer(debate: DebateOptions) -> Block[Any, Any]:
-    schema = debate.output_schema
-    if debate.synthesizer is None or debate.synthesizer is False:
-        return create_synthesizer(name=debate.loop.name, output_schema=schema, **debate.of_synthesizer.for_block())
-    return debate.loop.own_role(debate.synthesizer, "synthesizer", lambda: schema)
+    loop, schema = debate.loop, debate.output_schema
+    defaults = {"name": loop.name, "output_schema": schema, **debate.of_synthesizer.for_block()}
+    made = role_block(
+        debate.synthesizer, [create_synthesizer], where=loop.where, field="synthesizer", defaults=defaults
+    )
+    return made or loop.own_role(debate.synthesizer, "synthesizer", lambda: schema)
+
+
+def check_roster_names(moderator: object, names: Sequence[str], *, where: str) -> None:
+    """A default moderator picks from the names that the debaters have."""
+    if isinstance(moderator, Moderator) and sorted(moderator.roster_names) != sorted(names):
+        allowed = f"made with the debaters' names, roster_names={list(names)}"
+        raise ConfigurationError(where, "moderator", list(moderator.roster_names), allowed)
 
 
 def debate_spec(

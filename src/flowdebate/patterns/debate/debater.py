@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, debate_state, render_entries
 from flowdebate.patterns.roles import debater_block
 from flowdebate.patterns.state import entries_of, question_of
@@ -179,6 +180,7 @@ def _task(
     return filled(template.rebuttal, last=quoted(against), **about)
 
 
+@bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="block")
 def create_debater(  # noqa: PLR0913 - what a debater may be told
     *,
     name: str,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.errors import FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
 from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
+from flowdebate.patterns.binding import own_options
 from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.debate.moderator import Moderator
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
 from flowdebate.patterns.loop import checked_loop
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
 
 __all__ = (
     "DebateKeywords",
@@ -46,7 +47,7 @@ class DebateKeywords(TypedDict, total=False):
 
     max_rounds: int
     judge: BlockLike | JudgeOptions | ScheduleLike | None
-    moderator: BlockLike | bool | None
+    moderator: BlockLike | ModeratorOptions | bool | None
     terminate_when: Function | None
     transcript: Transcript | None
     instructions: TextSlot | None
@@ -83,7 +84,7 @@ def debate(
     *,
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
-    synthesizer: BlockLike | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, OutT]: ...
@@ -94,7 +95,7 @@ def debate(
     *,
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
-    synthesizer: None = None,
+    synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, str]: ...
@@ -116,7 +117,7 @@ def debate(
     *,
     name: str,
     debaters: Sequence[Debater | Mapping[str, Any]],
-    synthesizer: BlockLike | Literal[False] | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, Any]: ...
@@ -128,8 +129,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     debaters: Sequence[Debater | Mapping[str, Any]],
     max_rounds: int = 2,
     judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
-    synthesizer: BlockLike | Literal[False] | None = None,
-    moderator: BlockLike | bool | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
+    moderator: BlockLike | ModeratorOptions | bool | None = None,
     terminate_when: Function | None = None,
     transcript: Transcript | None = None,
     output_schema: Any = None,
@@ -160,9 +161,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `judge`, `synthesizer`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the
       default block. `synthesizer=False` returns the `DebateRawOutput` itself. `judge` also takes a schedule for the
       default judge ("swap", "cyclic", …), or `JudgeOptions` with all its options, such as the models of a panel of
-      judges.
-    - `moderator`: True for the default moderator, a block or a function; None or False for none.
+      judges; `synthesizer` also takes `SynthesizerOptions`. What `create_judge()`, `create_synthesizer()` and the like
+      are called without (name, stances, transcript, output schema), the debate fills in, with its options.
+    - `moderator`: True or `ModeratorOptions` for the default moderator, a block or a function; None or False for none.
     - `transcript`: pass one to share it with your own blocks; None creates one.
+    - `model` reaches all blocks inside that name none; it is one model, or one by intent.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
       default the client sees the items of all blocks, and those of debaters are not added to the history.
     - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
@@ -201,9 +204,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     if not isinstance(moderator, bool):
         checks.check_role(where, "moderator", moderator, "None or False, which leave it out, True, the default one,")
     checks.check_synthesizer(where, synthesizer, output_schema)
-    check_moderator_roster(moderator, roster, where=where)
     texts = check_sources(sources, where=where)
-    ours = judge is None or asked is not None or any(debater.block is None for debater in roster)
+    given = [judge if asked is None else None, *(debater.block for debater in roster)]
+    ours = any(own_options(block) is not None for block in given)
     anonymity = _anonymity(roster, model, asked) if hide_names and ours else None
     loop = checked_loop(
         name=name,
@@ -239,9 +242,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     checks.warn_of_rounds(where, max_rounds, who="debaters")
     if asked is not None:
-        warn_of_kin(where, asked.models, roster, model=model)
+        judges = asked.models or ([] if asked.model is None else [asked.model])
+        warn_of_kin(where, judges, roster, model=model)
     if (judge is None or asked is not None) and not anonymize_transcript:
-        warn_of_named_judge(where, roster, model=model)
+        warn_of_named_judge(where, roster, model=model, judge=None if asked is None else asked.model)
     if baselines is False:
         return pipeline
     from flowdebate.patterns.debate.baselines import compared
@@ -251,22 +255,13 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
     """Whose names are hidden: the debaters', and those of all models that are known by name."""
+    own = [debater.options.model for debater in roster if debater.options is not None]
+    judges = [] if judge is None else [judge.model, *judge.models]
     return Anonymity(
         names=tuple(debater.name for debater in roster),
-        models=named_models(model, roster, *(() if judge is None else judge.models)),
+        models=named_models(model, roster, *own, *judges),
         stances=tuple(debater.stance for debater in roster),
     )
-
-
-def check_moderator_roster(moderator: Any, roster: Sequence[Debater], *, where: str) -> None:  # noqa: ANN401
-    """A default moderator picks from the names that the debaters have."""
-    if not isinstance(moderator, Moderator):
-        return
-    names = [debater.name for debater in roster]
-    if sorted(moderator.roster_names) != sorted(names):
-        raise ConfigurationError(
-            where, "moderator", list(moderator.roster_names), f"made with the debaters' names, roster_names={names}"
-        )
 
 
 def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
@@ -287,15 +282,17 @@ def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Deba
         )
 
 
-def warn_of_named_judge(where: str, roster: Sequence[Debater], *, model: ModelChoice) -> None:
+def warn_of_named_judge(
+    where: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
+) -> None:
     """Warn of a default judge that is shown names and shares a model with a debater."""
-    default, judges = of_intent(model, "chat"), of_intent(model, "synthesize")
+    default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
     same = [each.name for each in roster if each.block is None and (each.model or default) == judges]
     if same:
         warnings.warn(
             f"{where}: anonymize_transcript=False while the default judge shares a model with "
             f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
-            "or give the judge another model (judge=create_judge(..., model=...))",
+            "or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,
             stacklevel=3,
         )

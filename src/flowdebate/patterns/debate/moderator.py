@@ -11,6 +11,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, RosterError, shown
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateModeratorOutput, ModeratorDecided
 from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, debate_state, render_entries
 from flowdebate.patterns.failures import record_failure
@@ -140,6 +141,7 @@ class Moderator(Block[Any, DebateModeratorOutput]):
         return self._inner.outline()
 
 
+@bindable("name", "roster_names", "transcript", pattern="debate", role="moderator")
 def create_moderator(
     *,
     name: str,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import SHOWN, generator_options
@@ -90,6 +91,7 @@ def _framing(decision: DebateModeratorDecision) -> Iterator[str]:
         yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
 
 
+@bindable("name", pattern="debate", role="synthesizer")
 def create_synthesizer(
     *,
     name: str,

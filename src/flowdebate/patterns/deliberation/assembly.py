@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.binding import debater_of, role_block
 from flowdebate.patterns.deliberation.debater import create_persona_debater
 from flowdebate.patterns.deliberation.moderator import create_moderator, stash_report, without_report
 from flowdebate.patterns.deliberation.schemas import (
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.patterns.deliberation.moderator import ReportForm
@@ -49,7 +49,7 @@ class DeliberationOptions:
 
     loop: Loop
     roster: tuple[Persona, ...]
-    moderator: BlockLike | Literal[False] | None
+    moderator: Any
     report: ReportForm
     of_debaters: RoleOptions
     of_moderator: RoleOptions
@@ -73,7 +73,7 @@ def assemble(deliberation: DeliberationOptions) -> Sequencer[Any, Any]:
 def _turn(deliberation: DeliberationOptions, persona: Persona, members: Members) -> Turn:
     loop = deliberation.loop
     stand_in = loop.failures.stand_in
-    debater = loop.own_debater(persona) if persona.block is not None else _debater(deliberation, persona, members)
+    debater = _debater(deliberation, persona, members) or loop.own_debater(persona)
     record = hear(name=loop.name, agent_name=persona.name, transcript=loop.transcript, collection_id=loop.collection_id)
     return loop.turn(
         persona,
@@ -85,35 +85,36 @@ def _turn(deliberation: DeliberationOptions, persona: Persona, members: Members)
 
 def _debater(
     deliberation: DeliberationOptions, persona: Persona, members: Members, *, stand_in: Model | None = None
-) -> Block[Any, Any]:
-    """The default block of `persona`, with its own model or that of its `stand_in`."""
+) -> Block[Any, Any] | None:
+    """The default block of `persona`, or that of its `stand_in`; None if it has one of the application's own."""
     loop = deliberation.loop
-    return create_persona_debater(
-        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
-        agent_name=persona.name,
-        role=persona.role,
-        system_prompt=persona.system_prompt,
-        participants=members,
-        max_rounds=loop.max_rounds,
-        transcript=loop.transcript,
-        **deliberation.of_debaters.for_block(model=persona.model if stand_in is None else stand_in),
-    )
+    defaults = {
+        "name": loop.name,
+        "agent_name": persona.name,
+        "role": persona.role,
+        "system_prompt": persona.system_prompt,
+        "participants": members,
+        "max_rounds": loop.max_rounds,
+        "transcript": loop.transcript,
+        **deliberation.of_debaters.for_block(),
+    }
+    return debater_of(persona, create_persona_debater, where=loop.where, defaults=defaults, stand_in=stand_in)
 
 
 def _closing(deliberation: DeliberationOptions, members: Members) -> Block[Any, Any]:
     """The moderator's report; if it is lost, the round is closed without one."""
     loop = deliberation.loop
-    if deliberation.moderator is None or deliberation.moderator is False:
-        moderator: Block[Any, Any] = create_moderator(
-            name=loop.name,
-            transcript=loop.transcript,
-            participants=members,
-            max_rounds=loop.max_rounds,
-            report=deliberation.report,
-            **deliberation.of_moderator.for_block(),
-        )
-    else:
-        moderator = loop.own_role(deliberation.moderator, "moderator", lambda: ModeratorReport)
+    defaults = {
+        "name": loop.name,
+        "transcript": loop.transcript,
+        "participants": members,
+        "max_rounds": loop.max_rounds,
+        "report": deliberation.report,
+        **deliberation.of_moderator.for_block(),
+    }
+    own: Any = deliberation.moderator
+    default = role_block(own, [create_moderator], where=loop.where, field="moderator", defaults=defaults)
+    moderator = default or loop.own_role(own, "moderator", lambda: ModeratorReport)
     return (
         sequencer(name=f"{loop.name}-close-round")
         .then(loop.guarded(moderator, without_report))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.transcript import OWN, deliberation_state, render_said, system_for_all
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHORT, debater_block, speaker_tag
 from flowdebate.patterns.state import entries_of, question_of
@@ -158,6 +159,7 @@ def _names(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {final}" if others else final
 
 
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
 def create_persona_debater(
     *,
     name: str,

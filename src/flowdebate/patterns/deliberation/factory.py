@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns import checks
 from flowdebate.patterns.deliberation.assembly import DeliberationOptions, assemble, deliberation_spec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.roles import ModeratorOptions
 
 __all__ = ("deliberation",)
 
@@ -32,7 +33,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
     max_rounds: int = 3,
-    moderator: BlockLike | Literal[False] | None = None,
+    moderator: BlockLike | ModeratorOptions | bool | None = None,
     report: ReportForm = "structured",
     terminate_when: Function | None = None,
     transcript: DeliberationTranscript | None = None,
@@ -61,6 +62,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       a dict, or text for `parse_report`.
     - `report`: form of the default moderator's answer: "structured" uses a schema, "text" asks for lines of text.
     - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
+    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
+      (`ModeratorOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
       default the client sees the items of all blocks, and those of debaters are not added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).
@@ -84,7 +87,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     checks.check_name(name, where="deliberation", field="name")
     where = f"deliberation {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
-    if moderator is not False:
+    if not isinstance(moderator, bool):
         checks.check_role(
             where, "moderator", moderator, "None, which is the default block, False, which leaves it out,"
         )

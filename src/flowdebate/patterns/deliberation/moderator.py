@@ -12,6 +12,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import ModeratorReport, ModeratorReported, ReportStatus
 from flowdebate.patterns.deliberation.transcript import deliberation_state, render_said, system_for_all
@@ -123,6 +124,7 @@ ReportForm: TypeAlias = Literal["structured", "text"]
 """How a moderator's model is asked for its report: by a schema, or for lines of text."""
 
 
+@bindable("name", "transcript", "participants", pattern="deliberation", role="moderator")
 def create_moderator(
     *,
     name: str,

@@ -10,6 +10,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.binding import debater_of
 from flowdebate.patterns.handoff.decision import (
     HandoffDecision,
     draw_instead,
@@ -88,12 +89,10 @@ def _blocks(handoff: HandoffOptions, persona: Persona) -> tuple[Block[Any, Any],
     loop = handoff.loop
     stand_in = loop.failures.stand_in
     others = [name for name in handoff.names if name != persona.name]
-    if persona.block is None:
-        own: Block[Any, Any] = _default_speaker(handoff, persona)
-    elif isinstance(persona.block, Block) and not isinstance(persona.block, Speaker):
-        own = with_answer_schema(loop.own_debater(persona), lambda: handoff_schema(others))
-    else:
-        own = loop.own_debater(persona)
+    default = _default_speaker(handoff, persona)
+    own: Block[Any, Any] = default or loop.own_debater(persona)
+    if default is None and isinstance(persona.block, Block) and not isinstance(persona.block, Speaker):
+        own = with_answer_schema(own, lambda: handoff_schema(others))
     return own, None if stand_in is None else _default_speaker(handoff, persona, stand_in=stand_in)
 
 
@@ -111,19 +110,22 @@ def _turn(
     return loop.turn(persona, debater=debater, stand_in=stand_in, record=record)
 
 
-def _default_speaker(handoff: HandoffOptions, persona: Persona, *, stand_in: Model | None = None) -> Speaker:
-    """The default block of `persona`, with its own model or that of its `stand_in`."""
+def _default_speaker(
+    handoff: HandoffOptions, persona: Persona, *, stand_in: Model | None = None
+) -> Block[Any, Any] | None:
+    """The default block of `persona`, or that of its `stand_in`; None if it has one of the application's own."""
     loop = handoff.loop
-    return create_speaker(
-        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
-        agent_name=persona.name,
-        speakers={each.name: each.role for each in handoff.roster},
-        system_prompt=persona.system_prompt,
-        transition=handoff.transition,
-        max_turns=loop.max_rounds,
-        transcript=loop.transcript,
-        **handoff.of_debaters.for_block(model=persona.model if stand_in is None else stand_in),
-    )
+    defaults = {
+        "name": loop.name,
+        "agent_name": persona.name,
+        "speakers": {each.name: each.role for each in handoff.roster},
+        "system_prompt": persona.system_prompt,
+        "transition": handoff.transition,
+        "max_turns": loop.max_rounds,
+        "transcript": loop.transcript,
+        **handoff.of_debaters.for_block(),
+    }
+    return debater_of(persona, create_speaker, where=loop.where, defaults=defaults, stand_in=stand_in)
 
 
 def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:

@@ -67,6 +67,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block. It returns
       `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
     - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
+    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
+      (`Persona(…, options=DebaterOptions(…))`) take the place of these.
     - `instructions`, `tools`, `uses`, `context`, `settings` and `debater_visibility` apply to the default blocks only.
       By default the client sees their items, and none are added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).

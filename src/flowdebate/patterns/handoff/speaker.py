@@ -9,6 +9,7 @@ from flowdebate._util.text import is_blank, one_line
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
 from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, handoff_state, merged
 from flowdebate.patterns.handoff.prompts import (
@@ -92,6 +93,7 @@ class Speaker(Block[Any, HandoffDecision]):
         return self._inner.outline()
 
 
+@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="block")
 def create_speaker(
     *,
     name: str,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.binding import debater_of, role_block
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order, round_limit
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.round_robin.debater import create_round_robin_debater
@@ -15,11 +16,10 @@ from flowdebate.patterns.round_robin.schemas import RefereeReport, RoundRobinInp
 from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.transcript import record_contribution, round_robin_state
 from flowdebate.patterns.state import entries_of
-from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema
+from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema, schema_to_check
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
@@ -42,9 +42,10 @@ class RoundRobinOptions:
 
     loop: Loop
     roster: tuple[Persona, ...]
-    referee: BlockLike | Literal[True] | None
+    referee: Any
     """True for the default one, None for none."""
-    synthesizer: BlockLike | Literal[False] | None
+    synthesizer: Any
+    """None, a bool, options, a block or a function."""
     output_schema: OutputSchema | None
     of_debaters: RoleOptions
     of_referee: RoleOptions
@@ -67,9 +68,7 @@ def assemble(pattern: RoundRobinOptions) -> Sequencer[Any, Any]:
         return pipeline
     synthesizer = _synthesizer(pattern)
     pipeline = pipeline.then(guarded_synthesizer(loop, synthesizer))
-    return (
-        pipeline if pattern.synthesizer is None else held_to_schema(pipeline, loop, synthesizer, pattern.output_schema)
-    )
+    return held_to_schema(pipeline, loop, synthesizer, schema_to_check(pattern.synthesizer, pattern.output_schema))
 
 
 def _turn(pattern: RoundRobinOptions, debater: Persona) -> Turn:
@@ -84,41 +83,42 @@ def _turn(pattern: RoundRobinOptions, debater: Persona) -> Turn:
     )
     return loop.turn(
         debater,
-        debater=loop.own_debater(debater) if debater.block is not None else _debater(pattern, debater),
+        debater=_debater(pattern, debater) or loop.own_debater(debater),
         stand_in=None if stand_in is None else _debater(pattern, debater, stand_in=stand_in),
         record=record,
     )
 
 
-def _debater(pattern: RoundRobinOptions, debater: Persona, *, stand_in: Model | None = None) -> Block[Any, Any]:
-    """The default block of `debater`, with its own model or that of its `stand_in`."""
+def _debater(pattern: RoundRobinOptions, debater: Persona, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
+    """The default block of `debater`, or that of its `stand_in`; None if it has one of the application's own."""
     loop = pattern.loop
-    return create_round_robin_debater(
-        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
-        agent_name=debater.name,
-        role=debater.role,
-        system_prompt=debater.system_prompt,
-        members=pattern.members,
-        max_rounds=loop.max_rounds,
-        refereed=pattern.referee is not None,
-        transcript=loop.transcript,
-        **pattern.of_debaters.for_block(model=debater.model if stand_in is None else stand_in),
-    )
+    defaults = {
+        "name": loop.name,
+        "agent_name": debater.name,
+        "role": debater.role,
+        "system_prompt": debater.system_prompt,
+        "members": pattern.members,
+        "max_rounds": loop.max_rounds,
+        "refereed": pattern.referee is not None,
+        "transcript": loop.transcript,
+        **pattern.of_debaters.for_block(),
+    }
+    return debater_of(debater, create_round_robin_debater, where=loop.where, defaults=defaults, stand_in=stand_in)
 
 
 def _audit(pattern: RoundRobinOptions) -> Block[Any, Any]:
     """The referee's audit of a round's turns; if it is lost, the round has none."""
     loop = pattern.loop
-    if pattern.referee is None or pattern.referee is True:
-        referee: Block[Any, Any] = create_referee(
-            name=loop.name,
-            roster_names=list(pattern.members),
-            transcript=loop.transcript,
-            max_rounds=loop.max_rounds,
-            **pattern.of_referee.for_block(),
-        )
-    else:
-        referee = loop.own_role(pattern.referee, "referee", lambda: RefereeReport)
+    defaults = {
+        "name": loop.name,
+        "roster_names": list(pattern.members),
+        "transcript": loop.transcript,
+        "max_rounds": loop.max_rounds,
+        **pattern.of_referee.for_block(),
+    }
+    own: Any = pattern.referee
+    default = role_block(own, [create_referee], where=loop.where, field="referee", defaults=defaults)
+    referee = default or loop.own_role(own, "referee", lambda: RefereeReport)
     return (
         sequencer(name=f"{loop.name}-audit-round")
         .tap(loop.end_of_turns())
@@ -128,12 +128,11 @@ def _audit(pattern: RoundRobinOptions) -> Block[Any, Any]:
 
 
 def _synthesizer(pattern: RoundRobinOptions) -> Block[Any, Any]:
-    schema = pattern.output_schema
-    if pattern.synthesizer is None or pattern.synthesizer is False:
-        return create_round_robin_synthesizer(
-            name=pattern.loop.name, output_schema=schema, **pattern.of_synthesizer.for_block()
-        )
-    return pattern.loop.own_role(pattern.synthesizer, "synthesizer", lambda: schema)
+    loop, schema = pattern.loop, pattern.output_schema
+    defaults = {"name": loop.name, "output_schema": schema, **pattern.of_synthesizer.for_block()}
+    makers, own = [create_round_robin_synthesizer], pattern.synthesizer
+    made = role_block(own, makers, where=loop.where, field="synthesizer", defaults=defaults)
+    return made or loop.own_role(own, "synthesizer", lambda: schema)
 
 
 def round_robin_spec(max_rounds: int) -> PatternSpec:

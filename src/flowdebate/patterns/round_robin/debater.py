@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, debater_block, render_members, speaker_tag
 from flowdebate.patterns.round_robin.transcript import (
     HOW_TO_READ_AUDITS,
@@ -196,6 +197,7 @@ def _common(
     return "\n\n".join([system, *([template.referee] if refereed else []), template.rules])
 
 
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
 def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
     from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 
 __all__ = (
@@ -39,7 +40,7 @@ class RoundRobinKeywords(TypedDict, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
     max_rounds: int
-    referee: BlockLike | bool | None
+    referee: BlockLike | RefereeOptions | bool | None
     terminate_when: Function | None
     transcript: RoundRobinTranscript | None
     instructions: TextSlot | None
@@ -70,7 +71,7 @@ def round_robin(
     *,
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
-    synthesizer: BlockLike | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[RoundRobinKeywords],
 ) -> Sequencer[Any, OutT]: ...
@@ -81,7 +82,7 @@ def round_robin(
     *,
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
-    synthesizer: None = None,
+    synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[RoundRobinKeywords],
 ) -> Sequencer[Any, str]: ...
@@ -103,7 +104,7 @@ def round_robin(
     *,
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
-    synthesizer: BlockLike | Literal[False] | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
     **options: Unpack[RoundRobinKeywords],
 ) -> Sequencer[Any, Any]: ...
@@ -114,8 +115,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     name: str,
     debaters: Sequence[Persona | Mapping[str, Any]],
     max_rounds: int = 2,
-    referee: BlockLike | bool | None = None,
-    synthesizer: BlockLike | Literal[False] | None = None,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     terminate_when: Function | None = None,
     transcript: RoundRobinTranscript | None = None,
     output_schema: Any = None,
@@ -146,6 +147,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       the `RoundRobinOutput` itself.
     - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
+    - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
+      (`RefereeOptions`, `SynthesizerOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
       default the client sees the items of all blocks, and those of debaters are not added to the history.
     - `collection_id`: the id of the audit trail (default: `name`).

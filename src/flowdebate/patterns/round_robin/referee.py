@@ -13,6 +13,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
 from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit, RefereeReport, RefereeReported
@@ -121,6 +122,7 @@ class Referee(Block[Any, RefereeReport]):
         return self._inner.outline()
 
 
+@bindable("name", "roster_names", "transcript", pattern="round_robin", role="referee")
 def create_referee(
     *,
     name: str,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
@@ -70,6 +71,7 @@ def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthe
     return "\n\n".join([*parts, filled(template.task, **about)])
 
 
+@bindable("name", pattern="round_robin", role="synthesizer")
 def create_round_robin_synthesizer(
     *,
     name: str,

@@ -232,7 +232,7 @@ class DebatePage(PatternPage):
             return _human(plan, "moderator")
         if not plan.options.moderator:
             return None
-        return create_moderator(
+        return create_moderator.create(
             **plan.common,
             roster_names=[debater.name for debater in plan.speakers],
             transcript=transcript,

@@ -14,6 +14,7 @@ from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, told
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
 from flowdebate.patterns.debate.judging.options import JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.prompt import (
@@ -55,6 +56,7 @@ __all__ = (
 )
 
 
+@bindable("name", "transcript", "stances", pattern="debate", role="judge")
 def create_judge(  # noqa: PLR0913 - what a judge may be told
     *,
     name: str,
@@ -103,6 +105,7 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
     )
 
 
+@bindable("name", "transcript", "stances", pattern="debate", role="judge")
 def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
     *,
     name: str,
@@ -192,7 +195,7 @@ def build_judge(  # noqa: PLR0913 - what create_judge and a debate hand on
             scored=how.scored,
             named=not anonymize_transcript,
             has_sources=bool(sources),
-            template=template,
+            template=how.template or template,
             transcript=transcript,
             options=given,
             panel_model=model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
@@ -14,8 +14,14 @@ from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, Schedu
 from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.models.base import Model
+    from flowdebate.blocks.tools import Capability, ToolLike
+    from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.patterns.debate.judging.prompt import JudgeTemplate
+    from flowdebate.patterns.roles import BlockOptions
 
 __all__ = (
     "JudgeOptions",
@@ -24,6 +30,8 @@ __all__ = (
 )
 
 _WHERE = "JudgeOptions"
+BLOCK = ("model", "instructions", "tools", "uses", "context", "settings", "visibility")
+"""Options of the block, not of how it judges."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,18 @@ class JudgeOptions:
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
     """With on_flip="human": the function that asks a person, as in `human(ask=…)`; None suspends the run."""
+    model: Model | str | None = None
+    """The model of one judge; None for the debate's. A panel has `models`."""
+    template: JudgeTemplate | None = None
+    """The texts of its prompt; None for the default ones."""
+    instructions: TextSlot | None = None
+    """Added to its system message, in place of the debate's instructions; so are the following for the debate's."""
+    tools: Sequence[ToolLike] | None = None
+    uses: Sequence[Capability] | None = None
+    context: MessagesSlot | None = None
+    settings: ModelSettings | None = None
+    visibility: Visibility | Mapping[str, bool] | None = None
+    """None for `judge_visibility`."""
     plan: Schedule = field(init=False, repr=False, compare=False)
     """The parsed `schedule`."""
 
@@ -63,10 +83,7 @@ class JudgeOptions:
             value = getattr(self, option)
             if value not in get_args(kind):
                 raise ConfigurationError(_WHERE, option, value, f"one of {', '.join(map(repr, get_args(kind)))}")
-        if isinstance(self.models, str) or not isinstance(self.models, Sequence):
-            raise ConfigurationError(_WHERE, "models", self.models, "a sequence of models")
-        for model in self.models:
-            check_model(model, where=_WHERE, field="models")
+        self._check_models()
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
             if self.quorum > max(len(self.models), 1):
@@ -87,12 +104,27 @@ class JudgeOptions:
         if self.correlation is not None and not (number and 0 <= self.correlation <= 1):
             raise ConfigurationError(_WHERE, "correlation", self.correlation, "None or a number from 0 to 1")
 
+    def _check_models(self) -> None:
+        if isinstance(self.models, str) or not isinstance(self.models, Sequence):
+            raise ConfigurationError(_WHERE, "models", self.models, "a sequence of models")
+        for model in self.models:
+            check_model(model, where=_WHERE, field="models")
+        check_model(self.model, where=_WHERE)
+        if self.model is not None and self.models:
+            raise ConfigurationError(_WHERE, "model", self.model, "None with models: each judge of a panel has its own")
+
     def _check_labels(self) -> None:
         if isinstance(self.labels, bool):
             return
         good = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
         if not good or not all(isinstance(label, str) and label.strip() for label in self.labels):
             raise ConfigurationError(_WHERE, "labels", self.labels, "True, False, or a label for each side")
+
+    def for_block(self) -> BlockOptions:
+        """The options of the block that are its own."""
+        given: Any = {name: value for name in BLOCK if (value := getattr(self, name)) is not None}
+        kept: BlockOptions = given
+        return kept
 
     @property
     def scored(self) -> bool:
