@@ -24,6 +24,7 @@ __all__ = (
     "UnboundRole",
     "bindable",
     "debater_of",
+    "member_options",
     "own_options",
     "role_block",
 )
@@ -140,6 +141,12 @@ def role_block(
     return maker.create(**{**defaults, **own})
 
 
+def member_options(member: Debater | Persona) -> dict[str, Any]:
+    """What `member` has instead of the pattern's options."""
+    own = {} if member.model is None else {"model": member.model}
+    return own if member.options is None else {**own, **member.options.for_block()}
+
+
 def debater_of(
     member: Debater | Persona,
     maker: Bindable[Any, BlockT],
@@ -152,10 +159,7 @@ def debater_of(
 
     With `stand_in`, the default block in any case, for that model.
     """
-    if member.model is not None:
-        defaults = {**defaults, "model": member.model}
-    if member.options is not None:
-        defaults = {**defaults, **member.options.for_block()}
+    defaults = {**defaults, **member_options(member)}
     if stand_in is None:
         return role_block(member.block, [maker], where=where, field=f"block of {member.name!r}", defaults=defaults)
     own = own_options(member.block) or {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
+from flowdebate.patterns.binding import debater_of, member_options, own_options, role_block
 from flowdebate.patterns.council.chair import create_chair
 from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
 from flowdebate.patterns.council.review import ReviewTurn, council_state, open_reviews, sum_up_reviews
@@ -88,22 +89,24 @@ def _opinion(council: CouncilOptions, member: Persona) -> Turn:
     stand_in = loop.failures.stand_in
     return loop.turn(
         member,
-        debater=loop.own_debater(member) if member.block is not None else _member(council, member),
+        debater=_member(council, member) or loop.own_debater(member),
         stand_in=None if stand_in is None else _member(council, member, stand_in=stand_in),
         record=_hear(loop, member.name),
     )
 
 
-def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None = None) -> Block[Any, Any]:
-    """The default block for an opinion, with the member's own model or that of its `stand_in`."""
-    return create_council_member(
-        name=council.loop.name if stand_in is None else f"{council.loop.name}-stand-in",
-        agent_name=member.name,
-        role=member.role,
-        system_prompt=member.system_prompt,
-        transcript=council.loop.transcript,
-        **council.of_members.for_block(model=member.model if stand_in is None else stand_in),
-    )
+def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
+    """The default block for an opinion, or that of its `stand_in`; None if it has one of the application's own."""
+    loop = council.loop
+    defaults = {
+        "name": loop.name,
+        "agent_name": member.name,
+        "role": member.role,
+        "system_prompt": member.system_prompt,
+        "transcript": loop.transcript,
+        **council.of_members.for_block(),
+    }
+    return debater_of(member, create_council_member, where=loop.where, defaults=defaults, stand_in=stand_in)
 
 
 def _hear(loop: Loop, agent_name: str) -> Handler[object, str]:
@@ -135,7 +138,7 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
 def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
     loop = council.loop
     stand_in = loop.failures.stand_in
-    own = None if member.block is None else loop.own_debater(member)
+    own = None if own_options(member.block) is not None else loop.own_debater(member)
 
     def reviewer(letters: tuple[str, ...]) -> Block[Any, Any]:
         return own if own is not None else _reviewer(council, member, letters)
@@ -157,21 +160,29 @@ def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
 def _reviewer(
     council: CouncilOptions, member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
 ) -> Block[Any, Any]:
+    options: Any = {**council.of_members.for_block(), **member_options(member)}
+    if stand_in is not None:
+        options["model"] = stand_in
     return create_council_reviewer(
         name=council.loop.name if stand_in is None else f"{council.loop.name}-stand-in",
         agent_name=member.name,
         letters=letters,
         role=member.role,
         system_prompt=member.system_prompt,
-        **council.of_members.for_block(model=member.model if stand_in is None else stand_in),
+        **{
+            **council.of_members.for_block(),
+            **member_options(member),
+            **({} if stand_in is None else {"model": stand_in}),
+        },
     )
 
 
 def _chair(council: CouncilOptions) -> Block[Any, Any]:
-    schema = council.output_schema
-    if council.chair is None:
-        return create_chair(name=council.loop.name, output_schema=schema, **council.of_chair.for_block())
-    return council.loop.own_role(council.chair, "chair", lambda: ChairAnswer if schema is None else schema)
+    loop, schema = council.loop, council.output_schema
+    defaults = {"name": loop.name, "output_schema": schema, **council.of_chair.for_block()}
+    own: Any = council.chair
+    made = role_block(own, [create_chair], where=loop.where, field="chair", defaults=defaults)
+    return made or loop.own_role(own, "chair", lambda: ChairAnswer if schema is None else schema)
 
 
 def _without_answer(error: Exception, _: object, ctx: Context) -> object:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.council.member import HOW_TO_READ_ANSWERS, render_answers
 from flowdebate.patterns.council.schemas import ChairAnswer
 from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
@@ -83,6 +84,7 @@ def render_work(asked: ChairAsked, *, template: ChairTemplate = CHAIR) -> str:
     return "\n\n".join(parts)
 
 
+@bindable("name", pattern="council", role="chair")
 def create_chair(
     *,
     name: str,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, debater_block, generator_options, speaker_tag
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted
@@ -114,6 +115,7 @@ def render_answers(answers: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"[Answer {letter}] {quoted(text)}" for letter, text in answers)
 
 
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
 def create_council_member(
     *,
     name: str,
