@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import debate
+from flowdebate import FailurePolicy, debate
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.evaluation import evaluate, evaluate_sync
 from flowdebate.patterns.debate.baselines import with_baselines
@@ -94,7 +94,7 @@ async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
             raise ProviderFailed("down")
         return model.request(request)
 
-    result = await rent(on_failure="skip").run(QUESTION, model=FunctionModel(answer))
+    result = await rent(failures=FailurePolicy(on_failure="skip")).run(QUESTION, model=FunctionModel(answer))
     assert result.status == "no_verdict"
     assert "rent-baselines" not in asked
 
