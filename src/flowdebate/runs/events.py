@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, in order: typed events, and whatever `ctx.emit` was given.
+"""Events of a run, in order: typed, with `path`, `at` and a wire form; and whatever `ctx.emit` was given.
 
 Two kinds are kept apart. *Items* are what a block says (`TextDelta`, `ToolCalled`, `BlockAnswered`); a block's
 visibility decides whether readers get them. All others are the audit, and are always there. `TextDelta` is live
