@@ -37,7 +37,7 @@ debate: $(VENV)/.run ## a moderated debate in the terminal, on the local model
 	$(BIN)/flowdebate debate "Should private cars be banned from city centres?" \
 	  --debater advocate="Private cars should be banned from city centres" \
 	  --debater skeptic="Private cars should stay allowed in city centres" \
-	  --rounds 2 --moderator --model local
+	  --rounds 2 --moderator --no-synthesizer --model local
 
 test: $(VENV)/.dev ## the tests, with the small model for the local path
 	-@python3 scripts/postgres install

@@ -144,7 +144,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
         Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session` are
         those that the run was started with, unless they are given again: model objects have to be, limits may differ.
-        A call that was started and never recorded is made again, or RunUncertain with `on_uncertain="raise"`.
+        A call that was started and never recorded is repeated, or RunUncertain with `on_uncertain="raise"`.
         RunChanged if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a
         recorded answer belongs to another request; RunNotFound; RunConflict while another process runs it; DeadLetter
         if it has crashed its process again and again, unless `retry_dead_letter`.
@@ -222,7 +222,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         `limits` are those of each run, seeds are derived from `seed` and a question's index. A run that fails is an
         item with its error, or ends all with `on_error="raise"`. With a `store` the runs have the ids
         "{batch_id}-{index}": called again with the same `batch_id`, what is complete is given without a call, and what
-        was left is carried on. RunChanged where another question, pattern, model or seed stands there.
+        was left is resumed. RunChanged where another question, pattern, model or seed stands there.
         `progress` is given the summary after each run; once `until` is true of it, no further question is taken.
         """
         from flowdebate.runs.batch.batch import Batch

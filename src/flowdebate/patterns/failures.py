@@ -87,7 +87,7 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Whether a provider is at fault: failures of the application's own code are never gone over."""
+    """Whether the provider is at fault; failures of the application's own code are never skipped."""
     return isinstance(error, ModelError) and error.providers_fault
 
 
@@ -139,7 +139,7 @@ async def in_time(
     """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
 
     A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
-    kept: when it is carried on, the call is not made again, and fails as it did.
+    stored: when it is resumed, the call is not repeated, and fails as it did.
     """
     lost = recorded_failure(ctx, block=block)
     if lost is not None:

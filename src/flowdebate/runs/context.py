@@ -172,9 +172,9 @@ class Context:
     ) -> Any:  # noqa: ANN401 - what call gives
         """Do something impure (a request, a write) under this block's key: the seam where runs become durable.
 
-        In a run that is kept, what `call` gave is recorded, and given again without a call when the run is carried on.
+        In a durable run the result of `call` is recorded, and returned without a call when the run is resumed.
         It has to be plain JSON data, or of the type `returns`, which pydantic can validate; NotRecordable else. An
-        exception is recorded with `failures`, and then raised again; without, the call is made again.
+        exception is recorded with `failures`, and then raised again; without, the call is repeated.
         `key` tells apart what a block does at the same time; what it does under the same key is counted.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"

@@ -24,7 +24,7 @@ __all__ = ("Worker",)
 
 _LONGEST_PAUSE = 5.0
 _TRIES = 100
-"""How often a run is carried on whose store is away: for ten minutes at least."""
+"""How often a run is resumed while its store is unreachable: for ten minutes at least."""
 _LEFT_EVERY = 3
 """Every so many sweeps the store is looked through as well."""
 

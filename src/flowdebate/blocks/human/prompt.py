@@ -75,8 +75,8 @@ def _lines(text: str) -> str:
 def render_said(entries: Iterable[Any]) -> str:
     """The transcript of any pattern, with a heading for each round.
 
-    >>> from flowdebate.patterns.debate.schemas import DebateContributionEntry
-    >>> print(render_said([DebateContributionEntry(round=1, agent_name="ann", stance="for", text="Yes.")]))
+    >>> from types import SimpleNamespace
+    >>> print(render_said([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
     Round 1:
     [ann, for] Yes.
     """

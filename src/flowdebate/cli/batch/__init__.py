@@ -1,1 +1,1 @@
-"""Many questions at once: they are read, asked, and what comes of them is written down."""
+"""Batches on the command line: read the rows, run them, write the results."""

@@ -22,7 +22,7 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
 
 
 def check_text(option: str, value: str | None, allowed: str = "text that is not blank") -> None:
-    """ConfigurationError for text that is blank, or cannot be written down; None was not given."""
+    """ConfigurationError for text that is blank, or cannot be encoded; None was not given."""
     check(value is None or (value.strip() and value.encode(errors="replace").decode() == value), option, value, allowed)
 
 

@@ -93,7 +93,7 @@ class ListTests(StoreStage):
 
     @alone
     async def test_a_run_of_another_store_is_added_as_it_is(self, make: MakeStore) -> None:
-        """With its steps, open ones too; nobody owns it; it can be taken and carried on."""
+        """With its steps, open ones too; nobody owns it; it can be taken and resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),

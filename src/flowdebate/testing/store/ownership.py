@@ -18,7 +18,7 @@ __all__ = ("OwningTests",)
 
 
 class OwningTests(StoreStage):
-    """One owner at a time; what the dead leave can be carried on."""
+    """One owner at a time; a run of a dead process can be resumed."""
 
     @alone
     async def test_a_new_run_is_there_whole(self, make: MakeStore) -> None:
