@@ -11,8 +11,7 @@ from evidence.estimates import table
 from flowdebate.patterns.debate.judging.ballots import decide, effective_n, is_settled
 from flowdebate.patterns.debate.judging.schedules import Schedule
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
-from flowdebate.testing.simulated import judgements
-from flowdebate.testing.simulated.judge import SimJudge
+from flowdebate.testing.simulated.judge import SimJudge, orders_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +48,7 @@ def _cancelled() -> tuple[str, str, str]:
     """How far the mean log-odds of a biased judge are from those of one without bias, apart from what all sides get."""
     furthest, cases = 0.0, 0
     for schedule, sides in (("swap", 2), *(("cyclic", sides) for sides in range(2, MOST_SIDES + 1))):
-        orders = judgements.orders_of(schedule, sides)
+        orders = orders_of(schedule, sides)
         quality = np.random.default_rng(sides).normal(size=(1_000, sides))
         bias = np.random.default_rng(-sides % 97).normal(size=sides).tolist()
         found = [SimJudge(slot=slot).log_odds_of(quality, orders=orders).mean(axis=1) for slot in (bias, 0.0)]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowdebate.testing.simulated import judgements
 from flowdebate.testing.simulated.draws import normals
-from flowdebate.testing.simulated.judge import SimJudge
+from flowdebate.testing.simulated.judge import SimJudge, is_right, orders_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +87,7 @@ def ballots(world: World, cast: Ballots, items: int) -> Iterator[tuple[Any, Any]
 
 def right(world: World, cast: Ballots, items: int, *found: Callable[[Any], Any]) -> list[Any]:
     """For each way to decide, which makes a `Decided` of log-odds: for each item whether the best side has won."""
-    chunks = [[judgements.is_right(way(odds), best) for way in found] for odds, best in ballots(world, cast, items)]
+    chunks = [[is_right(way(odds), best) for way in found] for odds, best in ballots(world, cast, items)]
     return [np.concatenate(each) for each in zip(*chunks, strict=True)]
 
 
@@ -98,7 +97,7 @@ def _orders(world: World, cast: Ballots, items: Any) -> Any:
         drawn = int(cast.schedule[8:-1])
         keys = normals(_ORDER, items[:, None, None], np.arange(drawn)[None, :, None], np.arange(world.sides))
         return np.argsort(keys, axis=-1)
-    orders = judgements.orders_of(cast.schedule, world.sides)
+    orders = orders_of(cast.schedule, world.sides)
     if cast.shuffle:
         keys = normals(_ORDER, items[:, None], np.zeros(1, dtype=int), np.arange(world.sides)[None, :])
         orders = np.argsort(keys, axis=-1)[:, orders]

@@ -8,8 +8,7 @@ import numpy as np
 
 from evidence.estimates import Estimate, mean_of, table
 from evidence.simulate import WORLDS, Ballots, World, ballots, right
-from flowdebate.testing.simulated import judgements
-from flowdebate.testing.simulated.judgements import Decided
+from flowdebate.testing.simulated.judge import Decided, decide_all, is_right, shares_of, votes_of
 
 __all__ = ("Quote", "content", "curtailing", "labels", "quotes", "schedules")
 
@@ -20,12 +19,12 @@ FEWER = 100_000
 
 def by_mean(odds: Any) -> Decided:
     """What the library does: the mean of shares."""
-    return judgements.decide_all(judgements.shares_of(odds))
+    return decide_all(shares_of(odds))
 
 
 def by_vote(odds: Any) -> Decided:
     """Hard votes."""
-    return judgements.decide_all(judgements.shares_of(odds), by="vote")
+    return decide_all(shares_of(odds), by="vote")
 
 
 def by_odds(odds: Any) -> Decided:
@@ -152,7 +151,7 @@ def labels(scale: float = 1.0) -> str:
     ):
         found = np.concatenate(
             [
-                np.stack([judgements.is_right(by_mean(odds), best), by_mean(odds).leaders[:, 0]])
+                np.stack([is_right(by_mean(odds), best), by_mean(odds).leaders[:, 0]])
                 for odds, best in ballots(WORLDS["labels"], cast, items)
             ],
             axis=1,
@@ -194,8 +193,8 @@ def curtailing(scale: float = 1.0) -> str:
     ):
         saved, changed = [], 0
         for odds, _ in ballots(world, cast, items):
-            shares = judgements.shares_of(odds)
-            calls, same = _stopped(judgements.votes_of(shares) if by == "vote" else shares)
+            shares = shares_of(odds)
+            calls, same = _stopped(votes_of(shares) if by == "vote" else shares)
             saved.append(1 - calls / shares.shape[1])
             changed += int((~same).sum())
         rows.append([name, f"{mean_of(np.concatenate(saved)):3}", str(changed), f"{items:,}"])

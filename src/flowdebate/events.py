@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusDecided,

@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 from flowdebate import Event, generator, sequencer
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import ScriptedModel, ToolCall
 

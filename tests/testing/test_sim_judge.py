@@ -20,9 +20,16 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.testing.hostile import Returns
-from flowdebate.testing.simulated import judgements
 from flowdebate.testing.simulated.draws import normal, normals, uniform
-from flowdebate.testing.simulated.judge import SimJudge, length_of, style_of
+from flowdebate.testing.simulated.judge import (
+    SimJudge,
+    decide_all,
+    is_right,
+    length_of,
+    orders_of,
+    shares_of,
+    style_of,
+)
 from flowdebate.testing.simulated.prompts import read_view
 
 if TYPE_CHECKING:
@@ -189,11 +196,11 @@ def test_arrays_give_the_same_bits_as_one_by_one(
     """For the same draws: log-odds are equal exactly, and what is decided of them is what `decide()` says."""
     sides = len(quality[0])
     judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
-    orders = judgements.orders_of(schedule, sides, random=random, shuffle=True)
+    orders = orders_of(schedule, sides, random=random, shuffle=True)
     called = np.array([random.sample(range(sides), sides) for _ in orders])
     content = [[random.random() for _ in row] for row in quality]
     items = np.array([random.getrandbits(63) for _ in quality])
-    max_concurrency = judge.log_odds_of(quality, orders=orders, called=called, content=content, items=items)
+    together = judge.log_odds_of(quality, orders=orders, called=called, content=content, items=items)
     one_by_one = [
         [
             judge.log_odds(row, order=order, called=labels, content=extra, item=int(item), view=view)
@@ -201,11 +208,11 @@ def test_arrays_give_the_same_bits_as_one_by_one(
         ]
         for row, extra, item in zip(quality, content, items, strict=True)
     ]
-    assert max_concurrency.tolist() == one_by_one
-    shares = judgements.shares_of(max_concurrency)
+    assert together.tolist() == one_by_one
+    shares = shares_of(together)
     names = [str(side) for side in range(sides)]
     for by in ("mean", "vote"):
-        decided = judgements.decide_all(shares, by=by)
+        decided = decide_all(shares, by=by)
         for number, views in enumerate(shares.tolist()):
             cast = [JudgeBallot(order=names, scores=dict(zip(names, view, strict=True))) for view in views]
             found = decide(cast, sides=names, by=by)
@@ -227,7 +234,7 @@ def test_a_debate_finds_what_the_arrays_say() -> None:
         items=np.array([view.item], dtype=np.uint64),
         views=np.array([view.number], dtype=np.uint64),
     )
-    expected = judgements.shares_of(odds)[0, 0]
+    expected = shares_of(odds)[0, 0]
     assert list(judge.shares(view).values()) == pytest.approx(expected.tolist(), abs=1e-14)
 
 
@@ -243,7 +250,7 @@ def test_draws_are_standard_normal_and_even() -> None:
 def test_a_tie_that_the_right_side_is_in_is_right_in_part() -> None:
     """One of two, one of three; and wrong where it is not in it."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
-    found = judgements.is_right(judgements.decide_all(shares), [0, 2, 1, 2])
+    found = is_right(decide_all(shares), [0, 2, 1, 2])
     assert found.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
 
 

@@ -10,7 +10,7 @@ import pytest
 from flowdebate.errors import RunNotFound
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.store.fixtures import header
-from flowdebate.workers.draining import Draining
+from flowdebate.workers.worker import Draining
 
 if TYPE_CHECKING:
     from flowdebate.store.base import StoredStatus

@@ -1,11 +1,17 @@
-"""Base of the wire models: frozen values, snake_case in Python and camelCase on the wire."""
+"""Wire forms: the bases of wire models and of events, snake_case in Python and camelCase on the wire."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
 
 __all__ = (
+    "BaseEvent",
     "WireModel",
     "as_list",
 )
@@ -27,3 +33,34 @@ class WireModel(BaseModel):
 def as_list(value: object) -> object:
     """`value`, a tuple as a list. An iterator could go on for ever, so only what has an end is taken for a list."""
     return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(slots=True, kw_only=True)
+class BaseEvent:
+    """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
+
+    kind: ClassVar[str]
+    """The kind of event, for readers that do not know the class."""
+    path: str = field(default="", compare=False, repr=False)
+    """The place in the run of the block that emitted it; of the run's own events, of the outermost block."""
+    at: float = field(default=0.0, compare=False, repr=False)
+    """Seconds since the epoch, by the run's clock. In a stored run it stands still between two steps."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """The event as JSON data: its `kind`, then its fields with camelCase keys."""
+        return {"kind": self.kind, **{to_camel(each.name): _wire(getattr(self, each.name)) for each in fields(self)}}
+
+
+def _wire(value: Any) -> Any:  # noqa: ANN401 - JSON data of any value
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    to_wire = getattr(value, "to_wire", None)
+    if callable(to_wire) and not isinstance(value, type):
+        return to_wire()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {to_camel(each.name): _wire(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _wire(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_wire(part) for part in value]
+    return to_jsonable_python(value, by_alias=True, fallback=str, inf_nan_mode="strings")

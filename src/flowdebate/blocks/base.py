@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flowdebate.errors import ConfigurationError, add_note
+from flowdebate.errors import ConfigurationError, ResourceConflict, add_note
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.models.resolve import ModelChoice
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
 
-__all__ = ("Block",)
+__all__ = ("Block", "merged_resources")
 
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -261,3 +261,42 @@ def _note(error: Exception, block: str, path: str) -> None:
 
 AnyBlock = Block[Any, Any]
 """A block whatever it takes and gives."""
+
+
+def merged_resources(
+    where: str,
+    blocks: Iterable[Block[Any, Any]],
+    *,
+    declared: Mapping[str, Resource] | None = None,
+    owned: Collection[Resource] = (),
+    closed: Collection[Block[Any, Any]] = (),
+) -> tuple[dict[str, Resource], dict[str, Resource]]:
+    """What `blocks` share with those around them, and what they keep to themselves, by key.
+
+    ResourceConflict where two blocks share different objects under one key, or where one shares an object under a
+    key for which another keeps an object to itself: nobody could tell which of the two is meant. Two blocks that
+    both keep theirs to themselves are no conflict. Resources in `owned` are kept back from those around: they come
+    with what is hidden. What blocks in `closed` keep to themselves concerns nobody else: a debate on a debater's seat
+    has a transcript of its own beside that of the debate around it.
+    """
+    shared: dict[str, Resource] = {}
+    hidden: dict[str, Resource] = {}
+    owner: dict[str, str] = {}
+    for key, resource in (declared or {}).items():
+        shared[key], owner[key] = resource, where
+    members = list(blocks)
+    for block in members:
+        for key, resource in block.resources.items():
+            if shared.setdefault(key, resource) != resource:
+                raise ResourceConflict(where, key, [owner[key], block.name])
+            owner.setdefault(key, block.name)
+    for resource in owned:
+        if shared.setdefault(resource.key, resource) != resource:
+            raise ResourceConflict(where, resource.key, [where, owner[resource.key]])
+    for block in members:
+        for key, resource in block.hidden.items() if block not in closed else ():
+            if key in shared and shared[key] not in owned:
+                raise ResourceConflict(where, key, [owner[key], block.name])
+            hidden[key] = resource
+    hidden.update({key: resource for key, resource in shared.items() if resource in owned})
+    return {key: resource for key, resource in shared.items() if resource not in owned}, hidden

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import BlockLike, Function, as_block, invocation, result_of
-from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, shown
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import (
     BlockLike,
     Function,
@@ -18,7 +18,6 @@ from flowdebate.blocks.handler import (
     invocation,
     result_of,
 )
-from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 
 __all__ = (
     "CallFellBack",

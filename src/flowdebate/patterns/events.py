@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role

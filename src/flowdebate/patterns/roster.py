@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.prompts.names import as_seen
+from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model

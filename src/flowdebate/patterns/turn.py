@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.merge_resources import merged_resources
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LimitReached, told
 from flowdebate.patterns.events import TurnFinished, TurnStarted

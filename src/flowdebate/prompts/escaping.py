@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
+from unicodedata import category, normalize
 
 from flowdebate.errors import ViewError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = (
+    "AROUND",
     "BAR",
+    "DECORATION",
+    "PAIRS",
+    "as_seen",
+    "name_among",
     "quoted",
     "tag_name",
     "tag_text",
@@ -100,3 +110,37 @@ def _escape(match: re.Match[str]) -> str:
 
 def _unescape(match: re.Match[str]) -> str:
     return chr(int(match[1], 16))
+
+
+PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
+"""Brackets and quotes that open, each with what closes it."""
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
+"""Quotes, markdown and brackets."""
+AROUND = f"{DECORATION}.!?,;:…"
+"""Characters around a written name: quotes, markdown, brackets, the end of a sentence."""
+
+
+def as_seen(name: str) -> str:
+    r"""`name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
+
+    >>> as_seen("Anna\u200b") == as_seen("ANNA")
+    True
+    """
+    seen = "".join(c for c in normalize("NFKC", name) if category(c) not in {"Cf", "Cc"} or c.isspace())
+    return " ".join(normalize("NFKC", seen.casefold()).split())
+
+
+def name_among(written: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that is `written`, in whatever case, escaped as in prompts or in quotes; None for none.
+
+    >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
+    'Opponent'
+    """
+    known = list(names)
+    if written in known:
+        return written
+    seen = {as_seen(name): name for name in known}
+    for candidate in (written, unescaped(written), unescaped(written.strip(AROUND + " \t\r\n"))):
+        if (found := seen.get(as_seen(candidate))) is not None:
+            return found
+    return None

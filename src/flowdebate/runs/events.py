@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 from flowdebate.models.events import CallFellBack, CallRetried, CircuitChanged
 
 if TYPE_CHECKING:

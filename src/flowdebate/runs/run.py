@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
 from flowdebate.models import call
 from flowdebate.models.attempts import usage_of

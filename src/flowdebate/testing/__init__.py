@@ -11,7 +11,7 @@ from flowdebate.testing.attacks import ATTACKS, Attack
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
 from flowdebate.testing.simulated.debaters import SimDebater, conformist, stubborn
 from flowdebate.testing.simulated.judge import SimJudge
-from flowdebate.testing.store.conformance import StoreConformance
+from flowdebate.testing.store import StoreConformance
 
 __all__ = (
     "ATTACKS",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate import FlowDebateWarning, Persona, round_robin
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.round_robin.schemas import RoundRobinInput
-from flowdebate.prompts.names import as_seen
+from flowdebate.prompts.escaping import as_seen
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import names

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flowdebate import Debater, FailurePolicy, Persona, StandIn, debate, round_robin
 from flowdebate.errors import FlowDebateError, ProviderFailed
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.prompts.names import as_seen
+from flowdebate.prompts.escaping import as_seen
 from flowdebate.resources.tasks.changes import TaskChanged
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import arguments, names, termination_predicates

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from flowdebate._util.folding import fold, origins, with_accents
+from flowdebate._util.text import fold, origins, with_accents
 from flowdebate.patterns.anonymity.model_families import FAMILIES, VENDORS, family_among
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.merge_resources import merged_resources
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import CircuitOpen, told
 from flowdebate.models.events import CircuitChanged

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import clean_text
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.patterns.council.ranking import agreement, rank_answers, review_orders
 from flowdebate.patterns.council.schemas import (

@@ -12,10 +12,9 @@ from pydantic import Field, create_model
 from flowdebate._util.text import one_line
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, told

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flowdebate._util.events import BaseEvent
-from flowdebate._util.wire import WireModel, as_list
+from flowdebate._util.wire import BaseEvent, WireModel, as_list
 from flowdebate.patterns.anonymity.schemas import LeakReport
 from flowdebate.patterns.debate.judging.schemas import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote

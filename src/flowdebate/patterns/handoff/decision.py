@@ -24,7 +24,7 @@ from flowdebate.patterns.handoff.schemas import (
 from flowdebate.patterns.handoff.transition import read_transition
 from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
 from flowdebate.patterns.state import pattern_state
-from flowdebate.prompts.names import name_among
+from flowdebate.prompts.escaping import name_among
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:

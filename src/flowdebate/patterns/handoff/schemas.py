@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate._util.events import BaseEvent
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flowdebate.prompts.escaping import tag_name
-from flowdebate.prompts.names import AROUND, DECORATION, PAIRS, name_among
+from flowdebate.prompts.escaping import AROUND, DECORATION, PAIRS, name_among, tag_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,8 +23,7 @@ from flowdebate.patterns.round_robin.transcript import (
     round_robin_state,
 )
 from flowdebate.patterns.state import as_model, entries_of, question_of
-from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.names import name_among
+from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Template, filled, listed, uses
 
 if TYPE_CHECKING:

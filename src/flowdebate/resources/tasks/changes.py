@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from flowdebate._util.events import BaseEvent
+from flowdebate._util.wire import BaseEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

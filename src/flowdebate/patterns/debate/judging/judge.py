@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.human.prompt import with_answer_schema
-from flowdebate.blocks.merge_resources import merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, told
 from flowdebate.patterns.binding import bindable

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from flowdebate._util.folding import fold, origins, with_accents
+from flowdebate._util.text import fold, origins, with_accents
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.quotes.find import find_quotes
 from flowdebate.patterns.debate.quotes.schemas import Quote, QuoteStatus, Span, VerifiedQuote
