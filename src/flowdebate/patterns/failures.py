@@ -30,7 +30,9 @@ __all__ = (
     "OnFailure",
     "StandIn",
     "WithFallback",
+    "ask",
     "discard",
+    "guarded",
     "in_time",
     "is_provider_failure",
     "record_failure",
@@ -71,6 +73,10 @@ class FailurePolicy:
     def goes_on(self) -> bool:
         """Whether the pattern goes on after a provider failure."""
         return self.on_failure != "fail"
+
+    def tolerates(self, error: BaseException) -> bool:
+        """Whether the pattern goes on after `error`."""
+        return self.goes_on and is_provider_failure(error)
 
     @property
     def stand_in(self) -> Model | None:
@@ -126,6 +132,12 @@ def record_loss(
             target=target,
         )
     )
+
+
+async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
+    """What `block` answers to `value` below the place of `ctx`, within the time of a turn."""
+    call = block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
+    return await in_time(call, ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates)
 
 
 async def in_time(
@@ -219,3 +231,12 @@ class WithFallback(Block[Any, Any]):
 
     def outline(self) -> Outline:
         return self._inner.outline()
+
+
+def guarded(
+    role: Block[Any, Any], failures: FailurePolicy, recover: Callable[[Exception, Any, Context], object]
+) -> Block[Any, Any]:
+    """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""
+    if not failures.goes_on and failures.turn_timeout is None:
+        return role
+    return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout)

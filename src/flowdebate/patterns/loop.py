@@ -23,7 +23,7 @@ from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.events import RoundsEnded, RoundStarted
-from flowdebate.patterns.failures import FailurePolicy, WithFallback, is_provider_failure
+from flowdebate.patterns.failures import FailurePolicy, guarded
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.recording import audit_resources, create_init_transcript
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
@@ -174,8 +174,7 @@ class Loop:
             debater=debater,
             record=record,
             stand_in=stand_in,
-            skips=self.failures.goes_on,
-            timeout=self.failures.turn_timeout,
+            failures=self.failures,
         )
 
     def own_debater(self, member: Debater | Persona) -> Block[Any, Any]:
@@ -192,10 +191,7 @@ class Loop:
 
     def guarded(self, role: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
         """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""
-        if not self.failures.goes_on and self.failures.turn_timeout is None:
-            return role
-        losses = is_provider_failure if self.failures.goes_on else _never
-        return WithFallback(role, recover=recover, losses=losses, timeout=self.failures.turn_timeout)
+        return guarded(role, self.failures, recover)
 
 
 def checked_loop(  # noqa: PLR0913 - the options that the patterns have in common
@@ -319,7 +315,3 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
     lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}
     if len(set(heard)) < min(quorum, len(lost.union(heard))):
         raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
-
-
-def _never(_: BaseException) -> bool:
-    return False

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LimitReached, told
 from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.patterns.failures import in_time, is_provider_failure, record_failure
+from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.recording import AUDIT
 from flowdebate.patterns.state import pattern_state
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.state import PatternInput, Recovery
     from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.runs.context import Context
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = (
     "Turn",
     "TurnTask",
+    "take_turn",
 )
+
+T = TypeVar("T")
 
 
 class TurnTask:
@@ -66,16 +70,60 @@ class TurnTask:
                 self._tasks.cancel(self._id, type(error).__name__)
 
 
+async def take_turn(
+    ctx: Context,
+    speakers: Sequence[Block[Any, Any]],
+    speak: Callable[[Block[Any, Any], TurnTask], Awaitable[T]],
+    *,
+    goal: str,
+    metadata: Mapping[str, Any],
+    failures: FailurePolicy,
+    lose: Callable[[Exception, Recovery], None],
+    **about: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
+) -> T | None:
+    """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its stand-in if it fails.
+
+    `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
+    """
+    facts: dict[str, Any] = {"block": speakers[0].name, "path": ctx.path, **about}
+    try:
+        with TurnTask(ctx, goal, agent_name=facts["agent_name"], metadata=metadata) as task:
+            ctx.emit(TurnStarted(**facts))
+            said = await _first_answer(speakers, speak, task, failures, lose)
+    except Exception as error:
+        if not failures.tolerates(error):
+            raise
+        lose(error, "skipped")
+        return None
+    ctx.emit(TurnFinished(**facts))
+    return said
+
+
+async def _first_answer(
+    speakers: Sequence[Block[Any, Any]],
+    speak: Callable[[Block[Any, Any], TurnTask], Awaitable[T]],
+    task: TurnTask,
+    failures: FailurePolicy,
+    lose: Callable[[Exception, Recovery], None],
+) -> T:
+    for block in speakers[:-1]:
+        try:
+            return await speak(block, task)
+        except Exception as error:
+            if not failures.tolerates(error):
+                raise
+            lose(error, "stand_in")
+    return await speak(speakers[-1], task)
+
+
 class Turn(Block[Any, Any]):
     """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
 
-    While a human has to answer, it is under review.
-
-    A turn that the debater's provider lost is argued by `stand_in`, where there is one, and with `skips` left out: it
-    then gives None. `asks` makes of the pattern's state what the debater is given, whatever dispatched the turn.
+    While a human has to answer, it is under review. If the debater's provider fails, `stand_in` argues, if there is
+    one; else the turn is skipped (None) if `failures` allows it.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a turn; patterns put them together
+    def __init__(
         self,
         name: str,
         *,
@@ -85,72 +133,48 @@ class Turn(Block[Any, Any]):
         debater: Block[Any, Any],
         record: Block[Any, Any],
         stand_in: Block[Any, Any] | None = None,
-        skips: bool = False,
-        timeout: float | None = None,
+        failures: FailurePolicy,
     ) -> None:
-        speakers = [debater] if stand_in is None else [debater, stand_in]
-        shared, hidden = merged_resources(f"turn {name!r}", [*speakers, record], closed=speakers)
+        self._speakers = [debater] if stand_in is None else [debater, stand_in]
+        shared, hidden = merged_resources(f"turn {name!r}", [*self._speakers, record], closed=self._speakers)
         super().__init__(name, resources=shared, hidden=hidden)
         self._agent_name = agent_name
         self._stance = stance
         self._input_type = input_type
-        self._debater = debater
         self._record = record
-        self._stand_in = stand_in
-        self._skips = skips
-        self._timeout = timeout
+        self._failures = failures
 
     async def act(self, _: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        number = pattern_state(ctx).round
-        about: dict[str, Any] = {"block": self._debater.name, "agent_name": self._agent_name, "stance": self._stance}
-        goal = f"Speak in round {number}" if self._stance is None else f"Argue {self._stance!r} in round {number}"
-        metadata = {"round": number} if self._stance is None else {"round": number, "stance": self._stance}
-        try:
-            with TurnTask(ctx, goal, agent_name=self._agent_name, metadata=metadata) as task:
-                ctx.emit(TurnStarted(round=number, path=ctx.path, **about))
-                said = await self._argued(ctx, task.heard)
-        except Exception as error:
-            if not (self._skips and is_provider_failure(error)):
-                raise
-            self._lose(error, ctx, "skipped")
-            return None
-        ctx.emit(TurnFinished(round=number, path=ctx.path, **about))
-        return said
+        number, stance = pattern_state(ctx).round, self._stance
+        return await take_turn(
+            ctx,
+            self._speakers,
+            lambda debater, task: self._argued(debater, task, ctx),
+            goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
+            metadata={"round": number} if stance is None else {"round": number, "stance": stance},
+            failures=self._failures,
+            lose=lambda error, instead: self._lose(error, instead, ctx),
+            round=number,
+            agent_name=self._agent_name,
+            stance=stance,
+        )
 
-    async def _argued(self, ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401 - what is recorded
-        """What was said, recorded: the debater's, or where its model fails that of the stand-in."""
-        try:
-            return await self._argued_by(self._debater, ctx, heard)
-        except Exception as error:
-            if self._stand_in is None or not is_provider_failure(error):
-                raise
-            self._lose(error, ctx, "stand_in")
-            return await self._argued_by(self._stand_in, ctx, heard)
+    async def _argued(self, debater: Block[Any, Any], task: TurnTask, ctx: Context) -> Any:  # noqa: ANN401 - as above
+        said = await ask(debater, self._input_type.about(pattern_state(ctx).question), ctx, self._failures)
+        task.heard()
+        return await self._record(said, ctx.child(self._record.name, f"{ctx.path}/{self._record.place}"))
 
-    async def _argued_by(self, debater: Block[Any, Any], ctx: Context, heard: Callable[[], None]) -> Any:  # noqa: ANN401
-        asked = self._input_type.about(pattern_state(ctx).question)
-        call = debater(asked, self._inside(debater, ctx))
-        said = await in_time(call, ctx, block=debater.name, timeout=self._timeout, losses=self._goes_on)
-        heard()
-        return await self._record(said, self._inside(self._record, ctx))
-
-    def _goes_on(self, error: BaseException) -> bool:
-        """Whether the turn ends in something all the same."""
-        return (self._skips or self._stand_in is not None) and is_provider_failure(error)
-
-    def _lose(self, error: Exception, ctx: Context, instead: Recovery) -> None:
+    def _lose(self, error: Exception, instead: Recovery, ctx: Context) -> None:
         record_failure(
             error,
             ctx,
-            block=self._debater.name,
+            block=self._speakers[0].name,
             role="debater",
             name=self._agent_name,
             stance=self._stance,
             instead=instead,
         )
 
-    def _inside(self, block: Block[Any, Any], ctx: Context) -> Context:
-        return ctx.child(block.name, f"{ctx.path}/{block.place}")
-
     def outline(self) -> Outline:
-        return Outline(text=self.name, kind="sequencer", children=(self._debater.outline(), self._record.outline()))
+        children = (self._speakers[0].outline(), self._record.outline())
+        return Outline(text=self.name, kind="sequencer", children=children)

@@ -152,28 +152,23 @@ def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
         reviewer=reviewer,
         stand_in=None if stand_in is None else substitute,
         anonymity=council.anonymity,
-        skips=loop.failures.goes_on,
-        timeout=loop.failures.turn_timeout,
+        failures=loop.failures,
     )
 
 
 def _reviewer(
     council: CouncilOptions, member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
 ) -> Block[Any, Any]:
-    options: Any = {**council.of_members.for_block(), **member_options(member)}
+    loop, options = council.loop, {**council.of_members.for_block(), **member_options(member)}
     if stand_in is not None:
         options["model"] = stand_in
     return create_council_reviewer(
-        name=council.loop.name if stand_in is None else f"{council.loop.name}-stand-in",
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
         agent_name=member.name,
         letters=letters,
         role=member.role,
         system_prompt=member.system_prompt,
-        **{
-            **council.of_members.for_block(),
-            **member_options(member),
-            **({} if stand_in is None else {"model": stand_in}),
-        },
+        **options,
     )
 
 

@@ -20,27 +20,26 @@ from flowdebate.patterns.council.schemas import (
     ReviewAsked,
     ReviewFinished,
 )
-from flowdebate.patterns.events import RoundsEnded, TurnFinished, TurnStarted
-from flowdebate.patterns.failures import in_time, is_provider_failure, record_failure
+from flowdebate.patterns.events import RoundsEnded
+from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import as_model, pattern_state
-from flowdebate.patterns.turn import TurnTask
+from flowdebate.patterns.turn import take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.council.schemas import ReviewScope
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.loop import Loop
     from flowdebate.patterns.state import Recovery
+    from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
-__all__ = ("MakeReviewer", "ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
+__all__ = ("ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
 
-MakeReviewer = "Callable[[tuple[str, ...]], Block[ReviewAsked, Any]]"
-"""Makes the block that ranks the answers with these letters."""
-
-_LETTERS_KEPT = 64
-"""Blocks of a reviewer that are cached; each set of letters has its own answer schema."""
+_CACHED_LETTERS = 64
+"""Cached blocks of a reviewer: each set of letters has its own answer schema."""
 
 
 def council_state(ctx: Context) -> CouncilState:
@@ -97,7 +96,8 @@ def _as_it_is(text: str, _: Context) -> str:
 class ReviewTurn(Block[Any, Any]):
     """The review of one member, under a task of the audit trail; None for a member without an answer of its own.
 
-    If its provider fails for good, `stand_in` ranks the answers, if there is one; with `skips` the review is left out.
+    If its provider fails for good, `stand_in` ranks the answers, if there is one; else the review is left out if
+    `failures` allows it.
     """
 
     def __init__(
@@ -108,70 +108,55 @@ class ReviewTurn(Block[Any, Any]):
         reviewer: Callable[[tuple[str, ...]], Block[Any, Any]],
         stand_in: Callable[[tuple[str, ...]], Block[Any, Any]] | None,
         anonymity: Anonymity | None,
-        skips: bool,
-        timeout: float | None,
+        failures: FailurePolicy,
     ) -> None:
-        self._reviewer = lru_cache(maxsize=_LETTERS_KEPT)(reviewer)
-        self._stand_in = None if stand_in is None else lru_cache(maxsize=_LETTERS_KEPT)(stand_in)
-        acting = [make(("A", "B")) for make in (self._reviewer, self._stand_in) if make is not None]
+        makers = [reviewer] if stand_in is None else [reviewer, stand_in]
+        self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in makers]
+        acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merged_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
         self._shown = acting[0].outline()
         self._agent_name = agent_name
         self._anonymity = anonymity
-        self._skips = skips
-        self._timeout = timeout
+        self._failures = failures
 
     async def act(self, _: object, ctx: Context, /) -> CouncilReview | None:
-        state = council_state(ctx)
-        order = state.orders.get(self._agent_name)
+        state, name = council_state(ctx), self._agent_name
+        order = state.orders.get(name)
         if order is None:
             return None
         asked = ReviewAsked(
-            question=state.question, agent_name=self._agent_name, answers=shown_answers(order, ctx, self._anonymity)
+            question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._anonymity)
         )
-        about: dict[str, Any] = {"round": 2, "agent_name": self._agent_name, "phase": "review"}
-        about["block"] = self._reviewer(tuple(letter for letter, _ in asked.answers)).name
-        metadata = {"round": 2, "phase": "review"}
-        try:
-            with TurnTask(ctx, "Review the answers", agent_name=self._agent_name, metadata=metadata) as task:
-                ctx.emit(TurnStarted(**about))
-                answer, block = await self._ranked(asked, ctx)
-                task.heard()
-                review = read_review(answer, asked, order, block=block)
-                ctx.sequencer.update(reviews={**council_state(ctx).reviews, self._agent_name: review})
-                task.complete(review.model_dump(by_alias=True))
-        except Exception as error:
-            if not (self._skips and is_provider_failure(error)):
-                raise
-            self._lose(error, ctx, about["block"], "skipped")
+        speakers = [make(tuple(letter for letter, _ in asked.answers)) for make in self._makers]
+
+        async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
+            answer = await ask(block, asked, ctx, self._failures)
+            task.heard()
+            review = read_review(answer, asked, order, block=block.name)
+            ctx.sequencer.update(reviews={**council_state(ctx).reviews, name: review})
+            task.complete(review.model_dump(by_alias=True))
+            return ReviewFinished(block=block.name, review=review)
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            record_failure(error, ctx, block=speakers[0].name, role="reviewer", name=name, instead=instead)
+
+        finished = await take_turn(
+            ctx,
+            speakers,
+            rank,
+            goal="Review the answers",
+            metadata={"round": 2, "phase": "review"},
+            failures=self._failures,
+            lose=lose,
+            round=2,
+            agent_name=name,
+            phase="review",
+        )
+        if finished is None:
             return None
-        ctx.emit(TurnFinished(**about))
-        ctx.emit(ReviewFinished(block=block, review=review))
-        return review
-
-    async def _ranked(self, asked: ReviewAsked, ctx: Context) -> tuple[object, str]:
-        """The ranking, and the name of the block that made it."""
-        given = tuple(letter for letter, _ in asked.answers)
-        reviewer = self._reviewer(given)
-        try:
-            return await self._ranked_by(reviewer, asked, ctx), reviewer.name
-        except Exception as error:
-            if self._stand_in is None or not is_provider_failure(error):
-                raise
-            self._lose(error, ctx, reviewer.name, "stand_in")
-            substitute = self._stand_in(given)
-            return await self._ranked_by(substitute, asked, ctx), substitute.name
-
-    async def _ranked_by(self, block: Block[Any, Any], asked: ReviewAsked, ctx: Context) -> object:
-        call = block(asked, ctx.child(block.name, f"{ctx.path}/{block.place}"))
-        return await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=self._goes_on)
-
-    def _goes_on(self, error: BaseException) -> bool:
-        return (self._skips or self._stand_in is not None) and is_provider_failure(error)
-
-    def _lose(self, error: Exception, ctx: Context, block: str, instead: Recovery) -> None:
-        record_failure(error, ctx, block=block, role="reviewer", name=self._agent_name, instead=instead)
+        ctx.emit(finished)
+        return finished.review
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._shown,))
