@@ -19,17 +19,13 @@ from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import PROVIDERS, ModelChoice, ModelSpec, Provider, resolve_model
-from flowdebate.models.usage import Usage
+from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.local.model import LocalModel, stop_local_servers
     from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
-    from flowdebate.models.policies.fallback import Fallback
-    from flowdebate.models.policies.limits import ConcurrencyLimit, RateLimit
-    from flowdebate.models.policies.retrying import Retrying
-    from flowdebate.models.policies.shared_rate_limit import SharedRateLimit
-    from flowdebate.models.policies.timeout import Timeout
+    from flowdebate.models.policies.limits import ConcurrencyLimit, RateLimit, SharedRateLimit
+    from flowdebate.models.policies.resilience import Fallback, Retrying, Timeout
     from flowdebate.models.recording.recorder import RecordingModel
     from flowdebate.models.recording.replay import ReplayModel
     from flowdebate.models.retry import Retry
@@ -76,21 +72,20 @@ __all__ = (
 
 
 _ELSEWHERE = {
-    "Attempt": "attempts",
     "Breaker": "policies.circuit_breaker",
     "Breakers": "policies.circuit_breaker",
     "CircuitBreaker": "policies.circuit_breaker",
     "ConcurrencyLimit": "policies.limits",
     "PerRequestWrapper": "wrapper",
-    "Fallback": "policies.fallback",
+    "Fallback": "policies.resilience",
     "LocalModel": "local.model",
     "RateLimit": "policies.limits",
     "RecordingModel": "recording.recorder",
     "ReplayModel": "recording.replay",
     "Retry": "retry",
-    "Retrying": "policies.retrying",
-    "SharedRateLimit": "policies.shared_rate_limit",
-    "Timeout": "policies.timeout",
+    "Retrying": "policies.resilience",
+    "SharedRateLimit": "policies.limits",
+    "Timeout": "policies.resilience",
     "Wrapper": "wrapper",
     "stop_local_servers": "local.model",
 }

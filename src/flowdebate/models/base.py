@@ -1,12 +1,12 @@
-"""`Model` protocol, with its requests, responses and settings."""
+"""`Model` protocol, with its requests, responses, settings and events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate.models.attempts import Attempts
-from flowdebate.models.usage import Usage
+from flowdebate._util.wire import BaseEvent
+from flowdebate.models.usage import Attempts, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
 
 __all__ = (
+    "CallFellBack",
+    "CallRetried",
+    "CircuitChanged",
+    "CircuitState",
     "FinishReason",
     "Flag",
     "Message",
@@ -147,3 +151,48 @@ class Model(Protocol):
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once, without retries."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRetried(BaseEvent):
+    """A call failed and is retried after `wait` seconds; text that it has streamed so far does not count."""
+
+    kind: ClassVar[str] = "call_retried"
+    block: str
+    model: str | None
+    attempt: int
+    """Number of the request that follows, from 2."""
+    error: str
+    """Class name of the error."""
+    message: str
+    wait: float
+
+
+@dataclass(slots=True, kw_only=True)
+class CallFellBack(BaseEvent):
+    """A model failed for good and a fallback is asked; text that the first has streamed does not count."""
+
+    kind: ClassVar[str] = "call_fell_back"
+    block: str
+    model: str
+    """The failed model."""
+    to: str
+    """The fallback model."""
+    error: str
+    """Class name of the error."""
+    message: str
+
+
+CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
+"""Calls are made; no calls are made; a few trials are made."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CircuitChanged(BaseEvent):
+    """A circuit breaker changed its state."""
+
+    kind: ClassVar[str] = "circuit_changed"
+    block: str
+    model: str
+    before: CircuitState
+    after: CircuitState

@@ -11,9 +11,8 @@ from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
 from flowdebate.errors import told
-from flowdebate.models.attempts import Attempt
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.usage import Usage
+from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

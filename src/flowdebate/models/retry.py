@@ -21,7 +21,7 @@ from flowdebate.errors import (
     RateLimited,
     SchemaViolation,
 )
-from flowdebate.models.events import CallRetried
+from flowdebate.models.base import CallRetried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -1,12 +1,29 @@
-"""Usage: counts of calls and tokens."""
+"""Usage of model calls: tokens, and each request that was sent for a call, with its time."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from flowdebate.errors import ConnectionLost, ModelUnavailable, ProviderFailed, RequestRejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from flowdebate.models.base import ModelRequest
 
 __all__ = (
+    "Attempt",
+    "Attempts",
+    "Meter",
     "Usage",
     "estimated_tokens",
+    "total_usage",
 )
 
 _CHARACTERS = 4
@@ -72,3 +89,178 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 _NONE = Usage(calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
 _UNKNOWN = Usage(calls=1)
+_NO_TOKENS = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One request sent to a model, answered or not."""
+
+    model: str
+    """The model's name."""
+    asked_as: str | None = None
+    """Structured mode of the request; None for text, and where the model does not say."""
+    waited: float = 0.0
+    """Seconds of waiting before it was sent: for a retry, a rate limit, a concurrency limit."""
+    seconds: float = 0.0
+    """Seconds from sending to the end."""
+    usage: Usage = _UNKNOWN
+    error: str | None = None
+    """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
+
+
+def total_usage(attempts: Iterable[Attempt]) -> Usage:
+    """Sum up the usage of `attempts`."""
+    total = Usage.none()
+    for attempt in attempts:
+        total += attempt.usage
+    return total
+
+
+class Meter(Protocol):
+    """Counter of requests against a run's limits."""
+
+    def reserve(self, model: str, request: ModelRequest) -> object:
+        """Reserve a request that is about to be sent; raise LimitReached if it may not be."""
+
+    def settle(self, reserved: object, attempt: Attempt) -> None:
+        """Replace a reservation by the attempt's actual usage."""
+
+    def release(self, reserved: object) -> None:
+        """Release the reservation of a request that was never sent."""
+
+
+class Attempts:
+    """Attempts of one call, in order; the request carries them through all wrappers."""
+
+    __slots__ = ("_meter", "_random", "_seed", "_tell", "_waited", "made")
+
+    def __init__(
+        self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
+    ) -> None:
+        self.made: list[Attempt] = []
+        self._meter = meter
+        self._tell = tell
+        self._seed = seed
+        self._waited = 0.0
+        self._random: Random | None = None
+
+    def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
+        """Bind to a run: its limits, its event readers and its seed. Returns itself."""
+        self._meter, self._tell, self._seed = meter, tell, seed
+        return self
+
+    def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
+        """Account for one request: `with attempts.sending(...) as attempt:`. LimitReached instead of one too many."""
+        return Sending(self, self._meter, model, request, asked_as)
+
+    def waiting(self) -> Waiting:
+        """Count the time inside as waiting for the next request: `with attempts.waiting():`."""
+        return Waiting(self)
+
+    @contextmanager
+    def listening(self) -> Iterator[list[object]]:
+        """Collect the events that are told inside, besides telling the run's readers."""
+        heard: list[object] = []
+        outer = self._tell
+
+        def tell(event: object) -> None:
+            heard.append(event)
+            if outer is not None:
+                outer(event)
+
+        self._tell = tell
+        try:
+            yield heard
+        finally:
+            self._tell = outer
+
+    def tell(self, event: object) -> None:
+        """Pass `event` to the run's readers."""
+        if self._tell is not None:
+            self._tell(event)
+
+    @property
+    def random(self) -> Random:
+        """Source of jitter, seeded by the call's place in the run, so that it is repeatable."""
+        if self._random is None:
+            self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
+        return self._random
+
+    @property
+    def usage(self) -> Usage:
+        """Usage of all attempts together."""
+        return total_usage(self.made)
+
+    def take_waited(self) -> float:
+        """Return the seconds waited since the last call of this method."""
+        waited, self._waited = self._waited, 0.0
+        return waited
+
+    def add_waited(self, seconds: float) -> None:
+        """Add `seconds` of waiting."""
+        self._waited += seconds
+
+
+class Waiting:
+    """Context manager that counts its time as waiting."""
+
+    __slots__ = ("_attempts", "_since")
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._attempts.add_waited(time.perf_counter() - self._since)
+
+
+class Sending:
+    """Context manager around one request; yields its `Attempt`, whose `usage` the sender sets once it is known."""
+
+    __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
+
+    def __init__(
+        self, attempts: Attempts, meter: Meter | None, model: str, request: ModelRequest, asked_as: str | None
+    ) -> None:
+        self._attempts = attempts
+        self._meter = meter
+        self._request = request
+        self._reserved: object = None
+        self._made_before = 0
+        self._since = 0.0
+        self.attempt = Attempt(model=model, asked_as=asked_as)
+
+    def __enter__(self) -> Attempt:
+        if self._meter is not None:
+            self._reserved = self._meter.reserve(self.attempt.model, self._request)
+        self.attempt.waited = self._attempts.take_waited()
+        self._made_before = len(self._attempts.made)
+        self._since = time.perf_counter()
+        return self.attempt
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        attempt = self.attempt
+        attempt.seconds = time.perf_counter() - self._since
+        if len(self._attempts.made) != self._made_before:  # what was asked is a wrapper: it has told by itself
+            if self._meter is not None:
+                self._meter.release(self._reserved)
+            return
+        if error is not None:
+            gone = isinstance(error, (asyncio.CancelledError, GeneratorExit))
+            attempt.error = "cancelled" if gone else type(error).__name__
+            if _never_answered(error):
+                attempt.usage = _NO_TOKENS
+        self._attempts.made.append(attempt)
+        if self._meter is not None:
+            self._meter.settle(self._reserved, attempt)
+
+
+def _never_answered(error: BaseException) -> bool:
+    """Return whether the endpoint failed before any model ran; other failures may have cost tokens."""
+    if isinstance(error, ModelUnavailable):
+        return not isinstance(error, ConnectionLost)
+    return isinstance(error, RequestRejected) or (isinstance(error, ProviderFailed) and error.status is not None)

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.models.events import CallFellBack, CallRetried, CircuitChanged
+from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged
 
 if TYPE_CHECKING:
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Flag
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.usage import Attempt, Usage
 
 __all__ = (
     "BlockAnswered",

@@ -12,8 +12,8 @@ from flowdebate.models.usage import Usage, estimated_tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import ModelRequest
+    from flowdebate.models.usage import Attempt
 
 __all__ = (
     "Budget",

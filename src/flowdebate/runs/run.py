@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
 from flowdebate.models import call
-from flowdebate.models.attempts import usage_of
 from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
-from flowdebate.models.usage import Usage
+from flowdebate.models.usage import Usage, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
@@ -25,9 +24,9 @@ from flowdebate.runs.limits import Budget
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
+    from flowdebate.models.usage import Attempt
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
     from flowdebate.runs.durable.journal import Journal
     from flowdebate.runs.events import RunStatus
@@ -360,7 +359,7 @@ class Run:
         seconds: float,
         error: str | None,
     ) -> None:
-        usage = usage_of(made)
+        usage = total_usage(made)
         self.usage += usage
         self.emit(
             ModelCalled(

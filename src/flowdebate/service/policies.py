@@ -68,12 +68,12 @@ class _Made:
         models = [self._repeating(each) for each in (spec, *self._policies.fallback)]
         if len(models) == 1:
             return models[0]
-        from flowdebate.models.policies.fallback import Fallback
+        from flowdebate.models.policies.resilience import Fallback
 
         return Fallback(*models)
 
     def _repeating(self, spec: Model | str) -> Model:
-        from flowdebate.models.policies.retrying import Retrying
+        from flowdebate.models.policies.resilience import Retrying
         from flowdebate.models.resolve import resolve_model
         from flowdebate.models.retry import Retry
 

@@ -42,8 +42,8 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models import Breaker, Breakers, CircuitBreaker, ConcurrencyLimit, Fallback, Retry, Timeout
+from flowdebate.models.base import CircuitChanged
 from flowdebate.models.call import ask
-from flowdebate.models.events import CircuitChanged
 
 from .helpers import Leaf, Naps, down, hang, question, warped
 

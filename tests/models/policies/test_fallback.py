@@ -29,8 +29,8 @@ from flowdebate.errors import (
     ScriptError,
 )
 from flowdebate.models import Fallback, OpenAIModel, Retry, Retrying, Timeout
+from flowdebate.models.base import CallFellBack
 from flowdebate.models.call import ask
-from flowdebate.models.events import CallFellBack
 from tests.models.server import ChatServer, Exchange
 
 from .helpers import Leaf, Naps, down, errors_of, hang, question, warped

@@ -49,9 +49,9 @@ from flowdebate.models import (
     Timeout,
     Wrapper,
 )
-from flowdebate.models.attempts import Attempts
+from flowdebate.models.base import CallRetried
 from flowdebate.models.call import ask
-from flowdebate.models.events import CallRetried
+from flowdebate.models.usage import Attempts
 from tests.models.server import ChatServer, Exchange, completion, fine
 
 from .helpers import Leaf, Naps, down, errors_of, hang, now, question, warped

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from flowdebate.errors import FlowDebateError
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, ToolSpec
     from flowdebate.models.openai.clients import Endpoint
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.usage import Attempt, Usage
 
 __all__ = (
     "Chat",

@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import (
@@ -23,7 +23,7 @@ from flowdebate.errors import (
     ModelUnavailable,
     ProviderFailed,
 )
-from flowdebate.models.events import CircuitChanged
+from flowdebate.models.base import CircuitChanged, CircuitState
 from flowdebate.models.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = (
     "Breaker",
     "Breakers",
     "CircuitBreaker",
-    "CircuitState",
     "Step",
 )
 
@@ -112,10 +111,6 @@ def _endpoint_failed(error: ModelError) -> bool:
 
 def _overdue(request: ModelRequest) -> bool:
     return request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
-
-
-CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
-"""Calls are made; no calls are made; a few trials are made."""
 
 
 class Step(NamedTuple):

@@ -1,33 +1,33 @@
-"""Concurrency and rate limits: `ConcurrencyLimit`, `RateLimit`."""
+"""Concurrency limit, and rate limits of one process or shared by many."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiolimiter import AsyncLimiter
 
 from flowdebate._util.validation import check_count, check_seconds
-from flowdebate.errors import ConfigurationError, RateLimited
+from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.usage import estimated_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.store.postgres.rate_counter import PostgresCounter
 
 __all__ = (
-    "Bucket",
     "ConcurrencyLimit",
-    "PerLoop",
     "RateLimit",
-    "tokens_of",
+    "SharedRateLimit",
 )
 
 T = TypeVar("T")
+_LOGGER = logging.getLogger("flowdebate")
 
 
 class PerLoop(Generic[T]):
@@ -93,7 +93,7 @@ class Bucket(AsyncLimiter):
 
     def seconds_until(self, amount: float) -> float:
         """Return the seconds until there is room for `amount`, if nobody else adds anything."""
-        self.has_capacity(amount)  # lets run out what has run out by now
+        self.has_capacity(amount)  # drains the bucket up to now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
@@ -102,7 +102,46 @@ class Bucket(AsyncLimiter):
         self._level += amount
 
 
-class RateLimit(PerRequestWrapper):
+class _Metered(PerRequestWrapper):
+    """Base class of rate limits: each request waits for its turn, and its tokens are charged when it has ended."""
+
+    def __init__(
+        self, inner: Model | str, *, requests: int | None, tokens: int | None, per: float, burst: int | None = None
+    ) -> None:
+        super().__init__(inner)
+        where = type(self).__name__
+        if requests is None and tokens is None:
+            raise ConfigurationError(where, "requests", None, "given, or tokens")
+        given = {"requests": requests, "tokens": tokens, "burst": burst}
+        check_count(where, **{name: value for name, value in given.items() if value is not None})
+        check_seconds(where, per=per)
+        self._tokens = tokens
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer when it is this request's turn."""
+        await self._enter(request)
+        if self._tokens is None:
+            return await self.ask(request)
+        sent = len(request.attempts.made)
+        answered = 0
+        try:
+            response = await self.ask(request)
+            answered = len(response.text)
+        finally:
+            estimated = estimated_tokens(request.characters + answered)
+            totals = [attempt.usage.total_tokens for attempt in request.attempts.made[sent:]]
+            await self._charge(sum(estimated if total is None else total for total in totals))
+        return response
+
+    async def _enter(self, request: ModelRequest) -> None:
+        """Wait for the request's turn; RateLimited if that would come too late."""
+        raise NotImplementedError
+
+    async def _charge(self, tokens: int) -> None:
+        raise NotImplementedError
+
+
+class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: that many may be sent at once after a pause; then one every `per / requests` seconds.
@@ -122,12 +161,7 @@ class RateLimit(PerRequestWrapper):
     def __init__(
         self, inner: Model | str, *, requests: int | None = None, tokens: int | None = None, per: float = 60.0
     ) -> None:
-        super().__init__(inner)
-        given = {name: value for name, value in (("requests", requests), ("tokens", tokens)) if value is not None}
-        if not given:
-            raise ConfigurationError("RateLimit", "requests", None, "given, or tokens")
-        check_count("RateLimit", **given)
-        check_seconds("RateLimit", per=per)
+        super().__init__(inner, requests=requests, tokens=tokens, per=per)
 
         def gate() -> _Gate:
             return _Gate(
@@ -137,19 +171,13 @@ class RateLimit(PerRequestWrapper):
 
         self._gates = PerLoop(gate)
 
-    async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer when it is this request's turn."""
-        gate = self._gates.here()
-        await gate.enter(request)
-        if gate.tokens is None:
-            return await self.ask(request)
-        sent = len(request.attempts.made)
-        response: ModelResponse | None = None
-        try:
-            response = await self.ask(request)
-        finally:
-            gate.tokens.charge(sum(tokens_of(attempt, request, response) for attempt in request.attempts.made[sent:]))
-        return response
+    async def _enter(self, request: ModelRequest) -> None:
+        await self._gates.here().enter(request)
+
+    async def _charge(self, tokens: int) -> None:
+        bucket = self._gates.here().tokens
+        if bucket is not None:
+            bucket.charge(tokens)
 
 
 class _Gate:
@@ -190,8 +218,92 @@ class _Gate:
             self.requests.charge(1)
 
 
+_NOTHING = 1e-6
+"""Seconds below which a wait is only a rounding error."""
+
+
+class SharedRateLimit(_Metered):
+    """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, for all processes that share `key`.
+
+    The count is a row in the PostgreSQL database at `url` (its table is in `schema`), updated by one statement and
+    timed by the server's clock: it holds for any number of processes on any number of machines with the same options.
+    - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
+      seconds. Each reserves its slot with one query, in order of arrival; the slot of a request that is cancelled or
+      dies while it waits stays empty.
+    - `tokens`: charged when a request has ended, as with `RateLimit`; the next ones wait.
+
+    The waiting time is the attempt's `waited`. A request that would wait beyond the call's deadline reserves no slot
+    and raises RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the
+    database is unreachable, requests wait for `patience` seconds, then they raise StoreError and nothing is sent.
+
+    >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
+    'openai/gpt-5-mini'
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only options with defaults
+        self,
+        inner: Model | str,
+        *,
+        url: str,
+        requests: int | None = None,
+        tokens: int | None = None,
+        per: float = 60.0,
+        burst: int | None = None,
+        key: str | None = None,
+        schema: str = "flowdebate",
+        patience: float = 10.0,
+    ) -> None:
+        super().__init__(inner, requests=requests, tokens=tokens, per=per, burst=burst)
+        check_seconds("SharedRateLimit", patience=patience)
+        if key is not None and (not isinstance(key, str) or not key.strip()):
+            raise ConfigurationError("SharedRateLimit", "key", key, "a text that is not blank, or None")
+        self.key = key or self.name
+        self._url = url
+        self._schema = schema
+        self._patience = patience
+        self._each = 0.0 if requests is None else per / requests
+        self._burst = 0.0 if requests is None else self._each * (burst or requests)
+        self._per = per
+        self._known: PostgresCounter | None = None
+        self._opening = threading.Lock()
+
+    async def close(self) -> None:
+        """Close the connection; the limit can be used again."""
+        with self._opening:
+            known, self._known = self._known, None
+        if known is not None:
+            await asyncio.to_thread(known.close)
+
+    async def _enter(self, request: ModelRequest) -> None:
+        with request.attempts.waiting():
+            granted = False
+            while not granted:
+                seconds, granted = await self._counter().take(
+                    self.key, each=self._each, burst=self._burst, brim=self._per, longest=_left(request)
+                )
+                if not granted:
+                    _check_in_time(seconds, request)
+                await asyncio.sleep(seconds)
+
+    async def _charge(self, tokens: int) -> None:
+        assert self._tokens is not None  # noqa: S101 - tokens are charged only where they are limited
+        try:
+            await self._counter().charge(self.key, tokens * self._per / self._tokens)
+        except StoreError as error:  # the answer is there and paid for: it must not get lost
+            _LOGGER.warning("model %s: its tokens could not be counted: %s", self.name, error)
+
+    def _counter(self) -> PostgresCounter:
+        with self._opening:
+            if self._known is None:
+                from flowdebate.store.postgres.rate_counter import PostgresCounter
+
+                self._known = PostgresCounter(self._url, schema=self._schema, patience=self._patience)
+            return self._known
+
+
 def _check_in_time(seconds: float, request: ModelRequest) -> None:
-    if request.deadline is not None and asyncio.get_running_loop().time() + seconds >= request.deadline:
+    """Raise RateLimited for a wait of `seconds` that would pass the call's deadline."""
+    if seconds >= _left(request):
         raise RateLimited(
             f"not sent: its turn would come in {seconds:.3g} s, after the call's deadline",
             retry_after=seconds,
@@ -200,13 +312,8 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
         )
 
 
-def tokens_of(attempt: Attempt, request: ModelRequest, response: ModelResponse | None) -> int:
-    """Return the tokens of an attempt, estimated from its length where the endpoint does not say."""
-    total = attempt.usage.total_tokens
-    if total is not None:
-        return total
-    return estimated_tokens(request.characters + (0 if response is None else len(response.text)))
-
-
-_NOTHING = 1e-6
-"""Seconds below which a wait is only a rounding error."""
+def _left(request: ModelRequest) -> float:
+    """Return the seconds until the call's deadline; a very large number without one."""
+    if request.deadline is None:
+        return 1e9
+    return max(0.0, request.deadline - asyncio.get_running_loop().time())

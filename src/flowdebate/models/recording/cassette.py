@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from flowdebate import errors
 from flowdebate._util.text import clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, ModelError, problems_of, told
-from flowdebate.models import events
-from flowdebate.models.base import FinishReason, ToolCall
+from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ToolCall
 from flowdebate.models.codec import make_error
 from flowdebate.models.usage import Usage
 
@@ -138,11 +137,11 @@ def _without_keys(value: Any) -> Any:  # noqa: ANN401 - a fact is of any of the 
     return tuple(map(_without_keys, value)) if isinstance(value, tuple) else value
 
 
-_EVENTS: dict[str, Any] = {getattr(events, name).kind: getattr(events, name) for name in events.__all__}
+_EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
 class Notice(_Strict):
-    """One event of `flowdebate.models.events`."""
+    """One event of a model call."""
 
     kind: str
     facts: dict[str, JsonValue]

@@ -21,9 +21,9 @@ from flowdebate.models.recording.cassette import Answer, Call, Failure, Header, 
 from flowdebate.models.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from flowdebate.models.attempts import Attempt
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.output import OutputSchema
+    from flowdebate.models.usage import Attempt
 
 __all__ = ("RecordingModel",)
 

@@ -9,7 +9,7 @@ from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import CircuitOpen, told
-from flowdebate.models.events import CircuitChanged
+from flowdebate.models.base import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
 from flowdebate.patterns.events import TurnFinished, TurnStarted
