@@ -88,7 +88,7 @@ def saved(text: str) -> dict[str, dict[str, Any]]:
         "round_robin": {
             **ends,
             "pattern": "round_robin",
-            "panelists": speakers,
+            "debaters": speakers,
             "maxRounds": 2,
             "output": text,
             "raw": {

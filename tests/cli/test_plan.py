@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.options import read_plan_file
-from flowdebate.service.pages.debate import parse_side
+from flowdebate.service.options import parse_entry, read_plan_file
+from flowdebate.service.pages.debate import default_sides
 from flowdebate.service.plan import make_plan
-from flowdebate.service.roster import default_sides
 
 DEBATE = PATTERNS["debate"]
 TOML = """
@@ -232,7 +231,7 @@ def test_two_sides_differ_and_are_one_line(question: str) -> None:
 def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
     """`name=stance`: the first "=" separates; nothing else than what was given comes back."""
     try:
-        side = parse_side(f"{name}={stance}")
+        side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
     except ConfigurationError as error:
         assert error.field == "--debater"  # noqa: PT017 - it may also not be raised
     else:

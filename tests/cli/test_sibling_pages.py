@@ -98,7 +98,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
 TITLES = {
     "deliberation": ["Deliberation", "Who spoke", "Round 1 of 2", "Decision", "Usage"],
     "handoff": ["Handoff", "Who spoke", "Turns", "Usage"],
-    "round_robin": ["Round robin", "Panelists", "Round 1 of 2", "Output", "Usage"],
+    "round_robin": ["Round robin", "Who spoke", "Round 1 of 2", "Output", "Usage"],
     "consensus": ["Consensus", "Agents", "Proposals", "Round 1 of 2", "Vote", "Outcome", "Usage"],
 }
 

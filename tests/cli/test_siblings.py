@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
+from flowdebate.service.documents import document_of
 from flowdebate.service.pages.handoff import HandoffOptions
 from flowdebate.service.plan import make_plan
 
@@ -89,7 +90,7 @@ def _snake(value: Any) -> Any:
 @each_verb
 def test_a_file_says_all_that_the_options_say(verb: str, tmp_path: Path) -> None:
     """Who speaks, with roles, system prompts and models of their own; options win over it."""
-    (key,) = {"debaters", "panelists", "agents"} & set(_parameters(verb))
+    (key,) = {"debaters", "agents"} & set(_parameters(verb))
     subject = next(iter(_parameters(verb)))
     file = tmp_path / "plan.toml"
     persons = "\n".join(
@@ -226,7 +227,7 @@ MISUSE = [
         "`--transition` must be 'text', 'tool' or 'structured', got 'sign'",
     ),
     (["handoff", "Q", "--turns", "0"], "`--turns` must be an int >= 1, got 0"),
-    (["round-robin", "Q", "--panelist", "a", "--panelist", "A"], "different from that of panelists[0]"),
+    (["round-robin", "Q", "--debater", "a", "--debater", "A"], "different from that of debaters[0]"),
     (["round-robin", "Q", "--schema", "none.json"], "none.json: cannot be read: No such file"),
     (["consensus", "Q", "--hub", "Maker"], "command line: `--hub` must be None: only the star has a hub, got 'Maker'"),
     (["consensus", "Q", "--topology", "star", "--hub", "x"], "command line: `--hub` must be"),
@@ -335,3 +336,16 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
             assert f"`{option}" in own + shared, option
     named = set(re.findall(r"^\| `(--[a-z-]+)", own, re.MULTILINE))
     assert named <= {option for parameter in COMMANDS[verb].params for option in parameter.opts}
+
+
+def test_debaters_of_a_round_robin_may_be_called_panelists_as_before(tmp_path: Path) -> None:
+    """In plan files and in documents of earlier versions."""
+    people = [{"name": "ann", "role": "tenant"}, {"name": "bob"}]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"question": "Free rents?", "panelists": people}))
+    plan = make_plan(PATTERNS["round_robin"], {}, file=str(file))
+    assert [speaker.name for speaker in plan.speakers] == ["ann", "bob"]
+    raw = {"question": "Free rents?", "rounds": 0, "transcript": []}
+    document = document_of({"pattern": "panel", "status": "complete", "panelists": people, "raw": raw}, where="here")
+    assert [speaker.about for speaker in document.speakers] == ["tenant", ""]
+    assert json.loads(document.to_json())["debaters"][1] == {"name": "bob", "role": None}

@@ -15,7 +15,6 @@ from flowdebate.service.documents import Document, Speaker
 from flowdebate.service.live import Live
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import personas
 from flowdebate.service.sections import Entry, Section
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ class ToyOptions(PatternOptions):
 class ToyDocument(Document):
     """Its document."""
 
-    TITLE: ClassVar[str] = "Toy"
-    LABEL: ClassVar[str] = "Riddle"
     SPEAKERS: ClassVar[str] = "Solver"
     pattern: str = "toy"
     debaters: list[Speaker] = Field(default_factory=list)
@@ -101,13 +98,9 @@ class ToyPage(PatternPage):
     options = ToyOptions
     document = ToyDocument
     live = ToyLive
+    default_speakers = ({"name": "Solver"},)
+    least = 1
     default_length = 1
-
-    def speakers(self, options: Any, made: Any) -> tuple[Any, ...]:
-        return personas(options, made, default=[{"name": "Solver"}], least=1)
-
-    def empty(self) -> dict[str, Any]:
-        return {}
 
     def build(self, plan: Any) -> Any:
         return toy(**plan.common)

@@ -47,6 +47,8 @@ ADDED: dict[str, set[str]] = {"consensus": {"turn_started", "turn_finished", "ro
 
 PATTERN_RENAMED = {"panel": "round_robin"}
 """Patterns that documents call otherwise now."""
+KEY_RENAMED = {"panelists": "debaters"}
+"""Keys that documents call otherwise now."""
 _ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")
 """Patterns in which nothing goes on at the same time."""
 _ALL: dict[str, Any] = read(EXPECTED)["runs"]
@@ -104,8 +106,8 @@ def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
     run_id = _BY_NAME[name]
     end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"))
     expected = dict(_ALL[run_id]["end"])
-    pattern = expected["document"]["pattern"]
-    expected["document"] = {**expected["document"], "pattern": PATTERN_RENAMED.get(pattern, pattern)}
+    document = {KEY_RENAMED.get(key, key): value for key, value in expected["document"].items()}
+    expected["document"] = {**document, "pattern": PATTERN_RENAMED.get(document["pattern"], document["pattern"])}
     assert end == expected
 
 

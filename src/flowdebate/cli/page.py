@@ -316,7 +316,7 @@ class Page:
 
 def render(document: Document, page: Page) -> None:
     """Write a saved document."""
-    page.subject(document.LABEL, document.subject)
+    page.subject(document.label, document.subject)
     for section in document.sections():
         page.show(section)
     page.ending(document)
@@ -329,7 +329,7 @@ class LivePage:
         own = plan.info.load_page()
         self._page = Page(stream, speakers_of(plan.speakers))
         self._live = own.live(plan)
-        self._page.subject(own.document.LABEL, plan.subject)
+        self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, handle: RunHandle[Any]) -> None:
         """Show the events of a run to its end; WriteFailed where they cannot be shown."""
@@ -342,7 +342,7 @@ class LivePage:
     def finish(self, document: Document) -> None:
         """Show the result and the totals."""
         self._page.end_text()
-        for section in self._live.result(document):
+        for section in document.result():
             self._page.show(section)
         self._page.ending(document)
 

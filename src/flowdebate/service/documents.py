@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
@@ -14,17 +13,20 @@ from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.files import parse_json, read_text
+from flowdebate.service.sections import failures, round_heading
 from flowdebate.service.text import SUSPICIOUS, acts_or_hides
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.sections import Section
+    from flowdebate.service.sections import Entry, Section
 
 __all__ = (
+    "STOP_REASONS",
     "Document",
+    "RoundsDocument",
     "Side",
     "Speaker",
     "Tokens",
@@ -39,6 +41,16 @@ _MEGABYTES = 16
 """Of a file that `render` reads."""
 _LAST = ("usage", "seconds", "seed", "runId")
 """The last keys of a document."""
+STOP_REASONS: Mapping[str, str] = {
+    "max_rounds": "as many as were allowed",
+    "max_turns": "as many as were asked for",
+    "moderator_done": "ended by the moderator",
+    "predicate": "ended by the application",
+    "settled": "the matter is settled",
+    "reviewed": "reviewed",
+    "not_reviewed": "without reviews",
+}
+"""Why a pattern ended, in words."""
 
 
 class Speaker(WireModel):
@@ -84,18 +96,12 @@ class Tokens(WireModel):
 class Document(WireModel):
     """A saved run: its end, everything that was said, and its usage. Each pattern adds its own."""
 
-    TITLE: ClassVar[str]
-    """Heading of its report."""
-    LABEL: ClassVar[str]
-    """Label of its subject."""
-    SPEAKERS: ClassVar[str]
+    SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading over the speakers."""
     ROSTER: ClassVar[str] = "debaters"
     """Field of the speakers."""
     UNIT: ClassVar[str] = "argument"
     """Word for one thing that was said."""
-    ENDINGS: ClassVar[Mapping[str, str]] = {}
-    """Why it ended, in words, by stop reason."""
     pattern: str
     status: DebateStatus
     error: str | None = None
@@ -117,6 +123,16 @@ class Document(WireModel):
         """The document of a bare raw output; ValidationError for what is none."""
         raw: Any = PATTERNS[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
+
+    @property
+    def title(self) -> str:
+        """The pattern, as the heading of a report."""
+        return self.pattern.replace("_", " ").capitalize()
+
+    @property
+    def label(self) -> str:
+        """The label of the subject."""
+        return PATTERNS[self.pattern].subject.capitalize()
 
     @property
     def subject(self) -> str:
@@ -151,7 +167,7 @@ class Document(WireModel):
     def held(self) -> str | None:
         """Length and reason of the end, in words; None if the run ended early."""
         reason = self.raw.stop_reason
-        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.ENDINGS.get(reason, reason)}"
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {STOP_REASONS.get(reason, reason)}"
 
     def about(self, name: str) -> str:
         """The text beside a speaker's name."""
@@ -160,6 +176,49 @@ class Document(WireModel):
     @abstractmethod
     def sections(self) -> Iterator[Section]:
         """The page: contributions and result."""
+
+    def result(self) -> Iterator[Section]:
+        """The end of the page, as far as no event of a live view has it."""
+        yield from ()
+
+
+class RoundsDocument(Document):
+    """A saved run of a pattern whose speakers speak in rounds."""
+
+    LATE: ClassVar[tuple[str, ...]] = ()
+    """Roles that act after all rounds."""
+    max_rounds: int | None = None
+
+    @abstractmethod
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        """All contributions, each with its round."""
+
+    def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The sections of a round before its contributions."""
+        yield from ()
+
+    def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The sections of a round after its contributions."""
+        yield from ()
+
+    def rounds(self) -> Iterable[int]:
+        """The rounds to show."""
+        return range(1, self.raw.rounds + 1)
+
+    def spoke(self) -> list[Any]:
+        spoke = dict.fromkeys((entry.name, entry.about) for _, entry in self.entries())
+        return [Speaker(name=name, role=role or None) for name, role in spoke]
+
+    def sections(self) -> Iterator[Section]:
+        entries, lost = list(self.entries()), self.raw.losses
+        for number in self.rounds():
+            yield round_heading(number, self.max_rounds)
+            yield from self.opening(number)
+            yield from (entry for said, entry in entries if said == number)
+            yield from failures(loss for loss in lost if loss.round == number and loss.seat not in self.LATE)
+            yield from self.closing(number)
+        yield from failures(loss for loss in lost if loss.seat in self.LATE)
+        yield from self.result()
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:

@@ -12,7 +12,6 @@ from flowdebate.service.sections import (
     Ending,
     Entry,
     Fact,
-    Heading,
     Notice,
     Output,
     OutputHeading,
@@ -20,46 +19,20 @@ from flowdebate.service.sections import (
     Remark,
     Section,
     Speaking,
+    role_failed,
+    round_heading,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
-    from flowdebate.patterns.state import ProviderFailure, Recovery
     from flowdebate.runs.result import RunHandle
-    from flowdebate.service.documents import Document
     from flowdebate.service.plan import Plan
 
-__all__ = ("Live", "OneByOne", "Together", "failures", "role_failed", "round_heading")
+__all__ = ("Live", "OneByOne", "Together")
 
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
-_INSTEAD: Mapping[Recovery, str] = {
-    "skipped": "the turn is left out",
-    "stand_in": "a stand-in argues",
-    "declared_order": "all speak in declared order",
-    "no_verdict": "there is no verdict",
-    "no_output": "there is no output",
-    "no_report": "the round has no report",
-    "drawn": "the next speaker is drawn by lot",
-}
-"""Recovery from a role's failure, in words."""
-
-
-def round_heading(number: int, max_rounds: int | None) -> Heading:
-    """The heading of a round."""
-    return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
-
-
-def role_failed(seat: str, name: str, why: str, instead: Recovery) -> Fact:
-    """A role's failure, with its recovery."""
-    label = f"{seat.capitalize()} {name} was lost"
-    return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
-
-
-def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """The failures that a run went on without."""
-    return (role_failed(loss.seat, loss.name, loss.error, loss.instead) for loss in losses)
 
 
 class Live:
@@ -106,11 +79,6 @@ class Live:
         else:
             soon = "" if event.wait < 1 else f" in {event.wait:.0f} s"
             yield Remark(text=f"{before}{event.message}; asking again{soon}")
-
-    def result(self, document: Document) -> Iterator[Section]:
-        """Sections at the end that no event has."""
-        del document
-        yield from ()
 
 
 class OneByOne(Live):

@@ -59,7 +59,7 @@ def quoted(text: str) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    yield from (f"# {document.TITLE}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
+    yield from (f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
     yield from (_item(each.name, each.about) for each in document.speakers)
     yield ""
     before: Section | None = None

@@ -56,8 +56,9 @@ __all__ = (
     "one_of",
     "option_of",
     "or_off",
-    "parse_persona",
+    "parse_entry",
     "read_plan_file",
+    "roster_option",
     "unknown_key",
 )
 
@@ -131,8 +132,6 @@ class Option:
     flag: str | None = None
     """Its name on the command line where that is not the field's; "" keeps it out of there."""
     metavar: str | None = None
-    negative: bool = True
-    """Whether a bool can be switched off again: `--no-…`."""
     read: Callable[[Any], Any] | None = None
     """Makes of what the command line was given what a file would say."""
 
@@ -174,16 +173,26 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
-def parse_persona(given: str, option: str) -> dict[str, str]:
-    """A persona as the command line names it: with a role, or without one.
+def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Option:  # noqa: A002 - as in Option
+    """The option `flag` of a roster, repeated for each speaker; see `parse_entry`."""
+    metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
-    >>> parse_persona("Ada = an economist", "--agent"), parse_persona("Ben", "--agent")
+    def read(given: list[str]) -> list[dict[str, str]]:
+        return [parse_entry(each, flag, key=key, needed=needed) for each in given]
+
+    return Option(flag=flag, metavar=metavar, help=help, read=read)
+
+
+def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
+    """A speaker as the command line names it: its name and one other field, which may be missing unless `needed`.
+
+    >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
     """
-    name, sign, role = (part.strip() for part in given.partition("="))
-    if not is_text(name) or (sign and not is_text(role)):
-        raise ConfigurationError(COMMAND, option, given, "name=role, or a name")
-    return {"name": name, "role": role} if sign else {"name": name}
+    name, sign, value = (part.strip() for part in given.partition("="))
+    if not is_text(name) or (not is_text(value) if sign else needed):
+        raise ConfigurationError(COMMAND, option, given, f"name={key}" if needed else f"name={key}, or a name")
+    return {"name": name, key: value} if sign else {"name": name}
 
 
 def is_text(value: str) -> bool:
@@ -206,6 +215,8 @@ class PatternOptions(BaseModel):
     """Field of how long it may get."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Fields that this pattern does not have."""
+    FORMER: ClassVar[Mapping[str, str]] = {"synthesize": "synthesizer", "park": "suspend", "panelists": "debaters"}
+    """Keys of plans, by what earlier versions called them."""
 
     model: Annotated[
         ModelName | None,
@@ -279,6 +290,7 @@ class PatternOptions(BaseModel):
         said = read_plan_file(file) if isinstance(file, str) else dict(file or {})
         said.pop("pattern", None)
         keys = cls.keys()
+        said = {cls.FORMER.get(key, key) if key not in keys else key: value for key, value in said.items()}
         for key, value in said.items():
             if key not in keys:
                 raise unknown_key(where, key, value, list(keys))

@@ -1,16 +1,18 @@
-"""Base class of pattern pages: options, live view, document and construction of one pattern."""
+"""Base of pattern pages: the options, speakers, live view, document and construction of one pattern."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
-from flowdebate.patterns import PATTERNS
+from pydantic import BaseModel
+
+from flowdebate.errors import ConfigurationError
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.options import OutputOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.service.documents import Document
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.service.options import PatternOptions
     from flowdebate.service.plan import Models, Plan
 
-__all__ = ("PatternPage",)
+__all__ = ("PatternPage", "roster")
 
 
 class PatternPage(ABC):
@@ -26,6 +28,10 @@ class PatternPage(ABC):
 
     help: ClassVar[str]
     """Help of its command."""
+    default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
+    """Its personas, where none are given."""
+    least: ClassVar[int] = 2
+    """Minimum number of speakers."""
     options: ClassVar[type[PatternOptions]]
     document: ClassVar[type[Document]]
     live: ClassVar[type[Live]]
@@ -33,16 +39,14 @@ class PatternPage(ABC):
     """Maximum number of rounds (or turns) where none was given."""
 
     @abstractmethod
-    def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
-        """The speakers that were given, or the default ones."""
-
-    @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """The pattern."""
 
-    @abstractmethod
-    def empty(self) -> dict[str, Any]:
-        """Required fields of the raw output of a run that never started, without its subject."""
+    def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
+        """The speakers that were given, or the default ones."""
+        from flowdebate.patterns.roster import Persona
+
+        return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
 
     def with_files(self, options: Any) -> Any:  # noqa: ANN401 - the pattern's own options
         """The options with the contents of the files that they name."""
@@ -60,12 +64,51 @@ class PatternPage(ABC):
         """The document of a run of `plan` with the raw output `raw`; None if the run never started."""
         options = plan.options
         if raw is None:
-            about = {plan.info.subject: plan.subject, options.LENGTH: 0, "status": "interrupted", "seed": facts["seed"]}
-            raw = PATTERNS[plan.info.name].load_output()(**{**about, **self.empty()})
+            about = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
+            raw = empty_output(plan.info.load_output(), about)
         own: dict[str, Any] = {
             options.ROSTER: speakers_of(plan.speakers),
             f"max_{options.LENGTH}": self.length(options),
+            "output": self.output_of(plan, output),
         }
-        if isinstance(options, OutputOptions):
-            own["output"] = output if options.synthesizes else None
+        own = {name: value for name, value in own.items() if name in self.document.model_fields}
         return self.document(raw=raw, **own, **facts)
+
+    def output_of(self, plan: Plan, output: object) -> object:
+        """The synthesizer's output, if there is a synthesizer."""
+        return output if isinstance(plan.options, OutputOptions) and plan.options.synthesizes else None
+
+
+def empty_output(kind: type[BaseModel], given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
+    """The raw output of a run that never started: fields that are not `given` are empty."""
+    empty: dict[str, Any] = dict(given)
+    for name, field in kind.model_fields.items():
+        if field.is_required() and name not in empty:
+            of = get_origin(field.annotation) or field.annotation
+            empty[name] = {} if isinstance(of, type) and issubclass(of, BaseModel) else of() if of in _EMPTY else None
+    return kind(**empty)
+
+
+_EMPTY = (list, int, bool)
+
+
+def roster(
+    options: PatternOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
+) -> tuple[Any, ...]:
+    """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
+    from flowdebate.patterns.roster import checked_roster
+
+    key = options.ROSTER
+    given = getattr(options, key)
+    members = [dict(each) for each in default] if not given else [each.model_dump(exclude_unset=True) for each in given]
+    where, field = options.place(key)
+    for index, member in enumerate(members):
+        if "model" in member:
+            member["model"] = made(member["model"], where, f"{field}[{index}].model")
+    try:
+        return checked_roster(members, where=where, kind=kind, field=key, least=least)
+    except ConfigurationError as error:
+        if error.field == key:
+            names = [member["name"] for member in members]
+            raise ConfigurationError(where, field, names, "given at least twice") from None
+        raise

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ("Models", "Plan", "Policies", "make_plan", "pattern_of_file", "pattern_of_run", "plan_of", "stored_plan")
 
 _FORMAT = 2
-_FORMER_OPTIONS = {"synthesize": "synthesizer", "park": "suspend"}
-"""Keys of plans of format 1 that have other names now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,10 +284,8 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     if info is None or stored.get("format", 0) > _FORMAT:
         raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "begun by this or an earlier version")
     options = dict(stored["options"])
-    if stored["format"] == 1:
-        options = {_FORMER_OPTIONS.get(key, key): value for key, value in options.items()}
-        if info.name == "debate" and "schema" not in options:
-            options.setdefault("synthesizer", False)
+    if stored["format"] == 1 and info.name == "debate" and "schema" not in options:
+        options["synthesizer"] = options.pop("synthesize", False)
     return info, options, run.header.block
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flowdebate.patterns.state import ProviderFailure, Recovery
 
 __all__ = (
     "Card",
@@ -20,6 +25,9 @@ __all__ = (
     "Section",
     "Speaking",
     "Tone",
+    "failures",
+    "role_failed",
+    "round_heading",
 )
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
@@ -130,3 +138,33 @@ Section: TypeAlias = (
     Heading | Entry | Fact | Group | Card | Output | Remark | Speaking | OutputHeading | Piece | Ending | Notice
 )
 """One part of a page."""
+
+
+# Sections that all patterns have
+
+_INSTEAD: Mapping[Recovery, str] = {
+    "skipped": "the turn is left out",
+    "stand_in": "a stand-in argues",
+    "declared_order": "all speak in declared order",
+    "no_verdict": "there is no verdict",
+    "no_output": "there is no output",
+    "no_report": "the round has no report",
+    "drawn": "the next speaker is drawn by lot",
+}
+"""Recovery from a role's failure, in words."""
+
+
+def round_heading(number: int, max_rounds: int | None) -> Heading:
+    """The heading of a round."""
+    return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
+
+
+def role_failed(seat: str, name: str, why: str, instead: Recovery) -> Fact:
+    """A role's failure, with its recovery."""
+    label = f"{seat.capitalize()} {name} was lost"
+    return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
+
+
+def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
+    """The failures that a run went on without."""
+    return (role_failed(loss.seat, loss.name, loss.error, loss.instead) for loss in losses)

@@ -140,7 +140,7 @@ class EvaluationPlans(Plans):
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
 
     def _default(self, question: str) -> list[dict[str, str]]:
-        from flowdebate.service.roster import default_sides
+        from flowdebate.service.pages.debate import default_sides
 
         return default_sides(question)
 

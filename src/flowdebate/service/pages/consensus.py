@@ -12,7 +12,7 @@ from flowdebate.patterns.consensus.stages import ConsensusStage
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import Live, failures, round_heading
+from flowdebate.service.live import Live
 from flowdebate.service.options import (
     Count,
     Flag,
@@ -25,11 +25,10 @@ from flowdebate.service.options import (
     Text,
     allowed,
     or_off,
-    parse_persona,
+    roster_option,
 )
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import personas
-from flowdebate.service.sections import Card, Entry, Fact, Heading, Notice, Section
+from flowdebate.service.sections import Card, Entry, Fact, Heading, Notice, Section, failures, round_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from flowdebate.measures import Ballot
     from flowdebate.patterns.consensus.schemas import Critique
     from flowdebate.patterns.consensus.stages import StageReached
-    from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.plan import Plan
 
 __all__ = ("PAGE", "ConsensusDocument", "ConsensusLive", "ConsensusOptions")
 
@@ -77,11 +76,9 @@ class ConsensusOptions(PatternOptions):
     task: Annotated[Text | None, Option(help="The task; may be in --file instead.")] = None
     agents: Annotated[
         list[PersonaEntry] | None,
-        Option(
-            flag="--agent",
-            metavar="NAME[=ROLE]",
-            help="An agent and its role; repeat for each. Default: a planner, a maker and a guardian.",
-            read=lambda given: [parse_persona(each, "--agent") for each in given],
+        roster_option(
+            "--agent",
+            "An agent and its role; repeat for each. Default: a planner, a maker and a guardian.",
         ),
     ] = None
     rounds: Annotated[Count | None, Option(help="Maximum number of rounds of critique. Default: 3.")] = None
@@ -124,8 +121,6 @@ class ConsensusOptions(PatternOptions):
 class ConsensusDocument(Document):
     """A saved consensus debate."""
 
-    TITLE: ClassVar[str] = "Consensus"
-    LABEL: ClassVar[str] = "Task"
     SPEAKERS: ClassVar[str] = "Agents"
     ROSTER: ClassVar[str] = "agents"
     UNIT: ClassVar[str] = "answer"
@@ -171,7 +166,10 @@ class ConsensusDocument(Document):
         yield from map(_ballot, raw.ballots)
         yield from lost
         yield from failures(raw.judge_losses)
-        yield from _outcome(raw)
+        yield from self.result()
+
+    def result(self) -> Iterator[Section]:
+        return _outcome(self.raw)
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
@@ -223,9 +221,6 @@ class ConsensusLive(Live):
         if reached.stage in _HEADINGS:
             self._awaited = dict.fromkeys(self._agents)
             yield Heading(title=_HEADINGS[reached.stage])
-
-    def result(self, document: Document) -> Iterator[Section]:
-        yield from _outcome(document.raw)
 
 
 def _critique(critique: Critique) -> Fact:
@@ -288,14 +283,9 @@ class ConsensusPage(PatternPage):
     options = ConsensusOptions
     document = ConsensusDocument
     live = ConsensusLive
+    default_speakers = _AGENTS
+    least = 1
     default_length = 3
-
-    def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
-        return personas(options, made, default=_AGENTS, least=1)
-
-    def empty(self) -> dict[str, Any]:
-        nothing: dict[str, Any] = {"outcome": None, "answer": None, "winner": None, "context": {}}
-        return {**nothing, **{key: [] for key in ("proposals", "rounds", "final_proposals", "ballots", "stages")}}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -12,7 +13,6 @@ from flowdebate.patterns.events import RoundStarted
 from flowdebate.service.files import read_text
 from flowdebate.service.live import OneByOne
 from flowdebate.service.options import (
-    COMMAND,
     MEGABYTES,
     Count,
     Flag,
@@ -24,10 +24,10 @@ from flowdebate.service.options import (
     Text,
     allowed,
     is_text,
+    roster_option,
 )
-from flowdebate.service.page import PatternPage
+from flowdebate.service.page import PatternPage, roster
 from flowdebate.service.pages.debate_document import DebateDocument, decision_group, verdict_card
-from flowdebate.service.roster import default_sides, roster
 from flowdebate.service.sections import Notice
 
 if TYPE_CHECKING:
@@ -40,22 +40,10 @@ if TYPE_CHECKING:
     from flowdebate.service.plan import Models, Plan
     from flowdebate.service.sections import Section
 
-__all__ = ("PAGE", "DebateLive", "DebateOptions", "parse_side")
+__all__ = ("PAGE", "DebateLive", "DebateOptions", "default_sides")
 
 _JUDGING = ("schedule", "panel", "decided_by", "on_flip", "labels", "curtail")
 """Options of a judging model."""
-
-
-def parse_side(given: str) -> dict[str, str]:
-    """A debater as the command line names it.
-
-    >>> parse_side("skeptic = cars should stay")
-    {'name': 'skeptic', 'stance': 'cars should stay'}
-    """
-    name, sign, stance = (part.strip() for part in given.partition("="))
-    if not sign or not is_text(name) or not is_text(stance):
-        raise ConfigurationError(COMMAND, "--debater", given, "name=stance")
-    return {"name": name, "stance": stance}
 
 
 class SideEntry(RosterEntry):
@@ -75,11 +63,11 @@ class DebateOptions(OutputOptions):
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
     debaters: Annotated[
         list[SideEntry] | None,
-        Option(
-            flag="--debater",
-            metavar="NAME=STANCE",
-            help="A side and the position it argues; repeat for each. Default: one for yes and one for no.",
-            read=lambda given: [parse_side(each) for each in given],
+        roster_option(
+            "--debater",
+            "A side and the position it argues; repeat for each. Default: one for yes and one for no.",
+            key="stance",
+            needed=True,
         ),
     ] = None
     rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 2.")] = None
@@ -173,9 +161,6 @@ class DebatePage(PatternPage):
         from flowdebate.patterns.roster import Debater
 
         return roster(options, made, kind=Debater, default=default_sides(str(options.question)))
-
-    def empty(self) -> dict[str, Any]:
-        return {"transcript": [], "verdict": None, "stop_reason": None}
 
     def with_files(self, options: DebateOptions) -> DebateOptions:
         """With the texts of sources in the place of their files: a stored run needs the texts themselves."""
@@ -273,3 +258,48 @@ def _human(plan: Plan, role: str) -> Human:
 
 
 PAGE = DebatePage()
+
+
+# Sides for a question that names none
+
+_MODAL = "should|must|can|could|will|would"
+_PRONOUN = re.compile(rf"({_MODAL}) (we|i|you|they|it) (\w.*)", re.IGNORECASE)
+_PASSIVE = re.compile(rf"({_MODAL}) (\w.*?) (be \w.*)", re.IGNORECASE)
+"""The two forms of question whose subject has a certain end."""
+_ENTANGLED = re.compile(r"[.,;:?!\"()]|\b(?:or|not|never|who|whom|whose|which|that|to|what|why|how)\b", re.IGNORECASE)
+_ENTANGLED_REST = re.compile(r"[.,;:?!\"]|\b(?:or|not|never)\b|^(?:who|that|which)\b", re.IGNORECASE)
+"""Words and signs in subject or rest that make a question more than one plain clause."""
+_QUOTED = 300
+"""Characters up to which the sides repeat the question."""
+
+
+def default_sides(question: str) -> list[dict[str, str]]:
+    """Two sides for a question of yes or no, each with a stance that reads as a position.
+
+    Models argue best for a claim. Where the question is plain English the claims are made of its own words;
+    anywhere else the sides stand for the answers yes and no.
+
+    >>> [side["stance"] for side in default_sides("Should private cars be banned from city centres?")]
+    ['Private cars should be banned from city centres', 'Private cars should not be banned from city centres']
+    >>> [side["stance"] for side in default_sides("Is tea better than coffee?")]
+    ['The answer to "Is tea better than coffee?" is yes', 'The answer to "Is tea better than coffee?" is no']
+    """
+    asked = " ".join(question.split())
+    yes, no = _claims(asked) or _answers(asked)
+    return [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]
+
+
+def _claims(asked: str) -> tuple[str, str] | None:
+    clause = asked.removesuffix("?").rstrip()
+    if len(clause) > _QUOTED or not asked.endswith("?"):
+        return None
+    found = _PRONOUN.fullmatch(clause) or _PASSIVE.fullmatch(clause)
+    if found is None or _ENTANGLED.search(found[2]) or _ENTANGLED_REST.search(found[3]):
+        return None
+    modal, subject, rest = found[1].lower(), found[2][0].upper() + found[2][1:], found[3]
+    return f"{subject} {modal} {rest}", f"{subject} {modal} not {rest}"
+
+
+def _answers(asked: str) -> tuple[str, str]:
+    about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
+    return f"{about} is yes", f"{about} is no"

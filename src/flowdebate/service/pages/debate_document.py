@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
-from flowdebate.service.documents import Document, Side
-from flowdebate.service.live import failures, round_heading
+from flowdebate.service.documents import RoundsDocument, Side
 from flowdebate.service.sections import Card, Entry, Fact, Group, Output, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.patterns.debate.judging.schemas import Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
@@ -22,24 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ("DebateDocument", "ballots_of", "decision_group", "notes_on", "verdict_card", "winner_of")
 
-_AT_THE_END = ("judge", "synthesizer")
-"""Roles that act after all rounds."""
 
-
-class DebateDocument(Document):
+class DebateDocument(RoundsDocument):
     """A saved debate."""
 
-    TITLE: ClassVar[str] = "Debate"
-    LABEL: ClassVar[str] = "Question"
     SPEAKERS: ClassVar[str] = "Positions"
-    ENDINGS: ClassVar[Mapping[str, str]] = {
-        "max_rounds": "as many as were allowed",
-        "moderator_done": "ended by the moderator",
-        "predicate": "ended by the application",
-    }
+    LATE: ClassVar[tuple[str, ...]] = ("judge", "synthesizer")
     pattern: str = "debate"
     debaters: list[Side] = Field(default_factory=list)
-    max_rounds: int | None = None
     raw: DebateRawOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""
@@ -51,8 +40,12 @@ class DebateDocument(Document):
             raise ValueError(message)
         return self
 
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        for entry in self.raw.transcript:
+            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
+
     def spoke(self) -> list[Side]:
-        spoke = {(entry.agent_name, entry.stance): None for entry in self.raw.transcript}
+        spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     @property
@@ -63,21 +56,17 @@ class DebateDocument(Document):
     def notes(self) -> list[str]:
         return notes_on(self.raw, self.usage)
 
+    def rounds(self) -> Iterable[int]:
+        said = {entry.round for entry in self.raw.transcript}
+        return sorted(said.union(decision.round for decision in self.raw.moderator_decisions))
+
+    def opening(self, number: int) -> Iterator[Section]:
+        return (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
+
     def sections(self) -> Iterator[Section]:
-        raw = self.raw
-        told = {entry.round for entry in raw.transcript} | {decision.round for decision in raw.moderator_decisions}
-        for number in sorted(told):
-            yield round_heading(number, self.max_rounds)
-            for decision in raw.moderator_decisions:
-                if decision.round == number:
-                    yield decision_group(decision)
-            for entry in raw.transcript:
-                if entry.round == number:
-                    yield Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
-            yield from failures(each for each in raw.losses if each.round == number and each.seat not in _AT_THE_END)
-        yield from failures(each for each in raw.losses if each.seat in _AT_THE_END)
-        if raw.verdict is not None:
-            yield verdict_card(raw.verdict, self.speakers)
+        yield from super().sections()
+        if self.raw.verdict is not None:
+            yield verdict_card(self.raw.verdict, self.speakers)
         if self.output is not None:
             yield Output(value=self.output)
 

@@ -8,19 +8,18 @@ from pydantic import Field
 
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished
-from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import Together, failures, round_heading
-from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, parse_persona
+from flowdebate.service.documents import RoundsDocument, Speaker
+from flowdebate.service.live import Together
+from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import personas
 from flowdebate.service.sections import Card, Entry, Fact, Group, Notice, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.deliberation.schemas import ModeratorReport
-    from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.plan import Plan
 
 __all__ = ("PAGE", "DeliberationDocument", "DeliberationLive", "DeliberationOptions")
 
@@ -47,11 +46,9 @@ class DeliberationOptions(PatternOptions):
     topic: Annotated[Text | None, Option(help="The topic; may be in --file instead.")] = None
     debaters: Annotated[
         list[PersonaEntry] | None,
-        Option(
-            flag="--debater",
-            metavar="NAME[=ROLE]",
-            help="A participant and its role; repeat for each. Default: an optimist and a skeptic.",
-            read=lambda given: [parse_persona(each, "--debater") for each in given],
+        roster_option(
+            "--debater",
+            "A participant and its role; repeat for each. Default: an optimist and a skeptic.",
         ),
     ] = None
     rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 3.")] = None
@@ -61,25 +58,16 @@ class DeliberationOptions(PatternOptions):
     ] = None
 
 
-class DeliberationDocument(Document):
+class DeliberationDocument(RoundsDocument):
     """A saved deliberation."""
 
-    TITLE: ClassVar[str] = "Deliberation"
-    LABEL: ClassVar[str] = "Topic"
-    SPEAKERS: ClassVar[str] = "Who spoke"
-    ENDINGS: ClassVar[Mapping[str, str]] = {
-        "settled": "the matter is settled",
-        "max_rounds": "as many as were allowed",
-        "predicate": "ended by the application",
-    }
     pattern: str = "deliberation"
     debaters: list[Speaker] = Field(default_factory=list)
-    max_rounds: int | None = None
     raw: DeliberationOutput
 
-    def spoke(self) -> list[Speaker]:
-        spoke = {(entry.name, entry.role): None for entry in self.raw.history}
-        return [Speaker(name=name, role=role) for name, role in spoke]
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        for entry in self.raw.history:
+            yield entry.round, Entry(name=entry.name, about=entry.role or "", text=entry.text)
 
     @property
     def found(self) -> bool:
@@ -89,17 +77,16 @@ class DeliberationDocument(Document):
     def said(self) -> int:
         return len(self.raw.history)
 
-    def sections(self) -> Iterator[Section]:
+    def closing(self, number: int) -> Iterator[Section]:
+        for report in self.raw.reports[number - 1 : number]:
+            yield from _report(report)
+
+    def result(self) -> Iterator[Section]:
         raw = self.raw
-        for number in range(1, raw.rounds + 1):
-            yield round_heading(number, self.max_rounds)
-            for entry in raw.history:
-                if entry.round == number:
-                    yield Entry(name=entry.name, about=entry.role or "", text=entry.text)
-            yield from failures(loss for loss in raw.losses if loss.round == number)
-            for report in raw.reports[number - 1 : number]:
-                yield from _report(report)
-        yield from _decision(raw)
+        if raw.stop_reason is not None or raw.final_decision is not None:
+            settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)
+            decision = "none" if raw.final_decision is None else raw.final_decision
+            yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)))
 
 
 class DeliberationLive(Together):
@@ -117,22 +104,12 @@ class DeliberationLive(Together):
             case _:
                 pass
 
-    def result(self, document: Document) -> Iterator[Section]:
-        yield from _decision(document.raw)
-
 
 def _report(report: ModeratorReport | None) -> Iterator[Section]:
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
         yield Group(label="Moderator finds", text=report.status, parts=facts)
-
-
-def _decision(raw: DeliberationOutput) -> Iterator[Section]:
-    if raw.stop_reason is not None or raw.final_decision is not None:
-        settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)
-        decision = "none" if raw.final_decision is None else raw.final_decision
-        yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)))
 
 
 class DeliberationPage(PatternPage):
@@ -145,13 +122,8 @@ class DeliberationPage(PatternPage):
     options = DeliberationOptions
     document = DeliberationDocument
     live = DeliberationLive
+    default_speakers = _DEBATERS
     default_length = 3
-
-    def speakers(self, options: DeliberationOptions, made: Models) -> tuple[Any, ...]:
-        return personas(options, made, default=_DEBATERS)
-
-    def empty(self) -> dict[str, Any]:
-        return {"history": [], "summaries": [], "final_decision": None, "is_settled": False}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         return plan.create(

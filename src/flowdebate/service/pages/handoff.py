@@ -8,19 +8,18 @@ from pydantic import Field
 
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade, HandoffOutput, OnInvalid, TransitionForm
-from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import Live, failures
-from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, parse_persona
+from flowdebate.service.documents import STOP_REASONS, Document, Speaker
+from flowdebate.service.live import Live
+from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import personas
-from flowdebate.service.sections import Ending, Entry, Fact, Heading, Notice, Piece, Section, Speaking
+from flowdebate.service.sections import Ending, Entry, Fact, Heading, Notice, Piece, Section, Speaking, failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.handoff.schemas import HandoffEntry
-    from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.plan import Plan
 
 __all__ = ("PAGE", "HandoffDocument", "HandoffLive", "HandoffOptions")
 
@@ -58,11 +57,9 @@ class HandoffOptions(PatternOptions):
     proposition: Annotated[Text | None, Option(help="The proposition; may be in --file instead.")] = None
     debaters: Annotated[
         list[PersonaEntry] | None,
-        Option(
-            flag="--debater",
-            metavar="NAME[=ROLE]",
-            help="A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one.",
-            read=lambda given: [parse_persona(each, "--debater") for each in given],
+        roster_option(
+            "--debater",
+            "A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one.",
         ),
     ] = None
     turns: Annotated[Count | None, Option(help="Number of turns. Default: 10.")] = None
@@ -85,14 +82,7 @@ class HandoffOptions(PatternOptions):
 class HandoffDocument(Document):
     """A saved handoff."""
 
-    TITLE: ClassVar[str] = "Handoff"
-    LABEL: ClassVar[str] = "Proposition"
-    SPEAKERS: ClassVar[str] = "Who spoke"
     UNIT: ClassVar[str] = "turn"
-    ENDINGS: ClassVar[Mapping[str, str]] = {
-        "max_turns": "as many as were asked for",
-        "predicate": "ended by the application",
-    }
     pattern: str = "handoff"
     debaters: list[Speaker] = Field(default_factory=list)
     max_turns: int | None = None
@@ -108,7 +98,7 @@ class HandoffDocument(Document):
     @property
     def held(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Turns: {self.raw.turns}, {self.ENDINGS.get(reason, reason)}"
+        return None if reason is None else f"Turns: {self.raw.turns}, {STOP_REASONS.get(reason, reason)}"
 
     def sections(self) -> Iterator[Section]:
         if self.raw.transcript:
@@ -177,13 +167,8 @@ class HandoffPage(PatternPage):
     options = HandoffOptions
     document = HandoffDocument
     live = HandoffLive
+    default_speakers = _DEBATERS
     default_length = 10
-
-    def speakers(self, options: HandoffOptions, made: Models) -> tuple[Any, ...]:
-        return personas(options, made, default=_DEBATERS)
-
-    def empty(self) -> dict[str, Any]:
-        return {"transcript": []}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: HandoffOptions = plan.options

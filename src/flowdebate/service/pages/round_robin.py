@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from flowdebate.patterns.events import RoundsEnded, TurnFinished
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
-from flowdebate.service.documents import Document, Speaker
-from flowdebate.service.live import OneByOne, failures, round_heading
-from flowdebate.service.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, parse_persona
+from flowdebate.service.documents import RoundsDocument, Speaker
+from flowdebate.service.live import OneByOne
+from flowdebate.service.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.roster import personas
 from flowdebate.service.sections import Entry, Fact, Group, Notice, Output, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.round_robin.schemas import RefereeAudit
-    from flowdebate.service.plan import Models, Plan
+    from flowdebate.service.plan import Plan
 
 __all__ = ("PAGE", "RoundRobinDocument", "RoundRobinLive", "RoundRobinOptions")
 
-_PANELISTS = (
+_DEBATERS = (
     {
         "name": "Analyst",
         "role": "weighs the evidence",
@@ -48,61 +47,46 @@ class RoundRobinOptions(OutputOptions):
     """Options of a round robin."""
 
     SUBJECT: ClassVar[str] = "question"
-    ROSTER: ClassVar[str] = "panelists"
 
     question: Annotated[Text | None, Option(help="The question; may be in --file instead.")] = None
-    panelists: Annotated[
+    debaters: Annotated[
         list[PersonaEntry] | None,
-        Option(
-            flag="--panelist",
-            metavar="NAME[=ROLE]",
-            help="A panelist and its role; repeat for each. Default: an analyst, a practitioner and a critic.",
-            read=lambda given: [parse_persona(each, "--panelist") for each in given],
+        roster_option(
+            "--debater",
+            "A debater and its role; repeat for each. Default: an analyst, a practitioner and a critic.",
         ),
     ] = None
     rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 2.")] = None
     referee: Annotated[Flag | None, Option(help="A referee reviews the arguments after each round.")] = None
 
 
-class RoundRobinDocument(Document):
+class RoundRobinDocument(RoundsDocument):
     """A saved round robin."""
 
-    TITLE: ClassVar[str] = "Round robin"
-    LABEL: ClassVar[str] = "Question"
-    SPEAKERS: ClassVar[str] = "Panelists"
-    ROSTER: ClassVar[str] = "panelists"
+    LATE: ClassVar[tuple[str, ...]] = ("synthesizer",)
     UNIT: ClassVar[str] = "contribution"
-    ENDINGS: ClassVar[Mapping[str, str]] = {
-        "max_rounds": "as many as were allowed",
-        "predicate": "ended by the application",
-    }
     pattern: str = "round_robin"
-    panelists: list[Speaker] = Field(default_factory=list)
-    max_rounds: int | None = None
+    debaters: list[Speaker] = Field(
+        default_factory=list,
+        validation_alias=AliasChoices("debaters", "panelists"),  # of earlier versions
+    )
     raw: RoundRobinOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""
 
-    def spoke(self) -> list[Speaker]:
-        spoke = {(entry.agent_name, entry.role): None for entry in self.raw.transcript}
-        return [Speaker(name=name, role=role) for name, role in spoke]
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        for entry in self.raw.transcript:
+            yield entry.round, Entry(name=entry.agent_name, about=entry.role or "", text=entry.text)
 
     @property
     def found(self) -> bool:
         return all(loss.instead != "no_output" for loss in self.raw.losses)
 
+    def closing(self, number: int) -> Iterator[Section]:
+        return (_review(audit) for audit in self.raw.audits if audit.round == number)
+
     def sections(self) -> Iterator[Section]:
-        raw = self.raw
-        for number in range(1, raw.rounds + 1):
-            yield round_heading(number, self.max_rounds)
-            for entry in raw.transcript:
-                if entry.round == number:
-                    yield Entry(name=entry.agent_name, about=entry.role or "", text=entry.text)
-            yield from failures(each for each in raw.losses if each.round == number and each.seat != "synthesizer")
-            for audit in raw.audits:
-                if audit.round == number:
-                    yield _review(audit)
-        yield from failures(each for each in raw.losses if each.seat == "synthesizer")
+        yield from super().sections()
         if self.output is not None:
             yield Output(value=self.output)
 
@@ -136,19 +120,14 @@ class RoundRobinPage(PatternPage):
     """What a round robin adds to the service."""
 
     help = (
-        "Work on a question in a panel that speaks in turn. Each panelist speaks once in each round and sees what was "
-        "said before; a synthesizer writes the output."
+        "Work on a question in turn. Each debater speaks once in each round and sees what was said before; a "
+        "synthesizer writes the output."
     )
     options = RoundRobinOptions
     document = RoundRobinDocument
     live = RoundRobinLive
+    default_speakers = _DEBATERS
     default_length = 2
-
-    def speakers(self, options: RoundRobinOptions, made: Models) -> tuple[Any, ...]:
-        return personas(options, made, default=_PANELISTS)
-
-    def empty(self) -> dict[str, Any]:
-        return {"transcript": []}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.round_robin import create_referee, create_round_robin_transcript
@@ -159,7 +138,7 @@ class RoundRobinPage(PatternPage):
         if options.referee:
             referee = create_referee(
                 **plan.common,
-                roster_names=[panelist.name for panelist in plan.speakers],
+                roster_names=[debater.name for debater in plan.speakers],
                 transcript=transcript,
                 max_rounds=plan.length,
             )
