@@ -55,8 +55,9 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
+import pickle
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -112,8 +113,8 @@ __all__ = (
     "ViewError",
 )
 
-_SHOWN = 200
-"""Characters of a foreign value that an error message shows."""
+_LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
+"""Characters that an error message shows of a foreign value, of a list of problems, and of a key in a field's path."""
 
 
 def shown(value: object) -> str:
@@ -124,23 +125,22 @@ def shown(value: object) -> str:
     """
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being told
+    except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being raised
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    if len(text) <= _SHOWN:
+    if len(text) <= _LONGEST_VALUE:
         return text
-    size = len(value) if isinstance(value, str) else len(text)
-    return f"{text[: _SHOWN - 1]}… ({size})"
+    return f"{_cut(text, _LONGEST_VALUE)} ({len(value) if isinstance(value, str) else len(text)})"
 
 
-def told(error: BaseException) -> str:
-    """`error` as messages and events tell of it; its own `__str__` may raise.
+def error_text(error: BaseException) -> str:
+    """The type and message of `error`, for messages and events; its own `__str__` may raise.
 
-    >>> told(ValueError("no such side"))
+    >>> error_text(ValueError("no such side"))
     'ValueError: no such side'
     """
     try:
         message = str(error)
-    except Exception as another:  # noqa: BLE001 - it must not hide the error that is being told
+    except Exception as another:  # noqa: BLE001 - it must not hide the error that is being reported
         return f"{type(error).__name__}, whose __str__ raises {type(another).__name__}"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
@@ -149,6 +149,25 @@ def add_note(error: BaseException, note: str) -> None:
     """`error.add_note`, for errors of the application, which may be frozen or refuse it in other ways."""
     with suppress(Exception):
         error.add_note(note)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _pickles(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - the value is the application's, and may fail in any way
+        return False
+    return True
+
+
+def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDebateError:
+    """A pickled error without its facts, which pickle sets afterwards."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class FlowDebateWarning(UserWarning):
@@ -160,6 +179,17 @@ class FlowDebateError(Exception):
 
     run: Any = None  # a RunView, of a layer that imports this one
     """The run that it ended, with its transcript, events and raw output so far (a `RunView`); None outside of one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle any error: a fact that cannot be pickled becomes its text, and such a `run` becomes None."""
+        facts, run = vars(self).copy(), self.run
+        try:
+            self.run = None  # a run may refer to the error that ended it
+            facts = {name: fact if name == "run" or _pickles(fact) else shown(fact) for name, fact in facts.items()}
+            facts["run"] = run if run is not None and _pickles(run) else None
+        finally:
+            self.run = run
+        return _restored, (type(self), self.args), facts
 
 
 class ConfigurationError(FlowDebateError, ValueError):
@@ -179,7 +209,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
 
 class ResourceConflict(ConfigurationError):
-    """Two different resource objects stand under one key in one pipeline."""
+    """Two different resource objects have the same key in one pipeline."""
 
     def __init__(self, where: str, key: str, owners: Sequence[str]) -> None:
         self.key = key
@@ -193,16 +223,21 @@ class ResourceConflict(ConfigurationError):
         )
 
 
+class _Asker(TypedDict, total=False):
+    model: str | None
+    block: str | None
+
+
 class ModelError(FlowDebateError):
     """A model could not be called, or gave no usable answer.
 
-    `model` and `block` say which one and who asked; they are None where that is not known.
+    `model` is the model and `block` the block that asked it; None where that is not known.
     """
 
     transient: bool = False
-    """Whether asking again, later or with the reason, may help; what a `Retry` goes by."""
+    """Whether another attempt, later or with the reason, may succeed; a `Retry` repeats only such calls."""
     providers_fault: bool = True
-    """Whether a debate may go on without this answer; False for what the application or its tests have to mend."""
+    """Whether a debate may continue without this answer; False for what the application or its tests must fix."""
 
     def __init__(
         self, message: str, *, model: str | None = None, block: str | None = None, transient: bool | None = None
@@ -232,16 +267,14 @@ class ConnectionLost(ModelUnavailable):
 
 
 class ModelTimeout(ModelError):
-    """The call's deadline passed; `seconds` is the deadline."""
+    """The deadline of the call, `seconds`, passed."""
 
     transient = True
 
-    def __init__(
-        self, seconds: float, *, what: str = "answer", model: str | None = None, block: str | None = None
-    ) -> None:
+    def __init__(self, seconds: float, *, what: str = "answer", **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
         late = f"no {what} within {seconds:g} s" if seconds > 0 else "the time was up before it was asked"
-        super().__init__(late, model=model, block=block)
+        super().__init__(late, **asker)
 
 
 class RequestRejected(ModelError):
@@ -250,11 +283,9 @@ class RequestRejected(ModelError):
     `status` is the HTTP status, or None.
     """
 
-    def __init__(
-        self, message: str, *, status: int | None = None, model: str | None = None, block: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, status: int | None = None, **asker: Unpack[_Asker]) -> None:
         self.status = status
-        super().__init__(message, model=model, block=block)
+        super().__init__(message, **asker)
 
 
 class AuthenticationFailed(RequestRejected):
@@ -284,13 +315,12 @@ class RateLimited(RequestRejected):
         retry_after: float | None = None,
         quota_exhausted: bool = False,
         status: int | None = 429,
-        model: str | None = None,
-        block: str | None = None,
+        **asker: Unpack[_Asker],
     ) -> None:
         self.retry_after = retry_after
         self.quota_exhausted = quota_exhausted
         self.transient = not quota_exhausted
-        super().__init__(message, status=status, model=model, block=block)
+        super().__init__(message, status=status, **asker)
 
 
 class ProviderFailed(ModelError):
@@ -307,20 +337,19 @@ class ProviderFailed(ModelError):
         *,
         status: int | None = None,
         retry_after: float | None = None,
-        model: str | None = None,
-        block: str | None = None,
+        **asker: Unpack[_Asker],
     ) -> None:
         self.status = status
         self.retry_after = retry_after
-        super().__init__(message, model=model, block=block)
+        super().__init__(message, **asker)
 
 
 class CircuitOpen(ModelError):
     """The circuit breaker is open for another `seconds` after repeated failures; no call was made."""
 
-    def __init__(self, seconds: float, *, model: str | None = None, block: str | None = None) -> None:
+    def __init__(self, seconds: float, **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
-        super().__init__(f"not asked: it kept failing, and is left alone for {seconds:.3g} s", model=model, block=block)
+        super().__init__(f"not asked: it kept failing, and is left alone for {seconds:.3g} s", **asker)
 
 
 class BadAnswer(ModelError):
@@ -338,10 +367,10 @@ class ResponseTooLarge(BadAnswer):
 
     transient = False
 
-    def __init__(self, limit: int, unit: str, *, model: str | None = None, block: str | None = None) -> None:
+    def __init__(self, limit: int, unit: str, **asker: Unpack[_Asker]) -> None:
         self.limit = limit
         self.unit = unit
-        super().__init__(f"the answer is longer than {limit:,} {unit}", model=model, block=block)
+        super().__init__(f"the answer is longer than {limit:,} {unit}", **asker)
 
 
 class EmptyResponse(BadAnswer):
@@ -357,9 +386,9 @@ class Refused(BadAnswer):
 
     transient = False
 
-    def __init__(self, reason: str, *, model: str | None = None, block: str | None = None) -> None:
+    def __init__(self, reason: str, **asker: Unpack[_Asker]) -> None:
         self.reason = reason
-        super().__init__(f"the model declined to answer: {shown(reason)}", model=model, block=block)
+        super().__init__(f"the model declined to answer: {shown(reason)}", **asker)
 
 
 class ContentFiltered(Refused):
@@ -377,23 +406,21 @@ class SchemaViolation(BadAnswer):
         problems: Iterable[tuple[str, str]],
         *,
         answer: str | None = None,
-        model: str | None = None,
-        block: str | None = None,
+        **asker: Unpack[_Asker],
     ) -> None:
         self.problems = tuple(problems)
         self.answer = answer
-        super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", model=model, block=block)
+        super().__init__(f"the answer does not fit its schema: {_listed(self.problems)}", **asker)
 
 
 class ToolLoopExceeded(ModelError):
     """The model kept calling tools for `rounds` requests and never answered."""
 
-    def __init__(self, rounds: int, *, model: str | None = None, block: str | None = None) -> None:
+    def __init__(self, rounds: int, **asker: Unpack[_Asker]) -> None:
         self.rounds = rounds
         super().__init__(
             f"the model was still calling tools after {rounds} rounds; raise max_tool_rounds, or offer fewer tools",
-            model=model,
-            block=block,
+            **asker,
         )
 
 
@@ -474,8 +501,8 @@ class QuorumLost(FlowDebateError):
         self.round = round
         self.heard = tuple(heard)
         self.quorum = quorum
-        told_of = ", ".join(map(repr, heard)) or "nobody"
-        super().__init__(f"block {block!r}: in round {round} only {told_of} could be heard, the quorum is {quorum}")
+        names = ", ".join(map(repr, heard)) or "nobody"
+        super().__init__(f"block {block!r}: in round {round} only {names} could be heard, the quorum is {quorum}")
 
 
 class NoProposals(FlowDebateError):
@@ -652,37 +679,18 @@ class IllegalTransition(TaskError):
 
 
 def _listed(problems: Iterable[tuple[str, str]]) -> str:
-    """`problems` on one printable line of readable length: a model can make up any number of fields, of any name."""
+    """`problems` on one printable line of readable length: a model can invent any number of fields, of any name."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= _LONGEST_LIST else f"{text[: _LONGEST_LIST - 1]}…"
-
-
-_LONGEST_LIST = 1_500
-"""Characters of the problems that a message tells of."""
+    return _cut(text, _LONGEST_LIST)
 
 
 def problems_of(error: Any, *, got: bool = True) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
     """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
-    return [
-        (
-            ".".join(_part(part) for part in item["loc"]),
-            f"{_plain(item['msg'])}, got {shown(item.get('input'))}" if got else _plain(item["msg"]),
-        )
-        for item in error.errors(include_url=False, include_context=False)
-    ]
-
-
-def _part(part: object) -> str:
-    """One step of a field's path; a key that a model made up can be of any length."""
-    text = str(part)
-    return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 1]}…"
-
-
-_LONGEST_KEY = 60
-"""Characters of a key in a field's path."""
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
+    found = []
+    for item in error.errors(include_url=False, include_context=False):
+        path = ".".join(_cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
+        problem = item["msg"].removeprefix("Value error, ")
+        found.append((path, f"{problem}, got {shown(item.get('input'))}" if got else problem))
+    return found

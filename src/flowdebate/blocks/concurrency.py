@@ -6,7 +6,7 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from flowdebate.errors import add_note, told
+from flowdebate.errors import add_note, error_text
 from flowdebate.runs.durable.suspend import Suspended, merged
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ def _raised(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -
 def _first(failures: dict[int, Exception]) -> Exception:
     (_, first), *others = sorted(failures.items())
     for index, failure in others:
-        add_note(first, f"at the same time, call {index} failed: {told(failure)}")
+        add_note(first, f"at the same time, call {index} failed: {error_text(failure)}")
     return first

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, problems_of, told
+from flowdebate.errors import ConfigurationError, SchemaViolation, add_note, error_text, problems_of
 from flowdebate.models.base import ToolSpec
 from flowdebate.models.output import inlined
 
@@ -179,7 +179,7 @@ def _function_tool(function: Function, where: str) -> Tool:
         raise
     except Exception as error:  # an annotation is resolved and made a schema: both run the application's code
         allowed = "a function whose parameters have types that pydantic can validate"
-        raise ConfigurationError(where, f"tools: {name}", function, allowed, hint=told(error)) from error
+        raise ConfigurationError(where, f"tools: {name}", function, allowed, hint=error_text(error)) from error
 
     async def call(values: dict[str, Any], _: Context) -> object:
         result = function(**values)

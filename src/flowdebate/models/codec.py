@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate.errors import told
+from flowdebate.errors import error_text
 from flowdebate.models.base import ModelResponse, ToolCall
 from flowdebate.models.usage import Attempt, Usage
 
@@ -189,5 +189,5 @@ def _ours(kind: type) -> bool:
 
 def _said(error: BaseException) -> str:
     name = type(error).__name__
-    text = told(error)
+    text = error_text(error)
     return "" if text == name else text.removeprefix(f"{name}: ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ModelError, ModelTimeout, told
+from flowdebate.errors import ModelError, ModelTimeout, error_text
 from flowdebate.models.call import within
 from flowdebate.models.resolve import KeptModel
 from flowdebate.patterns.events import RoleFailed
@@ -101,7 +101,7 @@ def record_failure(
     error: Exception, ctx: Context, *, block: str, role: Role, name: str, instead: Recovery, stance: str | None = None
 ) -> None:
     """Put a provider failure into the pattern's state and the run's status, and emit it."""
-    round_, said = pattern_state(ctx).round, one_line(told(error))
+    round_, said = pattern_state(ctx).round, one_line(error_text(error))
     loss = ProviderFailure(round=round_, seat=role, name=name, stance=stance, error=said, instead=instead)
     record_loss(loss, error, ctx, block=block)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import LONGEST_ARGUMENT, clean_text
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import OutputError, told
+from flowdebate.errors import OutputError, error_text
 from flowdebate.patterns.state import pattern_state
 from flowdebate.resources.tasks.collection import create_task_collection
 
@@ -98,7 +98,7 @@ def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 
     try:
         coerced = str(value)
     except Exception as error:
-        problem = f"got a {type(value).__name__} whose str() raises {told(error)}"
+        problem = f"got a {type(value).__name__} whose str() raises {error_text(error)}"
         raise OutputError(ctx.block, "text", [("", problem)]) from error
     ctx.run.warn_once(
         f"{ctx.block}: not text",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from pydantic import BaseModel, Field, ValidationError
 
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import OutputError, problems_of, shown, told
+from flowdebate.errors import OutputError, error_text, problems_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,7 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
     except ValidationError as error:
         raise OutputError(block, f"a {model.__name__}", problems_of(error)) from None
     except Exception as error:  # a hostile mapping may raise anything
-        problem = f"got {shown(value)}, which raises {told(error)}"
+        problem = f"got {shown(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import LimitReached, told
+from flowdebate.errors import LimitReached, error_text
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.recording import AUDIT
@@ -61,9 +61,9 @@ class TurnTask:
             return
         match error:
             case LimitReached():  # nobody failed: the run has to end here
-                self._tasks.cancel(self._id, told(error))
+                self._tasks.cancel(self._id, error_text(error))
             case Exception():
-                self._tasks.fail(self._id, told(error))
+                self._tasks.fail(self._id, error_text(error))
             case Suspended():
                 suspend_task(self._tasks, self._id, error)
             case _:  # cancelled, or the process is told to end

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, told
+from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, error_text
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
@@ -188,7 +188,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
     """End the run; gives what is told of `failure`."""
-    text = told(failure)
+    text = error_text(failure)
     run.end(status, text)
     if isinstance(failure, FlowDebateError):
         failure.run = RunView(run)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, told
+from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, error_text
 from flowdebate.models import call
 from flowdebate.models.codec import attempts_of, attempts_text, call_text, digest_of, read_call
 from flowdebate.models.usage import Usage, total_usage
@@ -306,7 +306,7 @@ class Run:
                     path, "call", call_text(response, attempts.made, seconds=seconds, output=request.output)
                 )
         except BaseException as failure:
-            error = told(failure)
+            error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):

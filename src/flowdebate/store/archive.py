@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from flowdebate.errors import ConfigurationError, StoreError, problems_of, shown, told
+from flowdebate.errors import ConfigurationError, StoreError, error_text, problems_of, shown
 from flowdebate.measures import Position
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 from flowdebate.store.open import open_store
@@ -106,7 +106,7 @@ class _Log(Generic[PartT]):
             field, what = problems_of(error)[0]
             problem += f": `{field}` {what}" if field else f": {what}"
         elif error is not None:
-            problem += f": {told(error)}"
+            problem += f": {error_text(error)}"
         return StoreError(self._store.name, f"what debate {shown(debate)} left in {self._collection} {problem}")
 
 

@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from flowdebate.errors import ConfigurationError, RunConflict, StoreError, told
+from flowdebate.errors import ConfigurationError, RunConflict, StoreError, error_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import PostgresOwner
 from flowdebate.workers.queue import WORKFLOW, driver
@@ -115,8 +115,8 @@ class Worker:
         error = task.exception()
         if error is None:
             return {"status": task.result()}
-        _LOGGER.warning("run %s: %s", run_id, told(error))
-        return {"status": None, "problem": f"{type(error).__name__}: {told(error)}"}
+        _LOGGER.warning("run %s: %s", run_id, error_text(error))
+        return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _carried_on(self, run_id: str) -> str:
         """The run's status at its end; raises why it was left as it was."""
@@ -131,7 +131,7 @@ class Worker:
             except StoreError as error:
                 if type(error) is not StoreError or not left:
                     raise
-                _LOGGER.warning("run %s: %s", run_id, told(error))
+                _LOGGER.warning("run %s: %s", run_id, error_text(error))
             away = True
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
@@ -167,7 +167,7 @@ class Worker:
                 await self._give_up()
             except Exception as error:  # noqa: BLE001 - the server may be away; the next sweep comes
                 if not failing:
-                    _LOGGER.warning("worker %s: cannot look after the queue: %s", self.id, told(error))
+                    _LOGGER.warning("worker %s: cannot look after the queue: %s", self.id, error_text(error))
                 failing = True
             else:
                 failing = False

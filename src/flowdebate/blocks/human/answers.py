@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.human.parsing import checked_against, parse_text
-from flowdebate.errors import ConfigurationError, NotAwaited, RunConflict, StoreError, told
+from flowdebate.errors import ConfigurationError, NotAwaited, RunConflict, StoreError, error_text
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, request_of
 from flowdebate.runs.execute import run_sync
@@ -107,7 +107,7 @@ def _request(store: Store, run_id: str, row: StepRow) -> HumanRequest:
     try:
         return request_of(row.key, row.request or "")
     except (ValueError, KeyError, TypeError) as error:
-        problem = f"run {run_id}: the request at {row.key} cannot be read: {told(error)}"
+        problem = f"run {run_id}: the request at {row.key} cannot be read: {error_text(error)}"
         raise StoreError(store.name, problem) from error
 
 

@@ -15,7 +15,7 @@ from flowdebate.blocks.handler import Invocation, invocation, result_of
 from flowdebate.blocks.human.parsing import parse_data, parse_text
 from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, told
+from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation, error_text
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer
 from flowdebate.runs.events import BlockAnswered, HumanAsked
@@ -104,7 +104,7 @@ class Human(Block[Any, Any]):
             try:
                 return check(answer)
             except OutputError as error:
-                request, number = replace(request, problem=one_line(told(error))), number + 1
+                request, number = replace(request, problem=one_line(error_text(error))), number + 1
         if self._ask is None:
             raise _without_store(self.name)
         return check(await result_of(self._ask(request)))

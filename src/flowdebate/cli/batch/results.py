@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.streams import WriteFailed, check_target, write_whole, writing
-from flowdebate.errors import BadFile, told
+from flowdebate.errors import BadFile, error_text
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents import Tokens, seen_json
@@ -134,7 +134,7 @@ def _why(item: BatchItem[Any]) -> str | None:
     from flowdebate.runs.events import RunFinished
 
     if item.error is not None:
-        return told(item.error)
+        return error_text(item.error)
     if item.run is None or item.status != "limit":
         return None
     return next((event.error for event in item.run.events if isinstance(event, RunFinished)), None)

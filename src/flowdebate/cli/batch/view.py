@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.streams import tell
-from flowdebate.errors import told
+from flowdebate.errors import error_text
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BatchView:
     def item(self, item: BatchItem[Any]) -> None:
         """Report the failure of a run that ended, if it failed."""
         if item.error is not None:
-            self.tell(f"Question {item.index + 1} failed ({_cut(str(item.question))}): {told(item.error)}")
+            self.tell(f"Question {item.index + 1} failed ({_cut(str(item.question))}): {error_text(item.error)}")
 
     def progress(self, summary: BatchSummary) -> None:
         """Show the progress."""

@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import BadFile, told
+from flowdebate.errors import BadFile, error_text
 from flowdebate.models.codec import failure_of
 from flowdebate.models.usage import Usage
 from flowdebate.service.documents import Tokens, as_json
@@ -217,7 +217,7 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.body is None:
         return ""
     if step.kind == "loss":
-        return told(failure_of(step.body))
+        return error_text(failure_of(step.body))
     if step.kind != "call":
         value = json.loads(step.body)
         return value if isinstance(value, str) else as_json(value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flowdebate.cli.evaluation import COMMAND, check, check_count, check_text
 from flowdebate.cli.evaluation.ballots import Items, argued
 from flowdebate.cli.streams import tell
-from flowdebate.errors import ConfigurationError, told
+from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -99,7 +99,7 @@ class Rejudging:
         )
         names = [name for name, _ in debates.values()]
         for item in result.failed:
-            tell(f"Run {names[item.index]} could not be judged again: {told(item.error) if item.error else ''}")
+            tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
         items = [
             AuditItem(id=names[item.index], ballots=item.output.ballots) for item in result if item.output is not None
         ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowdebate._util.validation import check_seconds
-from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout, add_note, told
+from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout, add_note, error_text
 from flowdebate.models.base import CallFellBack
 from flowdebate.models.call import answer, within
 from flowdebate.models.retry import Retry
@@ -79,7 +79,7 @@ class Fallback(Wrapper):
                     for earlier in failed:
                         add_note(error, earlier)
                     raise
-                failed.append(f"before that, {told(error)}")
+                failed.append(f"before that, {error_text(error)}")
                 said = CallFellBack(
                     block=request.block,
                     model=model.name,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from flowdebate import errors
 from flowdebate._util.text import clean_text, one_line, without_keys
-from flowdebate.errors import BadFile, ModelError, problems_of, told
+from flowdebate.errors import BadFile, ModelError, error_text, problems_of
 from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ToolCall
 from flowdebate.models.codec import make_error
 from flowdebate.models.usage import Usage
@@ -109,7 +109,7 @@ class Failure(_Strict):
         try:
             return cls(kind=kind.__name__, **{name: _without_keys(getattr(error, name, None)) for name in names})
         except ValidationError:  # an application's own, with facts of other types
-            return cls(kind="ModelError", message=_without_keys(told(error)), transient=bool(error.transient))
+            return cls(kind="ModelError", message=_without_keys(error_text(error)), transient=bool(error.transient))
 
     def error(self) -> ModelError:
         """Build the error, as it was raised."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import CircuitOpen, told
+from flowdebate.errors import CircuitOpen, error_text
 from flowdebate.models.base import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
@@ -112,7 +112,7 @@ class AgentCalls(Block[Any, None]):
             round=ctx.sequencer.state.round,
             target=_target(asked),
             kind=type(error).__name__,
-            error=one_line(told(error)),
+            error=one_line(error_text(error)),
         )
         record_loss(failure, error, ctx, block=block, phase=failure.phase, target=failure.target)
 

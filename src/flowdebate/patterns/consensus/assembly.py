@@ -11,7 +11,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import told
+from flowdebate.errors import error_text
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import Who, create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
@@ -124,7 +124,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             await self._run_phases(value, ctx)
             return await self._finished(ctx, began)
         except BaseException as failure:
-            error = told(failure)
+            error = error_text(failure)
             raise
         finally:
             state: ConsensusState = ctx.sequencer.state
@@ -158,11 +158,11 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         try:
             output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
         except Exception as error:  # noqa: BLE001 - the answer stands
-            problems.append(f"analytics: {one_line(told(error))}")
+            problems.append(f"analytics: {one_line(error_text(error))}")
         try:
             feedback = await give_feedback(self._options, output, ctx)
         except Exception as error:  # noqa: BLE001 - the answer stands
-            feedback = Feedback(problems=[f"feedback: {one_line(told(error))}"])
+            feedback = Feedback(problems=[f"feedback: {one_line(error_text(error))}"])
         feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
         return output.model_copy(update={"feedback": feedback})
 

@@ -17,7 +17,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, told
+from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached, error_text
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.usage import Usage
@@ -268,7 +268,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         except Exception as error:
             if not _goes_on(error):
                 raise
-            return _Vote(problem=one_line(told(error)))
+            return _Vote(problem=one_line(error_text(error)))
         return _Vote(winner)
 
     def _of_order(self, order: tuple[str, ...], voter: int | None) -> Generator[str]:

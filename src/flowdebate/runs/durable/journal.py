@@ -19,7 +19,7 @@ from flowdebate.errors import (
     RunUncertain,
     SchemaViolation,
     StoreError,
-    told,
+    error_text,
 )
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
 from flowdebate.runs.durable.suspend import Suspended
@@ -108,7 +108,7 @@ class Journal:
         try:
             return reader(row.body)
         except (ValueError, KeyError, TypeError, AttributeError, SchemaViolation) as error:
-            problem = f"has a record that cannot be read: {told(error)}"
+            problem = f"has a record that cannot be read: {error_text(error)}"
             raise JournalMismatch(self.store.name, self.run_id, row.key, problem) from error
 
     def holds(self, place: str) -> bool:
@@ -159,13 +159,13 @@ class Journal:
         try:
             value = await call()
         except Suspended as suspended:  # a known end: nothing was done yet
-            await self.fail(key, failed_text(told(suspended)))
+            await self.fail(key, failed_text(error_text(suspended)))
             raise
         except Exception as error:
             if failures:
                 await self.lose(key, error)
             else:
-                await self.fail(key, failed_text(told(error)))
+                await self.fail(key, failed_text(error_text(error)))
             raise
         body = _value_text(value, returns)
         if body is None:

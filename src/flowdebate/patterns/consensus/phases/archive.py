@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler, result_of
-from flowdebate.errors import LimitReached, told
+from flowdebate.errors import LimitReached, error_text
 from flowdebate.measures import Position, elo_changes, flips
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
@@ -105,7 +105,7 @@ async def _fetched(
     except LimitReached:
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
-        skipped.append(SkippedContext(source=source, reason=one_line(told(error))))
+        skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
         return []
     if not found:
         skipped.append(SkippedContext(source=source, reason="nothing was found"))
@@ -202,7 +202,7 @@ class _Writer:
         try:
             await ask_archive(self._archive, nothing, self._ctx, key=what, returns=None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
-            self.problems.append(f"{what}: {one_line(told(error))}")
+            self.problems.append(f"{what}: {one_line(error_text(error))}")
             return False
         return True
 
@@ -218,7 +218,7 @@ class _Writer:
         try:
             known = await ask_archive(self._archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
         except Exception as error:  # noqa: BLE001 - as above
-            self.problems.append(f"ratings: {one_line(told(error))}")
+            self.problems.append(f"ratings: {one_line(error_text(error))}")
             return {}
         before = {name: known.get(name, Rating()).elo for name in names}
         changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)

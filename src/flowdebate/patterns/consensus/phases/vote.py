@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import OutputError, shown, told
+from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
@@ -120,7 +120,7 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
         ratings = await ask_archive(archive, known, ctx, key="ratings", returns=dict[str, Rating])
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
-        ctx.sequencer.state.problems.append(f"weights: {one_line(told(error))}; unrated votes weigh 1")
+        ctx.sequencer.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
         ctx.run.degrade("degraded")
         return own
     return rated | own

@@ -12,7 +12,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, told
+from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
 from flowdebate.patterns.debate.judging.options import JudgeOptions, labels_for
@@ -322,7 +322,7 @@ class Judge(Block[Any, JudgedVerdict]):
             order=list(shown.view.order),
             labels=None if shown.view.labels is None else dict(shown.view.labels),
             model=shown.model,
-            problem=one_line(told(error)),
+            problem=one_line(error_text(error)),
         )
         return BallotCall(ballot, juror, ctx, error)
 

@@ -1,0 +1,89 @@
+"""Errors: they can be copied and sent to another process with all their facts."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from typing import Any
+
+import pytest
+
+from flowdebate import errors, generator
+from flowdebate.errors import ConfigurationError, FlowDebateError, ScriptError
+from flowdebate.testing import ScriptedModel
+
+ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "BadFile": (("debate.toml", "is larger than 1 MB"), {}),
+    "CircuitOpen": ((3.0,), {"model": "m"}),
+    "ConfigurationError": (("debate 'x'", "max_rounds", 0, "an int >= 1"), {"hint": "Use 2."}),
+    "ContentFiltered": (("no",), {"block": "b"}),
+    "DeadLetter": (("memory", "r", 3), {}),
+    "FlowDebateError": (("message",), {}),
+    "IllegalTransition": (("t",), {"action": "claim", "status": "blocked", "allowed": ["pending"]}),
+    "JournalMismatch": (("memory", "r", "k", "differs"), {}),
+    "LimitReached": (("calls",), {"limit": 10, "used": 10}),
+    "LoopLimitExceeded": (("block", 3), {}),
+    "ModelTimeout": ((2.5,), {"what": "first token", "model": "m", "block": "b"}),
+    "NoProposals": (("consensus", {"ann": "ModelTimeout"}), {}),
+    "NotAwaited": (("memory", "r", "waits for no answer", ["here"]), {}),
+    "NotRecordable": (("memory", "r", "k", object()), {}),
+    "OutputError": (("block", "text", [("field", "is missing")]), {}),
+    "ProviderFailed": (("it failed",), {"status": 503, "retry_after": 2.0}),
+    "QuorumLost": (("debate",), {"round": 1, "heard": ["for"], "quorum": 2}),
+    "RateLimited": (("slow down",), {"retry_after": 1.0, "quota_exhausted": True}),
+    "RealModelForbidden": ((), {"model": "m"}),
+    "Refused": (("no",), {"model": "m"}),
+    "ResourceConflict": (("debate", "tasks", ["a", "b"]), {}),
+    "ResponseTooLarge": ((10, "bytes"), {"model": "m"}),
+    "RosterError": (("moderator", "eve", ["ann", "bob"]), {}),
+    "RunChanged": (("memory", "r", {"block": ["- a", "+ b"]}), {}),
+    "RunConflict": (("memory", "r"), {}),
+    "RunExists": (("memory", "r"), {}),
+    "RunNotFound": (("memory", "r"), {}),
+    "RunUncertain": (("memory", "r", "k", 2), {}),
+    "SchemaViolation": (([("field", "is missing")],), {"answer": "{}", "model": "m"}),
+    "StoreError": (("memory", "is closed"), {}),
+    "TaskError": (("message",), {}),
+    "TaskNotFound": (("tasks", "t"), {}),
+    "ToolLoopExceeded": ((8,), {"block": "b"}),
+    "ViewError": (("got", "a transcript"), {}),
+}
+"""What each class is made of; a message alone for all others."""
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
+    """Class, message, notes and every fact."""
+    arguments, options = ARGUMENTS.get(name, (("message",), {}))
+    error = getattr(errors, name)(*arguments, **options)
+    error.add_note("in block 'x'")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
+        assert (type(other), str(other), other.args) == (type(error), str(error), error.args)
+        assert {"run": None, **vars(other)} == {"run": None, **vars(error)}
+
+
+def test_a_fact_that_cannot_be_pickled_travels_as_its_text() -> None:
+    """An option may be any object; the message has said what it was."""
+    error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
+    other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert str(other) == str(error)
+    assert other.got.startswith("<unlocked _thread.lock")
+
+
+@pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
+def test_an_error_that_ended_a_run_can_be_pickled(lock: object) -> None:
+    """The run goes along where that is possible; the error itself is unchanged."""
+    model = ScriptedModel()
+    model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
+    with pytest.raises(ScriptError) as failed:
+        generator(name="poet", model=model).run_sync("Rivers.")
+    error = failed.value
+    run = error.run
+    run.session.state["lock"] = lock
+    other: FlowDebateError = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert error.run is run
+    assert (str(other), other.__notes__) == (str(error), error.__notes__)
+    assert (other.run is None) == (lock is not None)
+    if other.run is not None:
+        assert other.run.status == "failed"
