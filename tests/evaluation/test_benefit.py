@@ -17,7 +17,8 @@ from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 from flowdebate import DebateRawOutput, DebateVerdict
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import BenefitItem, MethodAnswer, benefit_item, benefit_report, change_summary
-from flowdebate.evaluation.benefit.paired import holm, newcombe, required_n, sign_test, wilson
+from flowdebate.evaluation.sample_sizes import required_n
+from flowdebate.evaluation.statistics import holm, newcombe, sign_test, wilson
 from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
-from flowdebate.evaluation.judges.significance import NEEDED, power, smallest_n, smallest_rate, sought
+from flowdebate.evaluation.sample_sizes import NEEDED, power, smallest_n, smallest_rate, sought
 from flowdebate.patterns.debate.judging.schedules import as_schedule
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from tests.evaluation.test_judge_audit import all_figures, ballot, items

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate.errors import ConfigurationError
+from flowdebate._util.validation import check_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +73,7 @@ class TfIdf:
     name = "tf-idf"
 
     def __init__(self) -> None:
-        _check_installed("TfIdf()", "sklearn", "scikit-learn")
+        check_library("TfIdf()", "sklearn", library="scikit-learn", extra="similarity")
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         return _matrix(texts, _rare_words)
@@ -92,7 +92,7 @@ class Embeddings:
     name = "embeddings"
 
     def __init__(self) -> None:
-        _check_installed("Embeddings()", "wordllama", "wordllama")
+        check_library("Embeddings()", "wordllama", library="wordllama", extra="similarity")
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         return _matrix(texts, _meanings)
@@ -207,9 +207,3 @@ def _logging_left_alone() -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-
-
-def _check_installed(where: str, module: str, library: str) -> None:
-    if not find_spec(module):
-        hint = 'pip install "flowdebate[similarity]"'
-        raise ConfigurationError(where, "library", f"no {library}", f"{library}, installed", hint=hint)

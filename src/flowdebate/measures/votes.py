@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -34,6 +34,7 @@ __all__ = (
     "total",
 )
 
+_K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
 """From unanimous to nobody with a second vote; "split" and "contested" are both no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
@@ -132,14 +133,14 @@ def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict
     return totals
 
 
-def leaders(totals: Mapping[str, Fraction]) -> list[str]:
-    """The sides with the most of `totals`, in their order.
+def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
+    """The keys with the most of `totals`, in their order.
 
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
     """
     most = max(totals.values())
-    return [side for side, amount in totals.items() if amount == most]
+    return [key for key, amount in totals.items() if amount == most]
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:

@@ -158,7 +158,7 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
     from importlib.util import find_spec
 
     from flowdebate.evaluation.judges.audit import audit as figures_of
-    from flowdebate.evaluation.judges.significance import full_audit
+    from flowdebate.evaluation.judges.audit import full_audit
 
     ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
     if find_spec("scipy"):

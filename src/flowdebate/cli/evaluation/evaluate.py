@@ -137,7 +137,7 @@ def _run(options: dict[str, Any]) -> None:
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """Take the command's own options out of `options`, and check them."""
-    from flowdebate.evaluation.judges.significance import check_installed
+    from flowdebate.evaluation.statistics import check_scipy
     from flowdebate.patterns.debate.baselines import baselines_asked
 
     own = {key: options.pop(key) for key in _OWN}
@@ -152,7 +152,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     for given in asked:
         check_choice("--baseline", given, _BASELINES)
     own["baselines"] = baselines_asked(asked, where=COMMAND)
-    check_installed(COMMAND)
+    check_scipy(COMMAND)
     return own
 
 

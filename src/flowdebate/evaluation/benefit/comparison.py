@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.paired import holm, newcombe, required_n, sign_test, wilson
 from flowdebate.evaluation.benefit.report import comparison_summary, report_summary
+from flowdebate.evaluation.sample_sizes import required_n
+from flowdebate.evaluation.statistics import holm, newcombe, sign_test, wilson
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 
 if TYPE_CHECKING:
@@ -173,8 +175,7 @@ def benefit_report(items: Sequence[BenefitItem], *, confidence: float = 0.95, mi
     one, since that one is as good without a debate; else "too_few". ConfigurationError without an item that can be
     compared.
     """
-    _check(confidence, "confidence")
-    _check(min_gain, "min_gain")
+    check_share(_WHERE, ends=False, confidence=confidence, min_gain=min_gain)
     known = [item for item in items if item.truth is not None]
     names = [name for name in BASELINES if any(name in item.baselines for item in known)]
     if not names:
@@ -277,8 +278,3 @@ def _finding(comparisons: Sequence[PairedComparison]) -> Finding:
     findings = {each.finding for each in comparisons}
     order: tuple[Literal["harmed", "no_gain", "too_few"], ...] = ("harmed", "no_gain", "too_few")
     return next((finding for finding in order if finding in findings), "helped")
-
-
-def _check(value: object, field: str) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1:
-        raise ConfigurationError(_WHERE, field, value, "a number between 0 and 1")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit.comparison import benefit_item, benefit_report
-from flowdebate.evaluation.judges.significance import check_installed
+from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.runs.batch.result import BatchResult
 from flowdebate.runs.execute import run_sync
@@ -26,20 +26,6 @@ __all__ = (
 )
 
 _WHERE = "evaluate()"
-_BATCH: dict[str, Any] = {
-    "max_concurrency": 8,
-    "model": None,
-    "seed": None,
-    "limits": None,
-    "store": None,
-    "batch_id": None,
-    "on_error": "collect",
-    "progress": None,
-    "until": None,
-    "on_uncertain": "retry",
-    "allow_changes": False,
-}
-"""The options of `Block.batch`, and their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +60,12 @@ async def evaluate(
     Needs scipy. ConfigurationError for a debate without baselines, and for a truth that is none of its positions: both
     once the first debate is over. Debates without a verdict (a failure, a limit, a lost judge) are not compared.
     """
-    check_installed(_WHERE)
+    check_scipy(_WHERE)
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     right = _reader(truth)
-    batch = _batch(pattern, rows, question=_reader(question), options=options)
+    first, each = (pattern, None) if isinstance(pattern, Block) else (pattern(rows[0]), _made_by(pattern))
+    batch = Batch(first, rows, question=_reader(question), each=each, **options)
     async with batch:
         pairs = [(item, _benefit_item(item, right(item.row))) async for item in batch]
     pairs.sort(key=lambda pair: pair[0].index)
@@ -101,18 +88,9 @@ def evaluate_sync(
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
 
 
-def _batch(
-    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
-    rows: Sequence[Any],
-    *,
-    question: Callable[[Any], Any],
-    options: dict[str, Any],
-) -> Batch[Any]:
-    if isinstance(pattern, Block):
-        return pattern.batch(rows, question=question, **options)
-    return Batch(
-        pattern(rows[0]), rows, question=question, each=lambda row: (pattern(row), None), **{**_BATCH, **options}
-    )
+def _made_by(pattern: Callable[[Any], Block[Any, Any]]) -> Callable[[Any], tuple[Block[Any, Any], None]]:
+    """The block of a row, which has no stored plan."""
+    return lambda row: (pattern(row), None)
 
 
 def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:

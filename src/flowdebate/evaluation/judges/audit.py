@@ -2,42 +2,44 @@
 
 The figures are those of Shi et al. 2024 (arXiv 2406.07791), repetition stability, position consistency and preference
 fairness, and the win rates of slots and labels. They need no library; `full_audit()` adds p-values and intervals.
+
+Verdicts of one item are not independent: a consistent judge that sees an item in both orders gives each slot a win, by
+design. So items are counted, resampled and permuted, never verdicts.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import StatisticsError, correlation
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.judges.schemas import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places
+from flowdebate.evaluation.judges.counts import FIGURES, count, is_usable
+from flowdebate.evaluation.judges.schemas import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places, RunAudit
+from flowdebate.evaluation.statistics import Resampling, check_scipy, sign_test
+from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n
+from flowdebate.patterns.debate.schemas import JudgeViewMade
+from flowdebate.patterns.events import TurnStarted
+from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from flowdebate.evaluation.judges.counts import ItemCounts, PlaceWins
     from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    from flowdebate.runs.result import RunView
 
 __all__ = (
-    "FIGURES",
-    "ItemCounts",
-    "PlaceWins",
     "audit",
-    "count",
-    "families",
-    "models_of",
+    "audit_run",
+    "full_audit",
 )
 
 _ENOUGH = 10
 """The number of items from which on models are correlated."""
-FIGURES = ("repetition_stability", "position_consistency", "preference_fairness", "flip_probability")
-"""Figures that are a sum over items, divided by another one."""
-_JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-_NUMBERS = ("1", "2", "3", "4", "5", "6", "7", "8")
 
 
 def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None] | None = None) -> JudgeAudit:
@@ -56,22 +58,73 @@ def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None]
     """
     if truth is not None and len(truth) != len(items):
         raise ConfigurationError("audit()", "truth", truth, f"{len(items)} of them, one for each item")
-    figures = _figures([count(ballots) for ballots in items])
-    names = {ballot.model for ballots in items for ballot in ballots}
-    if len(names) < 2:  # noqa: PLR2004 - one judge is no panel
+    return _audit(items, truth, None)
+
+
+def full_audit(
+    items: Sequence[Sequence[JudgeBallot]],
+    *,
+    truth: Sequence[str | None] | None = None,
+    seed: int = 0,
+    resamples: int = 2_000,
+) -> JudgeAudit:
+    """`audit(items, truth=truth)` with p-values and 95% intervals; the same for the same `seed`. Needs scipy.
+
+    Two places: the exact sign test over the items in which one has won more often than the other (with one ballot an
+    item, the exact binomial test). More: a permutation test that rotates the wins of each item by a random number of
+    places, drawn `resamples` times. Intervals are percentiles of `resamples` bootstrap samples of items; where items
+    do not differ, which leaves a bootstrap without a width, they are Clopper and Pearson's. With 0 resamples there are
+    no intervals, and p-values for two places only.
+    """
+    check_scipy("full_audit()")
+    check_count("full_audit()", least=0, seed=seed, resamples=resamples)
+    return _audit(items, truth, Resampling(seed, resamples)).model_copy(update={"seed": seed})
+
+
+def audit_run(run: RunView) -> RunAudit:
+    """Audit the judge of `run`, which may still be running."""
+    raw: Any = run.raw
+    judging = getattr(getattr(raw, "verdict", None), "judging", None)
+    ballots = [] if judging is None else judging.ballots
+    judges, debaters, called = set(), set(), []
+    for event in run.events:
+        match event:
+            case JudgeViewMade():
+                judges.add(event.block)
+            case TurnStarted():
+                debaters.add(event.block)
+            case ModelCalled():
+                called.append((event.block, event.model))
+    return RunAudit(
+        judge=audit([ballots]),
+        leaks=getattr(raw, "leaks", None),
+        same_family=kin_among(
+            [model for block, model in called if block in judges],
+            [model for block, model in called if block in debaters],
+        ),
+    )
+
+
+def _audit(
+    items: Sequence[Sequence[JudgeBallot]], truth: Sequence[str | None] | None, resampling: Resampling | None
+) -> JudgeAudit:
+    if truth is not None and len(truth) != len(items):
+        raise ConfigurationError("audit()", "truth", truth, f"{len(items)} of them, one for each item")
+    figures = _figures(items, resampling)
+    by_model = _models_of(items)
+    if len(by_model) < 2:  # noqa: PLR2004 - one judge is no panel
         return JudgeAudit(**figures)
-    by_model = models_of(items)
     rho, rho_of = _rho(items, truth, sorted(by_model))
     return JudgeAudit(
         **figures,
-        models={name: JudgeFigures(**_figures([count(each) for each in own])) for name, own in by_model.items()},
+        models={name: JudgeFigures(**_figures(own, resampling)) for name, own in by_model.items()},
         rho=rho,
         rho_of=rho_of,
         effective_n=None if rho is None else effective_n(len(by_model), min(max(rho.value, 0.0), 1.0)),
     )
 
 
-def models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[JudgeBallot]]]:
+def _models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[JudgeBallot]]]:
     """The items of each model with only its own ballots; "" is the unknown model."""
     grouped: dict[str, list[list[JudgeBallot]]] = {}
     for ballots in items:
@@ -83,51 +136,86 @@ def models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[Jud
     return dict(sorted(grouped.items()))
 
 
-def families(counts: Iterable[ItemCounts], kind: Literal["slots", "labels"]) -> dict[tuple[str, ...], list[PlaceWins]]:
-    """The wins in each item, grouped by the set of places it has."""
-    grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
-    for item in counts:
-        for names, wins in (item.slots if kind == "slots" else item.labels).items():
-            grouped.setdefault(names, []).append(wins)
-    return {names: grouped[names] for names in sorted(grouped, key=lambda names: (len(names), names))}
-
-
-def _figures(counts: Sequence[ItemCounts]) -> dict[str, Any]:
+def _figures(items: Sequence[Sequence[JudgeBallot]], resampling: Resampling | None) -> dict[str, Any]:
     """The fields of a `JudgeFigures`."""
+    counts = [count(ballots) for ballots in items]
+    figures = {name: _figure(counts, name, resampling) for name in FIGURES}
     return {
         "items": sum(item.ballots > 0 for item in counts),
         "ballots": sum(item.ballots for item in counts),
         "unparsed": sum(item.unparsed for item in counts),
         "unusable": sum(item.unusable for item in counts),
         "undecided": sum(item.undecided for item in counts),
-        "slots": [_places("slot", names, wins) for names, wins in families(counts, "slots").items()],
-        "labels": [_places("label", names, wins) for names, wins in families(counts, "labels").items()],
-        **{name: figure for name in FIGURES if (figure := _figure(counts, name)) is not None},
+        "slots": _families("slot", [item.slots for item in counts], resampling),
+        "labels": _families("label", [item.labels for item in counts], resampling),
+        **{name: figure for name, figure in figures.items() if figure is not None},
     }
 
 
-def _figure(counts: Sequence[ItemCounts], name: str) -> Figure | None:
+def _figure(counts: Sequence[ItemCounts], name: str, resampling: Resampling | None) -> Figure | None:
     terms = [item.figures[name] for item in counts if name in item.figures]
     if not terms:
         return None
     n = sum(counted for _, counted in terms)
-    return Figure(value=math.fsum(value for value, _ in terms) / n, n=n)
+    low, high = _interval(terms, resampling, least=-1.0 if name == "preference_fairness" else 0.0)
+    return Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
 
 
-def _places(kind: Literal["slot", "label"], names: tuple[str, ...], items: Sequence[PlaceWins]) -> Places:
+def _families(
+    kind: Literal["slot", "label"],
+    wins: Iterable[dict[tuple[str, ...], PlaceWins]],
+    resampling: Resampling | None,
+) -> list[Places]:
+    """The wins in each item, put together for each set of places."""
+    grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
+    for item in wins:
+        for names, each in item.items():
+            grouped.setdefault(names, []).append(each)
+    return [
+        _places(kind, names, grouped[names], resampling)
+        for names in sorted(grouped, key=lambda names: (len(names), names))
+    ]
+
+
+def _places(
+    kind: Literal["slot", "label"], names: tuple[str, ...], items: Sequence[PlaceWins], resampling: Resampling | None
+) -> Places:
     wins = [sum(place) for place in zip(*(item.wins for item in items), strict=True)]
     n = sum(wins)
+    ends = [_interval([(item.wins[at], sum(item.wins)) for item in items], resampling) for at in range(len(names))]
     leans = [item.wins[0] - item.wins[-1] for item in items]
+    first, leaning = sum(lean > 0 for lean in leans), sum(lean != 0 for lean in leans)
+    test: Literal["sign", "permutation"] | None = None
+    p = None
+    if resampling is not None and len(names) == 2:  # noqa: PLR2004 - there is an exact test for two
+        test, p = "sign", sign_test(first, leaning - first)
+    elif resampling is not None and resampling.resamples:
+        test, p = (
+            "permutation",
+            resampling.permutation_test([(item.wins, kind == "slot" and item.is_mirrored) for item in items]),
+        )
     return Places(
         kind=kind,
-        places=[PlaceRate(place=name, wins=won, rate=won / n) for name, won in zip(names, wins, strict=True)],
+        places=[
+            PlaceRate(place=name, wins=won, rate=won / n, low=low, high=high)
+            for name, won, (low, high) in zip(names, wins, ends, strict=True)
+        ],
         n=n,
         items=len(items),
-        leaning=sum(lean != 0 for lean in leans),
-        first=sum(lean > 0 for lean in leans),
+        leaning=leaning,
+        first=first,
         arrangements=len(set[object]().union(*(item.arrangements for item in items))),
         apart=kind == "slot" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
+        p=p,
+        test=test,
     )
+
+
+def _interval(
+    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, least: float = 0.0
+) -> tuple[float | None, float | None]:
+    """The 95% interval of a ratio of two sums over items; none without resamples."""
+    return resampling.interval(terms, least=least) if resampling and resampling.resamples else (None, None)
 
 
 def _rho(
@@ -163,7 +251,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
     """The mean share of each side, by model."""
     own: dict[str, list[dict[str, float]]] = {}
     for ballot in ballots:
-        if ballot.problem is None and _is_usable(ballot):
+        if ballot.problem is None and is_usable(ballot):
             own.setdefault(ballot.model or "", []).append(ballot.shares)
     return {
         model: {
@@ -189,130 +277,3 @@ def _correlation(pairs: Sequence[tuple[float, float]], *, centred: bool) -> floa
             return None
     squares = math.fsum(x * x for x, _ in pairs), math.fsum(y * y for _, y in pairs)
     return math.fsum(x * y for x, y in pairs) / math.sqrt(squares[0] * squares[1]) if all(squares) else None
-
-
-@dataclass(slots=True)
-class PlaceWins:
-    """Wins of each place in one item."""
-
-    wins: list[int]
-    arrangements: set[tuple[str, ...]] = field(default_factory=set)
-    """The arrangements that were shown: orders of sides, or the sides that had the labels."""
-    label_orders: set[tuple[str, ...]] = field(default_factory=set)
-    """Of labels: the orders in which they stood."""
-
-
-@dataclass(slots=True)
-class ItemCounts:
-    """Counts of one item's ballots; they can be added up over items."""
-
-    ballots: int = 0
-    unparsed: int = 0
-    unusable: int = 0
-    undecided: int = 0
-    slots: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
-    """By the names of the slots."""
-    labels: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
-    """By the labels, sorted."""
-    figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """For each of FIGURES a sum, and the number of terms in it."""
-
-
-def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
-    """Count the `ballots` of one item; their order changes nothing."""
-    counts = ItemCounts()
-    alike: dict[tuple[str | None, frozenset[str]], dict[_JudgeView, list[str | None]]] = {}
-    for ballot in ballots:
-        counts.ballots += 1
-        if ballot.problem is not None:
-            counts.unparsed += 1
-        elif not _is_usable(ballot):
-            counts.unusable += 1
-        else:
-            choice = _choice(ballot)
-            _place(counts, ballot, choice)
-            labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
-            views = alike.setdefault((ballot.model, frozenset(ballot.order)), {})
-            views.setdefault((tuple(ballot.order), labels), []).append(choice)
-    terms: dict[str, list[float]] = {}
-    for views in alike.values():
-        if len(views) > 1 or any(len(choices) > 1 for choices in views.values()):
-            _compare(terms, views)
-    counts.figures = {name: (math.fsum(values), len(values)) for name, values in terms.items()}
-    return counts
-
-
-def _is_usable(ballot: JudgeBallot) -> bool:
-    """Whether it is about two different sides or more, all with different labels or none with any, and for no other."""
-    sides = set(ballot.order)
-    if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - there is nothing to choose from one
-        return False
-    if ballot.labels is not None and (sides != ballot.labels.keys() or len(set(ballot.labels.values())) != len(sides)):
-        return False
-    return (ballot.winner is None or ballot.winner in sides) and (
-        ballot.scores is None or sides >= ballot.scores.keys()
-    )
-
-
-def _choice(ballot: JudgeBallot) -> str | None:
-    """The side with the highest score, or else the winner; None for neither, and for a tie."""
-    if not ballot.scores:
-        return ballot.winner
-    most = max(ballot.scores.values())
-    first = [side for side, share in ballot.scores.items() if share == most]
-    return first[0] if len(first) == 1 else None
-
-
-def _place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None) -> None:
-    if choice is None:
-        counts.undecided += 1
-        return
-    order = ballot.order
-    names = _NUMBERS[: len(order)] if len(order) <= len(_NUMBERS) else tuple(map(str, range(1, len(order) + 1)))
-    _add(counts.slots, names, order.index(choice), tuple(order))
-    if ballot.labels is not None:
-        labels = tuple(sorted(ballot.labels.values()))
-        called = {label: side for side, label in ballot.labels.items()}
-        wins = _add(
-            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(called[label] for label in labels)
-        )
-        wins.label_orders.add(tuple(ballot.labels[side] for side in order))
-
-
-def _add(
-    places: dict[tuple[str, ...], PlaceWins], names: tuple[str, ...], place: int, arrangement: tuple[str, ...]
-) -> PlaceWins:
-    wins = places.get(names)
-    if wins is None:
-        wins = places[names] = PlaceWins([0] * len(names))
-    wins.wins[place] += 1
-    wins.arrangements.add(arrangement)
-    return wins
-
-
-def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms of one model's verdicts on the same sides."""
-    for choices in views.values():
-        if len(choices) > 1:
-            terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))
-    orders: dict[tuple[str, ...], list[str | None]] = {}
-    for (order, _), choices in views.items():
-        orders.setdefault(order, []).extend(choices)
-    if len(orders) == 1:
-        return
-    verdicts = [_most(choices) for choices in orders.values()]
-    pairs = [one != other for one, other in combinations(verdicts, 2)]
-    lean = 0
-    if any(pairs):
-        lean = sum((c == order[-1]) - (c == order[0]) for order, choices in orders.items() for c in choices)
-    terms.setdefault("position_consistency", []).append(float(not any(pairs)))
-    terms.setdefault("preference_fairness", []).append(float((lean > 0) - (lean < 0)))
-    terms.setdefault("flip_probability", []).append(sum(pairs) / len(pairs))
-
-
-def _most(choices: Sequence[str | None]) -> str | None:
-    """The most frequent choice; None for a tie."""
-    if len(choices) == 1:
-        return choices[0]
-    (first, most), *others = Counter(choices).most_common(2)
-    return None if others and others[0][1] == most else first

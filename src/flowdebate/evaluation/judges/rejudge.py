@@ -146,11 +146,6 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
         seed=seed,
         limits=limits,
         batch_id=batch_id,
-        on_error="collect",
-        progress=None,
-        until=None,
-        on_uncertain="retry",
-        allow_changes=False,
         each=each,
     )
     return await batch.all()

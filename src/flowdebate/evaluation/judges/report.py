@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate._util.text import counted
-from flowdebate.evaluation.judges.significance import ALPHA, NEEDED, POWER, smallest_rate, sought
+from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
+from flowdebate.evaluation.statistics import ALPHA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

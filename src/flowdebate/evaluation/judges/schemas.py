@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
 from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.anonymity.schemas import LeakReport
 
 __all__ = (
     "AuditItem",
@@ -16,6 +20,7 @@ __all__ = (
     "JudgeFigures",
     "PlaceRate",
     "Places",
+    "RunAudit",
 )
 
 
@@ -133,3 +138,31 @@ class JudgeAudit(JudgeFigures):
         from flowdebate.evaluation.judges.report import findings
 
         return findings(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAudit:
+    """Judge audit of one run. One debate shows little: `flowdebate audit` takes many together."""
+
+    judge: JudgeAudit
+    """The figures of its ballots; an application's own judge leaves none."""
+    leaks: LeakReport | None = None
+    """Names in arguments that debaters and judge were shown as aliases; None where names were not hidden."""
+    same_family: tuple[tuple[str, str], ...] = ()
+    """Pairs of a judge's and a debater's model of one family."""
+
+    @property
+    def findings(self) -> list[str]:
+        """The audit in plain words."""
+        sentences = self.judge.findings
+        if self.leaks is not None:
+            sentences.append(
+                f"names that stood in arguments, and were hidden: {self.leaks.count} ({self.leaks.own} of authors "
+                f"themselves, {self.leaks.others} of others, {self.leaks.models} of models)"
+            )
+        sentences += [
+            f"the judge {judge!r} is of the family of {debater!r}, which argued: a judge may favour what reads like "
+            "its own; a model of another family cannot"
+            for judge, debater in self.same_family
+        ]
+        return sentences

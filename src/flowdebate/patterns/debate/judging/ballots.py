@@ -98,7 +98,7 @@ def leader_of(scores: Mapping[str, float]) -> str | None:
     >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
     ('yes', None)
     """
-    return _only(leaders(portions(scores, list(scores))))
+    return _only(leaders(scores))
 
 
 def _only(sides: Sequence[str]) -> str | None:

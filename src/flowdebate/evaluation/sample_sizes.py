@@ -1,0 +1,157 @@
+"""Power and sample sizes of judge audits and paired comparisons.
+
+Those of slots are of the exact two-sided test at 5% that is used for two sides, each item counted once.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.validation import check_count, check_share
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.statistics import ALPHA, check_scipy, two_sided_z
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = (
+    "NEEDED",
+    "POWER",
+    "power",
+    "required_n",
+    "smallest_n",
+    "smallest_rate",
+    "sought",
+)
+
+POWER = 0.8
+"""The share of biased judges that a test has to find."""
+SOUGHT = 0.7
+"""The win rate of one of two slots that an audit has to be able to find."""
+_TWO = 2
+"""Sides for which the test is exact."""
+NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
+"""`smallest_n(sought(sides), sides=sides)`, so that saying "too small" takes no library."""
+
+
+def sought(sides: int) -> float:
+    """The win rate of one of `sides` places that an audit has to be able to find: odds of 7 to 3 against each other.
+
+    >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
+    [0.7, 0.54, 0.44]
+    """
+    check_count("sought()", least=2, sides=sides)
+    odds = SOUGHT / (1 - SOUGHT)
+    return odds / (odds + sides - 1)
+
+
+def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
+    """The probability that `n` items reveal a place that wins `rate` of them.
+
+    For two sides the power of the exact two-sided binomial test against 1/2. For more, where all other places win
+    alike, that of the test that none wins more: wins of the one are binomial, the scatter of the others chi-square.
+    Needs scipy.
+
+    >>> round(power(54, 0.7), 3)
+    0.837
+    """
+    _check("power()", sides, rate, alpha=alpha)
+    check_count("power()", n=n)
+    return _power(n, rate, sides, alpha)
+
+
+def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
+    """The number of items from which on, however many more, a place that wins `rate` is found with this `power`.
+
+    The exact test is a saw: some smaller numbers have the power too (49 items for .70), and larger ones (53) lose it
+    again. `rate` is at least .01 above even. Needs scipy.
+
+    >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
+    (210, 54, 23)
+    """
+    _check("smallest_n()", sides, rate, power=power, alpha=alpha)
+    return (_after_the_last_tooth if sides == _TWO else _bisected)(rate, sides, power, alpha)
+
+
+def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
+    """The smallest win rate, in whole percents, that `n` items reveal with this `power`; None: not even a rate of 1.
+
+    >>> smallest_rate(54), smallest_rate(5)
+    (0.7, None)
+    """
+    _check("smallest_rate()", sides, power=power, alpha=alpha)
+    check_count("smallest_rate()", n=n)
+    return _smallest_rate(n, sides, power, alpha)
+
+
+def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
+    """The number of items that show a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
+
+    Connor's sample size for McNemar's test (1987), at `alpha` over `tests`.
+
+    >>> required_n(0.1, differing=0.3), required_n(0.05, differing=0.3)
+    (234, 940)
+    """
+    share = max(differing, gain)
+    z_test, z_power = two_sided_z(alpha / tests), NormalDist().inv_cdf(POWER)
+    return math.ceil((z_test * math.sqrt(share) + z_power * math.sqrt(max(share - gain * gain, 0.0))) ** 2 / gain**2)
+
+
+@lru_cache(maxsize=64)  # many audits have one size
+def _smallest_rate(n: int, sides: int, power: float, alpha: float) -> float | None:
+    rates = [percent / 100 for percent in range(100 // sides + 1, 101)]
+    return next((rate for rate in rates if _power(n, rate, sides, alpha) >= power), None)
+
+
+def _after_the_last_tooth(rate: float, sides: int, power: float, alpha: float) -> int:  # noqa: ARG001 - see _bisected
+    """For two sides: one more than the last number without the power."""
+    import numpy as np
+
+    size = 64
+    while True:
+        short = _powers_of_two(np.arange(1, size + 1), rate, alpha) < power
+        if not short[size // 2 :].any():
+            return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
+        size *= 2
+
+
+def _bisected(rate: float, sides: int, power: float, alpha: float) -> int:
+    """For more sides, where the power grows with the number."""
+    enough = 64
+    while _power(enough, rate, sides, alpha) < power:
+        enough *= 2
+    return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
+
+
+def _power(n: int, rate: float, sides: int, alpha: float) -> float:
+    if sides == _TWO:
+        return float(_powers_of_two(n, rate, alpha))
+    import numpy as np
+    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+    wins = np.arange(n + 1)
+    own = (wins - n / sides) ** 2 * sides / (sides - 1)  # its part of the sum of squared distances from even
+    left = stats.chi2.isf(alpha, sides - 1) * n / sides - own
+    others = stats.chi2.sf(left * (sides - 1) / np.maximum(n - wins, 1e-9), sides - 2)
+    return float(stats.binom.pmf(wins, n, rate) @ others)
+
+
+def _powers_of_two(n: Any, rate: float, alpha: float) -> Any:  # noqa: ANN401 - a number or an array of them
+    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+    critical = stats.binom.isf(alpha / 2, n, 0.5) + 1
+    return stats.binom.sf(critical - 1, n, rate) + stats.binom.cdf(n - critical, n, rate)
+
+
+def _check(where: str, sides: int, rate: float | None = None, **shares: float) -> None:
+    """ConfigurationError for options out of range, and where scipy is missing."""
+    check_count(where, least=2, sides=sides)
+    even = 1 / sides
+    if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
+        raise ConfigurationError(where, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
+    check_share(where, ends=False, **shares)
+    check_scipy(where)
