@@ -154,7 +154,11 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
     )
     said = {
         subprocess.run(  # noqa: S603
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
