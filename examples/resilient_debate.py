@@ -38,7 +38,7 @@ def main(model: Model | str = "openai/gpt-5-mini", *, spare: Model | str = "loca
     raw: DebateRawOutput = result.raw
     print(f"{result.status}: {len(raw.transcript)} arguments in {raw.rounds} rounds, {result.usage.calls} calls")
     for loss in raw.losses:
-        print(f"lost in round {loss.round}: {loss.seat} {loss.name} ({loss.instead})")
+        print(f"lost in round {loss.round}: {loss.role} {loss.name} ({loss.instead})")
     for event in result.events:
         if isinstance(event, CallFellBack):
             print(f"{event.model} failed ({event.error}), {event.to} answered for {event.block}")

@@ -88,7 +88,7 @@ def asked_for(*names: Any, stances: Sequence[str] = STANCES, **options: Any) -> 
 
 
 async def test_each_baseline_says_what_it_found_and_what_it_took() -> None:
-    """One call is one call, drafts are as many as seats, samples are as many as the debate's tokens pay for."""
+    """One call is one call, drafts are as many as roles, samples are as many as the debate's tokens pay for."""
     voters = Voters(argument=50, answer=10)
     found = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
     assert [answer.name for answer in found] == list(BASELINES)
@@ -175,7 +175,7 @@ def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed
     assert found.problem is None
 
 
-async def test_each_seat_drafts_with_its_own_model() -> None:
+async def test_each_role_drafts_with_its_own_model() -> None:
     """A debater's model makes its draft; None is the default, which makes all other answers too."""
     own, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = asked_for("single", "drafts", stances=STANCES, models=[own.model, None])

@@ -139,7 +139,7 @@ async def test_answers_that_do_not_fit_say_where(answer: Any, message: str) -> N
 
 
 async def test_a_judge_who_is_human_may_find_as_a_judge_does() -> None:
-    """On a judge's seat the answer has a judge's fields, and the winner is one of the stances."""
+    """In a judge's role the answer has a judge's fields, and the winner is one of the stances."""
     asked: list[HumanRequest] = []
     found = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
     judge = human(name="jo", ask=keeping(asked, found))

@@ -49,7 +49,7 @@ def stage(**more: Any) -> Stage:
 def saved(text: str) -> dict[str, dict[str, Any]]:
     """A document of each pattern in which all that others wrote is `text`, with everything that a page shows."""
     speakers = [{"name": text, "role": text}, {"name": "b", "role": None}]
-    loss = {"round": 1, "seat": "debater", "name": text, "error": text, "instead": "skipped"}
+    loss = {"round": 1, "role": "debater", "name": text, "error": text, "instead": "skipped"}
     ends = {"status": "degraded", "error": text, "usage": {"calls": 3}, "seconds": 1.25, "seed": 7}
     entry = {"round": 1, "agentName": text, "text": text}
     raw: dict[str, Any] = {"status": "degraded", "losses": [loss]}
@@ -149,7 +149,7 @@ def _consensus(text: str) -> dict[str, Any]:
         },
         "earlyEnd": {"source": "judge", "reason": text, "round": 1},
         "failures": [{**failed, "phase": phase, "target": text} for phase in phases],
-        "losses": [{"round": 1, "seat": "judge", "name": text, "error": text, "instead": "no_report"}],
+        "losses": [{"round": 1, "role": "judge", "name": text, "error": text, "instead": "no_report"}],
         "stages": [{"stage": "START"}],
         "analytics": {
             "seconds": 1.0,

@@ -53,7 +53,7 @@ def test_a_run_waits_for_its_humans_and_goes_on() -> None:
     assert (twice.exit_code, "the first one stands" in twice.stderr) == (1, True)
 
 
-def test_seats_are_checked_before_anything_is_asked_for() -> None:
+def test_roles_are_checked_before_anything_is_asked_for() -> None:
     """Who is nobody is named; a run that is not kept cannot wait."""
     with Stage() as on:
         nobody = command(*on.options(*SIDES, "--human", "ann"))

@@ -61,7 +61,7 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     assert (result.exit_code, plain.exit_code) == (0, 0)
     document = json.loads(result.stdout)
     (loss,) = document["raw"]["losses"]
-    assert (document["status"], loss["seat"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
+    assert (document["status"], loss["role"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
     assert len(texts(result)) == 5
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
@@ -183,7 +183,7 @@ def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> N
     assert missing.exit_code == 2
 
 
-def test_a_recording_holds_the_answers_of_every_seat_s_own_model(tmp_path: Path) -> None:
+def test_a_recording_holds_the_answers_of_every_role_s_own_model(tmp_path: Path) -> None:
     """One file for all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:

@@ -14,7 +14,7 @@ from flowdebate.patterns.debate.baselines import with_baselines
 from flowdebate.runs.limits import Limits
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
-from tests.patterns.debates import QUESTION, SIDES, by_seat
+from tests.patterns.debates import QUESTION, SIDES, by_role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ async def test_the_debate_stays_what_it_is_and_has_its_baselines_beside_it() -> 
 
 async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines() -> None:
     """What is handed on is what the debate gives."""
-    model = by_seat(last="Cap them.")
+    model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:
         return {"reasoning": "So.", "winner": "for"} if request.block == "rent-baselines" else model.request(request)

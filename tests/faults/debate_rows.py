@@ -1,4 +1,4 @@
-"""Faults as a whole debate meets them: two sides, one round, and a server that plays each seat."""
+"""Faults as a whole debate meets them: two sides, one round, and a server that plays each role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """What goes wrong in a seat, and what the debate comes to. The n-th handler has the seat's n-th request."""
+    """What goes wrong in a role, and what the debate comes to. The n-th handler has the role's n-th request."""
 
     id: str
     title: str
@@ -39,7 +39,7 @@ class DebateFault:
 
     status: str = "complete"
     losses: tuple[tuple[str, str], ...] = ()
-    """Seat, and what is done instead."""
+    """Role, and what is done instead."""
     error: type[Exception] | None = None
     """What the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
-class Seats:
-    """Gives each request to the handler of the seat that makes it."""
+class Roles:
+    """Gives each request to the handler of the role that makes it."""
 
     def __init__(self, fault: DebateFault) -> None:
         self._handlers = {"judge": fault.judge or (finds,), "moderator": fault.moderator or (decides,)}
@@ -35,9 +35,9 @@ class Seats:
 
     async def __call__(self, exchange: Exchange) -> None:
         schema = json.dumps([exchange.body.get("response_format"), exchange.body.get("tools")])
-        seat = "judge" if "winner" in schema else "moderator" if "nextSpeakers" in schema else "turns"
-        number = self._asked[seat] = self._asked.get(seat, 0) + 1
-        handlers: tuple[Handler, ...] = self._handlers[seat]
+        role = "judge" if "winner" in schema else "moderator" if "nextSpeakers" in schema else "turns"
+        number = self._asked[role] = self._asked.get(role, 0) + 1
+        handlers: tuple[Handler, ...] = self._handlers[role]
         await handlers[min(number, len(handlers)) - 1](exchange)
 
 
@@ -59,7 +59,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport: Transport) -> None:
     """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""
-    async with ChatServer({"seats": Seats(fault), "stand-in": fine}) as server:
+    async with ChatServer({"roles": Roles(fault), "stand-in": fine}) as server:
 
         def model(name: str) -> OpenAIModel:
             retry = Retry(sleep=_no_wait)
@@ -70,16 +70,16 @@ async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport
             options["on_failure"] = StandIn(model("stand-in"))
         run: Any
         if fault.error is None:
-            run = await _pattern(fault, options).run("Cap?", model=model("seats"), limits=fault.limits)
+            run = await _pattern(fault, options).run("Cap?", model=model("roles"), limits=fault.limits)
         else:
             with pytest.raises(fault.error) as caught:
-                await _pattern(fault, options).run("Cap?", model=model("seats"))
+                await _pattern(fault, options).run("Cap?", model=model("roles"))
             run = getattr(caught.value, "run")  # noqa: B009 - of the library's errors
         last = "\n".join(str(message["content"]) for message in server.bodies[-1]["messages"])
         assert server.posts == fault.posts
     raw = run.raw
     assert (run.status, raw.status) == (fault.status, fault.status)
-    assert tuple((loss.seat, loss.instead) for loss in raw.losses) == fault.losses
+    assert tuple((loss.role, loss.instead) for loss in raw.losses) == fault.losses
     assert tuple(entry.agent_name for entry in raw.transcript) == fault.spoke
     assert (raw.verdict is None) == (fault.status in {"no_verdict", "failed", "limit"})
     counted = [attempt for event in run.events if isinstance(event, ModelCalled) for attempt in event.attempts]

@@ -30,7 +30,7 @@ def script(*arguments: str, verdict: Any = VERDICT, after: tuple[Any, ...] = ())
     return ScriptedModel(*arguments, verdict, *after)
 
 
-def by_seat(
+def by_role(
     *, verdict: Any = VERDICT, decide: Callable[[ModelRequest], Any] | None = None, last: Any = "The end."
 ) -> FunctionModel:
     """A model that answers every default block: a debater's answer is its block's name."""

@@ -45,10 +45,10 @@ RENAMED: dict[str, str] = {
 ADDED: dict[str, set[str]] = {"consensus": {"turn_started", "turn_finished", "rounds_ended"}}
 """Kinds of events that a pattern did not emit in the first edition."""
 
+FIELD_RENAMED = {"panelists": "debaters", "seat": "role"}
+"""Fields of raw outputs and documents that are called otherwise now."""
 PATTERN_RENAMED = {"panel": "round_robin"}
 """Patterns that documents call otherwise now."""
-KEY_RENAMED = {"panelists": "debaters"}
-"""Keys that documents call otherwise now."""
 _ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")
 """Patterns in which nothing goes on at the same time."""
 _ALL: dict[str, Any] = read(EXPECTED)["runs"]
@@ -87,12 +87,19 @@ def test_a_run_is_shown_as_it_was(name: str, unchanged: Path) -> None:
 def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
     """Only what is missing is asked for: of a run that is over, nothing. It comes to what it would have come to."""
     end = of_store(copied(tmp_path), lambda store: carried_on(CASES[name], name, store))
-    expected = dict(_ALL[name]["end"])
+    expected = _renamed(_ALL[name]["end"])
     kinds = [RENAMED.get(kind, kind) for kind in expected.pop("events")]
     added = ADDED.get(CASES[name].pattern.split("-")[0], set())
     emitted = [kind for kind in end.pop("events") if kind not in added]
     assert _in_order(name, emitted) == _in_order(name, kinds)
     assert end == expected
+
+
+def _renamed(value: Any) -> Any:
+    """`value` with the names that fields have now."""
+    if isinstance(value, dict):
+        return {FIELD_RENAMED.get(key, key): _renamed(part) for key, part in value.items()}
+    return [_renamed(part) for part in value] if isinstance(value, list) else value
 
 
 def _in_order(name: str, kinds: list[str]) -> list[str]:
@@ -105,9 +112,9 @@ def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
     """Built again from what is kept of its options, it asks for what is missing, and comes to the same document."""
     run_id = _BY_NAME[name]
     end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"))
-    expected = dict(_ALL[run_id]["end"])
-    document = {KEY_RENAMED.get(key, key): value for key, value in expected["document"].items()}
-    expected["document"] = {**document, "pattern": PATTERN_RENAMED.get(document["pattern"], document["pattern"])}
+    expected = _renamed(_ALL[run_id]["end"])
+    pattern = expected["document"]["pattern"]
+    expected["document"] = {**expected["document"], "pattern": PATTERN_RENAMED.get(pattern, pattern)}
     assert end == expected
 
 
@@ -161,7 +168,8 @@ async def test_runs_of_an_export_are_carried_on() -> None:
     await import_runs(store, EXPORT.read_text(encoding="utf-8").splitlines())
     for run_id, case in CASES.items():
         end = await carried_on(case, run_id, store)
-        assert (end["raw"], end["calls"]) == (_ALL[run_id]["end"]["raw"], _ALL[run_id]["end"]["calls"])
+        expected = _renamed(_ALL[run_id]["end"])
+        assert (end["raw"], end["calls"]) == (expected["raw"], expected["calls"])
 
 
 def test_runs_of_an_export_are_shown(tmp_path: Path) -> None:

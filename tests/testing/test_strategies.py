@@ -238,7 +238,7 @@ def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
     case = smallest(debates())
     assert case.roster == (Debater("a", "for"), Debater("advocate", "for"))
     assert (case.max_rounds, case.question, case.seed) == (1, "Why?", 0)
-    assert [case.options.get(seat) for seat in ("moderator", "judge", "terminate_when")] == [None, None, None]
+    assert [case.options.get(role) for role in ("moderator", "judge", "terminate_when")] == [None, None, None]
 
 
 OPEN: dict[str, Callable[[DebateCase], bool]] = {
@@ -291,7 +291,7 @@ def test_deliverables_may_be_given() -> None:
 @settings(max_examples=30, deadline=None)
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
 def test_a_judge_of_ones_own_is_put_to_the_test(case: DebateCase) -> None:
-    """A fixed seat is taken in every case."""
+    """A fixed role is taken in every case."""
     assert case.run_sync().raw.verdict.winner is None
 
 

@@ -66,7 +66,7 @@ class RoleFailed(BaseEvent):
 
     kind: ClassVar[str] = "role_failed"
     block: str
-    seat: Role
+    role: Role
     round: int
     name: str
     """The debater's or agent's name; the block's for other roles."""

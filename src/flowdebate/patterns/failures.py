@@ -102,7 +102,7 @@ def record_failure(
 ) -> None:
     """Put a provider failure into the pattern's state and the run's status, and emit it."""
     round_, said = pattern_state(ctx).round, one_line(error_text(error))
-    loss = ProviderFailure(round=round_, seat=role, name=name, stance=stance, error=said, instead=instead)
+    loss = ProviderFailure(round=round_, role=role, name=name, stance=stance, error=said, instead=instead)
     record_loss(loss, error, ctx, block=block)
 
 
@@ -122,7 +122,7 @@ def record_loss(
     ctx.emit(
         RoleFailed(
             block=block,
-            seat=loss.seat,
+            role=loss.role,
             round=loss.round,
             name=loss.name,
             error=type(error).__name__,

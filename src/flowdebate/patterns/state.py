@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import OutputError, error_text, problems_of, shown
@@ -47,7 +47,8 @@ class ProviderFailure(WireModel):
 
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
-    seat: Role
+    role: Role = Field(validation_alias=AliasChoices("role", "seat"))
+    """Who failed; "seat" in outputs of the first edition."""
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None

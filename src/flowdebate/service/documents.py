@@ -215,9 +215,9 @@ class RoundsDocument(Document):
             yield round_heading(number, self.max_rounds)
             yield from self.opening(number)
             yield from (entry for said, entry in entries if said == number)
-            yield from failures(loss for loss in lost if loss.round == number and loss.seat not in self.LATE)
+            yield from failures(loss for loss in lost if loss.round == number and loss.role not in self.LATE)
             yield from self.closing(number)
-        yield from failures(loss for loss in lost if loss.seat in self.LATE)
+        yield from failures(loss for loss in lost if loss.role in self.LATE)
         yield from self.result()
 
 

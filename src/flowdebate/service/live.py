@@ -62,7 +62,7 @@ class Live:
             case RoundStarted():
                 yield round_heading(event.round, event.max_rounds)
             case RoleFailed():
-                yield role_failed(event.seat, event.name, event.message, event.instead)
+                yield role_failed(event.role, event.name, event.message, event.instead)
             case CallRetried() | CallFellBack():
                 yield from self.trouble(event)
             case ToolCalled():

@@ -159,12 +159,12 @@ def round_heading(number: int, max_rounds: int | None) -> Heading:
     return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
 
 
-def role_failed(seat: str, name: str, why: str, instead: Recovery) -> Fact:
+def role_failed(role: str, name: str, why: str, instead: Recovery) -> Fact:
     """A role's failure, with its recovery."""
-    label = f"{seat.capitalize()} {name} was lost"
+    label = f"{role.capitalize()} {name} was lost"
     return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
     """The failures that a run went on without."""
-    return (role_failed(loss.seat, loss.name, loss.error, loss.instead) for loss in losses)
+    return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses)

@@ -44,21 +44,21 @@ class Answers:
         given: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
-            seat = _seat(request.output_schema)
-            replies = self._replies(seat)
-            given[seat] += 1
-            reply: Reply = replies[(given[seat] - 1) % len(replies)]
-            return _scored(reply, request) if seat == "scores" else reply
+            role = _role(request.output_schema)
+            replies = self._replies(role)
+            given[role] += 1
+            reply: Reply = replies[(given[role] - 1) % len(replies)]
+            return _scored(reply, request) if role == "scores" else reply
 
         return FunctionModel(answer, name="answers")
 
-    def _replies(self, seat: str) -> Sequence[Any]:
+    def _replies(self, role: str) -> Sequence[Any]:
         several = {"argument": self.arguments, "decision": self.decisions}
         one = {"verdict": self.verdict, "scores": self.verdict, "deliverable": self.deliverable}
-        return several.get(seat) or (one.get(seat),)
+        return several.get(role) or (one.get(role),)
 
 
-def _seat(schema: Mapping[str, Any] | None) -> str:
+def _role(schema: Mapping[str, Any] | None) -> str:
     """Who asks, told by what is asked for: blocks may have any name."""
     if schema is None:
         return "argument"

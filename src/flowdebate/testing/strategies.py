@@ -215,7 +215,7 @@ def debates(
     """Whole debates, with a model that answers all their default blocks: `case.run_sync()` runs one.
 
     `fixed` are options of `debate()` that every one of them has; what is left open is drawn, among it blocks of the
-    application's own on any seat. `moderated` says whether there is a moderator (None: either). With an
+    application's own in any role. `moderated` says whether there is a moderator (None: either). With an
     `output_schema` the model's answers to the synthesizer are drawn from `deliverables` (default: instances of the
     type, which a JSON Schema does not have).
 
@@ -263,7 +263,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """What functions on a debater's or a synthesizer's seat return."""
+    """What functions in a debater's or a synthesizer's role return."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -273,7 +273,7 @@ def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
 
 
 def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
-    """A function for a seat, or None for the default block."""
+    """A function for a role, or None for the default block."""
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 
 

@@ -79,7 +79,7 @@ def test_every_event_of_a_debate_has_its_place_below_the_debate() -> None:
     assert {event["path"] for event in wire_events(result.events)} == {"plan"}
 
 
-def test_a_debate_on_an_agents_seat_keeps_its_events_apart() -> None:
+def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
     """On the wire each has sequence numbers of its own."""
 
     async def inner(asked: Any, ctx: Context) -> Any:
@@ -120,7 +120,7 @@ def test_the_output_has_what_the_outputs_of_all_patterns_have() -> None:
         Entry(round=1, speaker="bob", text=_text_of("bob", "ann")),
     ]
     assert all(isinstance(loss, ProviderFailure) for loss in raw.losses)
-    assert [(loss.round, loss.seat, loss.name, loss.instead) for loss in raw.losses] == [
+    assert [(loss.round, loss.role, loss.name, loss.instead) for loss in raw.losses] == [
         (1, "debater", "ann", "skipped"),
         (1, "judge", "plan-judge", "no_report"),
     ]
@@ -156,7 +156,7 @@ def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -
         [
             {
                 "round": 1,
-                "seat": "judge",
+                "role": "judge",
                 "name": "plan-judge",
                 "stance": None,
                 "error": "ProviderFailed: down (block 'plan-judge', model 'function')",
@@ -172,7 +172,7 @@ def test_what_failed_stands_in_the_state_of_every_pattern() -> None:
     seen: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:
-        seen.append([(loss.seat, loss.name) for loss in ctx.sequencer.state.losses])
+        seen.append([(loss.role, loss.name) for loss in ctx.sequencer.state.losses])
         return False
 
     def answer(call: Call) -> Any:

@@ -99,7 +99,7 @@ async def test_debates_stand_side_by_side() -> None:
 
 
 async def test_agents_who_agree_may_speak_as_one_debater() -> None:
-    """A consensus on a debater's seat of `debate()`: the team agrees, and its answer is the argument."""
+    """A consensus in a debater's role of `debate()`: the team agrees, and its answer is the argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -131,7 +131,7 @@ async def test_a_team_that_agrees_on_nothing_can_be_rescued() -> None:
 
 
 async def test_a_debate_may_be_an_agent() -> None:
-    """A pattern on an agent's seat, where a step before it makes its task."""
+    """A pattern in an agent's role, where a step before it makes its task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = sequencer(name="idea").map(lambda asked: f"Propose: {asked.task}").then(inner).map(lambda out: out.answer)
 

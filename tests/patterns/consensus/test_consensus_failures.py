@@ -459,7 +459,7 @@ def test_a_judge_whose_provider_fails_is_a_loss() -> None:
     judge = create_conclusive_judge(name="plan")
     result = plan(max_rounds=2, convergence=None, judge=judge).run_sync(TASK, model=model(answer))
     assert len(result.output.rounds) == 2
-    assert [(loss.round, loss.seat, loss.name, loss.instead) for loss in result.output.losses] == [
+    assert [(loss.round, loss.role, loss.name, loss.instead) for loss in result.output.losses] == [
         (1, "judge", "plan-judge", "no_report")  # after the last round there is nothing to ask
     ]
     assert len(events(result, RoleFailed)) == 1

@@ -81,7 +81,7 @@ def test_an_agent_may_call_tools_before_it_answers() -> None:
 
 
 def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
-    """A generator on an agent's seat, and the judges, have options of their own."""
+    """A generator in an agent's role, and the judges, have options of their own."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -10,7 +10,7 @@ from flowdebate.patterns.consensus.agents import create_conclusive_judge
 from .debates import plan
 
 
-def test_a_debate_has_a_seat_for_each_agent_in_each_phase() -> None:
+def test_a_debate_has_a_role_for_each_agent_in_each_phase() -> None:
     """Context, proposals, a loop of critique and revision, the vote and its count."""
     assert str(outline(plan(("ann", "bob")))) == snapshot("""\
 plan
@@ -54,7 +54,7 @@ plan
 
 
 def test_a_judge_stands_at_the_end_of_the_loop() -> None:
-    """A judge of the rounds has a step of its own; an agent's own block stands on its seat in every phase."""
+    """A judge of the rounds has a step of its own; an agent's own block stands in its role in every phase."""
     agents = [{"name": "ann", "block": lambda asked: asked}]
     drawn = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
     assert str(drawn) == snapshot("""\

@@ -353,7 +353,7 @@ def test_what_breaks_no_tie_is_a_loss(answer: Any) -> None:
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
         (loss,) = output.losses
-        assert (loss.seat, loss.name, loss.instead) == ("judge", "plan-tie-judge", "no_report")
+        assert (loss.role, loss.name, loss.instead) == ("judge", "plan-tie-judge", "no_report")
         assert "tied: 'ann', 'bob'" in loss.error
         assert output.status == "degraded"
 

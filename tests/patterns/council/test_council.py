@@ -196,7 +196,7 @@ def test_a_lost_review_or_chair_costs_only_itself(role: str) -> None:
 
     raw = held(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).raw
     assert raw.status == "degraded"
-    assert [loss.seat for loss in raw.losses] == [role.split("-")[1]]
+    assert [loss.role for loss in raw.losses] == [role.split("-")[1]]
     assert len(raw.opinions) == 3
     assert len(raw.reviews) == (2 if "reviewer" in role else 3)
     assert raw.answer == (None if role == "-chair" else "Wait a week.")

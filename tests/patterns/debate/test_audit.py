@@ -20,7 +20,7 @@ from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.resources.tasks.changes import TaskChanged
 from flowdebate.testing import ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, events, moderated, script
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -46,19 +46,19 @@ def test_a_moderator_of_ones_own_reads_the_shared_transcript() -> None:
         moderator=_moderator_with(transcript),
         transcript=transcript,
     )
-    output = rent.run_sync(QUESTION, model=by_seat()).output
+    output = rent.run_sync(QUESTION, model=by_role()).output
     assert [made.briefing for made in output.moderator_decisions] == ["0 arguments so far", "2 arguments so far"]
 
 
-@pytest.mark.parametrize("seat", ["moderator", "judge", "synthesizer", "debater"])
-def test_another_transcript_on_any_seat_is_refused_when_the_debate_is_built(seat: str) -> None:
+@pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
+def test_another_transcript_in_any_role_is_refused_when_the_debate_is_built(role: str) -> None:
     """Two different transcripts in one debate: ResourceConflict that says to share the reference."""
     own = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
-    if seat == "debater":
+    if role == "debater":
         options["debaters"] = [Debater("anna", "for", block=own), SIDES[1]]
     else:
-        options[seat] = own
+        options[role] = own
     with pytest.raises(ResourceConflict) as caught:
         debate(name="rent", **options)
     assert isinstance(caught.value, ConfigurationError)

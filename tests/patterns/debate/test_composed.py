@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, Session, create_debate_transcript, debate, handler, sequencer
 from flowdebate.testing import FunctionModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, moderated
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, moderated
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput
@@ -115,7 +115,7 @@ async def test_a_debate_is_repeated_until_it_finds() -> None:
 
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=shorten)
     loop = sequencer(name="loop").do_while(rent, lambda question: " " in question, max_iterations=9)
-    result = await loop.run("one two three four", model=by_seat())
+    result = await loop.run("one two three four", model=by_role())
     assert result.output == "four"
     assert asked == ["one two three four", "two three four", "three four"]
     assert len(result.task_collections) == 3
@@ -129,7 +129,7 @@ async def test_a_debate_is_rescued() -> None:
 
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=fail), SIDES[1]])
     pipeline = sequencer(name="safe").then(rent).rescue(lambda error: f"failed: {error}", on=LookupError)
-    assert (await pipeline.run(QUESTION, model=by_seat())).output == "failed: nothing"
+    assert (await pipeline.run(QUESTION, model=by_role())).output == "failed: nothing"
 
 
 async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
@@ -147,14 +147,14 @@ async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
         terminate_when=lambda ctx: ctx.sequencer.state.round >= ctx.session.state["rounds"],
     )
     pipeline = sequencer(name="all").then(open_session).then(rent).map(lambda raw: raw.rounds)
-    assert (await pipeline.run(QUESTION, model=by_seat())).output == 1
+    assert (await pipeline.run(QUESTION, model=by_role())).output == 1
 
 
 async def test_the_state_of_a_debate_is_not_that_of_the_pipeline_around_it() -> None:
     """A sequencer with a state around a debate keeps it."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     outer = sequencer(name="outer", state=lambda: {"kept": True}).then(rent).then(_state)
-    assert (await outer.run(QUESTION, model=by_seat())).output == {"kept": True}
+    assert (await outer.run(QUESTION, model=by_role())).output == {"kept": True}
 
 
 @handler(name="state")
@@ -174,11 +174,11 @@ async def test_a_pattern_is_reusable_after_a_failure() -> None:
 async def test_run_sync_works_where_a_loop_is_running() -> None:
     """In a notebook, `run_sync` can be called although an event loop is running."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
-    assert rent.run_sync(QUESTION, model=by_seat()).output.rounds == 1
+    assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-async def test_the_run_shows_the_outer_debates_records_when_a_seat_is_a_debate() -> None:
-    """`transcript` and `tasks` are those of the debate that was run, not of the one on its debater's seat."""
+async def test_the_run_shows_the_outer_debates_records_when_a_role_is_a_debate() -> None:
+    """`transcript` and `tasks` are those of the debate that was run, not of the one in its debater's role."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",
@@ -186,7 +186,7 @@ async def test_the_run_shows_the_outer_debates_records_when_a_seat_is_a_debate()
         max_rounds=1,
         synthesizer=False,
     )
-    result = await outer.run("Q?", model=by_seat())
+    result = await outer.run("Q?", model=by_role())
     assert result.tasks.collection_id == "outer"
     assert [entry.agent_name for entry in result.transcript.entries] == ["team", "lone"]
     assert [trail.collection_id for trail in result.task_collections] == ["outer", "inner"]

@@ -10,7 +10,7 @@ from flowdebate import Session, debate
 from flowdebate.errors import ModelError
 from flowdebate.patterns.debate.assembly import stop_reason
 from flowdebate.patterns.events import RoundsEnded
-from tests.patterns.debates import QUESTION, SIDES, by_seat, decision, events, moderated, script
+from tests.patterns.debates import QUESTION, SIDES, by_role, decision, events, moderated, script
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -23,7 +23,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.parametrize("rounds", [1, 2, 4])
 def test_a_debate_ends_at_its_cap(rounds: int) -> None:
     """It has exactly `max_rounds` rounds when nothing else ends it, and says so."""
-    result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_seat())
+    result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(rounds, "max_rounds")]
 
@@ -51,7 +51,7 @@ def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:
         seen.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
         return False
 
-    output = _rent(max_rounds=3, terminate_when=watch).run_sync(QUESTION, model=by_seat()).output
+    output = _rent(max_rounds=3, terminate_when=watch).run_sync(QUESTION, model=by_role()).output
     assert seen == [(1, 2), (2, 4)]
     assert output.stop_reason == "max_rounds"
 
@@ -59,7 +59,7 @@ def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:
 def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
     """The round is completed, then judged; the reason is the predicate."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
-    result = rent.run_sync(QUESTION, model=by_seat())
+    result = rent.run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
     assert len(result.output.transcript) == 4
     assert [event.reason for event in events(result, RoundsEnded)] == ["predicate"]
@@ -71,7 +71,7 @@ def test_a_predicate_may_be_async() -> None:
     async def stop(ctx: Context) -> bool:
         return bool(ctx.sequencer.state.round == 1)
 
-    assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_seat()).output.rounds == 1
+    assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
 def test_a_predicate_sees_the_session_that_blocks_write() -> None:
@@ -83,7 +83,7 @@ def test_a_predicate_sees_the_session_that_blocks_write() -> None:
 
     state = {"budget": 2}
     assert (
-        _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, session=state, model=by_seat()).output.rounds == 2
+        _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, session=state, model=by_role()).output.rounds == 2
     )
     assert state == {"budget": 0}
 
@@ -91,13 +91,13 @@ def test_a_predicate_sees_the_session_that_blocks_write() -> None:
 def test_a_predicate_sees_a_session_object() -> None:
     """What earlier steps of the application put into a `Session` is seen too."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.session.state["stop"])
-    assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_seat()).output.rounds == 1
+    assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_role()).output.rounds == 1
 
 
 def test_a_predicate_sees_the_usage() -> None:
     """`ctx.usage.calls` counts the model calls of the run so far."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.usage.calls >= 4)
-    result = rent.run_sync(QUESTION, model=by_seat())
+    result = rent.run_sync(QUESTION, model=by_role())
     assert result.output.rounds == 2
     assert result.usage.calls == 5
 
@@ -126,14 +126,14 @@ def test_a_done_moderator_comes_before_the_predicate() -> None:
     def never_asked(ctx: Context) -> bool:
         raise AssertionError
 
-    model = by_seat(decide=lambda _: decision("anna", done=True))
+    model = by_role(decide=lambda _: decision("anna", done=True))
     rent = _rent(max_rounds=3, terminate_when=never_asked, **moderated())
     assert rent.run_sync(QUESTION, model=model).output.stop_reason == "moderator_done"
 
 
 def test_a_predicate_ends_a_moderated_debate() -> None:
     """It works with a moderator as without."""
-    model = by_seat(decide=lambda _: decision("anna"))
+    model = by_role(decide=lambda _: decision("anna"))
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 3, **moderated())
     output = rent.run_sync(QUESTION, model=model).output
     assert (output.rounds, output.stop_reason, len(output.moderator_decisions)) == (3, "predicate", 3)
@@ -149,7 +149,7 @@ def test_no_block_can_keep_a_debate_from_ending() -> None:
         return "once more"
 
     sides: list[Any] = [{"name": "anna", "stance": "for", "block": meddle}, SIDES[1]]
-    debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False).run_sync(QUESTION, model=by_seat())
+    debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False).run_sync(QUESTION, model=by_role())
     assert turns == [1, 1, 1]
 
 

@@ -36,17 +36,17 @@ def _raising(error: BaseException) -> Any:
     return block
 
 
-@pytest.mark.parametrize("seat", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
-async def test_an_exception_of_the_applications_code_is_raised_as_itself(seat: str) -> None:
+@pytest.mark.parametrize("role", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
+async def test_an_exception_of_the_applications_code_is_raised_as_itself(role: str) -> None:
     """Whatever block raises it: the same object, with a note that names the block."""
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
-    if seat == "debater":
+    if role == "debater":
         options["debaters"] = [Debater("anna", "for", block=_raising(failure)), SIDES[1]]
-    elif seat == "terminate_when":
-        options[seat] = lambda ctx: _raising(failure)(None, ctx)
+    elif role == "terminate_when":
+        options[role] = lambda ctx: _raising(failure)(None, ctx)
     else:
-        options[seat] = _raising(failure)
+        options[role] = _raising(failure)
     model = FunctionModel(lambda request: VERDICT if request.output else "said")
     with pytest.raises(KeyError) as caught:
         await debate(name="rent", **options).run(QUESTION, model=model)

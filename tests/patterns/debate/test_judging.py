@@ -230,7 +230,7 @@ def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
     assert result.raw.verdict.winner == "for"
     assert [ballot.problem is None for ballot in result.raw.verdict.judging.ballots] == [True, False]
     assert result.raw.verdict.judging.effective_n == 1
-    assert [(lost.seat, lost.instead) for lost in events(result, RoleFailed)] == [("judge", "skipped")]
+    assert [(lost.role, lost.instead) for lost in events(result, RoleFailed)] == [("judge", "skipped")]
     with pytest.raises(ModelUnavailable):
         _held(_first(0), judge=_panel(_steady("for"), down))
 

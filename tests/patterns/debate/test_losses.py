@@ -27,7 +27,7 @@ from flowdebate.errors import (
 from flowdebate.patterns.events import RoleFailed, TurnFinished
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, script
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_role, decision, events, moderated, script
 from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def rent(**options: Any) -> Any:
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:
-    """What was lost: seat, name, round, instead."""
-    return [(loss.seat, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
+    """What was lost: role, name, round, instead."""
+    return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
 @pytest.mark.parametrize("error", LOSSES, ids=lambda error: type(error).__name__)
@@ -219,7 +219,7 @@ async def test_a_round_has_a_deadline_over_all_its_turns() -> None:
         return "said"
 
     sides = [SIDES[0], Debater("ben", "against", block=hang_once), Debater("carl", "neither")]
-    result = await rent(debaters=sides, quorum=1, round_timeout=0.5).run(QUESTION, model=by_seat())
+    result = await rent(debaters=sides, quorum=1, round_timeout=0.5).run(QUESTION, model=by_role())
     assert [(name, number) for _, name, number, _ in losses(result)] == [("ben", 1), ("carl", 1)]
     assert [(entry.agent_name, entry.round) for entry in result.output.transcript] == [
         ("anna", 1),
@@ -319,7 +319,7 @@ def test_what_cannot_be_is_said_before_anything_runs(options: dict[str, Any], fi
 
 
 def test_the_judge_of_a_debate_that_goes_on_is_asked_once() -> None:
-    """Guards around the seats change nothing where nothing is lost."""
+    """Guards around the roles change nothing where nothing is lost."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")
     result, same = (

@@ -12,7 +12,7 @@ from flowdebate.models import Retry, Retrying
 from flowdebate.patterns.debate.schemas import ModeratorDecided
 from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_seat, decision, events, moderated, turn_of
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_role, decision, events, moderated, turn_of
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -61,7 +61,7 @@ def test_the_decision_is_told_between_the_rounds_start_and_its_first_turn() -> N
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_there_is_one_decision_for_each_round(rounds: int) -> None:
     """`moderator_decisions` has one entry per round, stamped with it."""
-    output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_seat(decide=lambda _: decision("anna"))).output
+    output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna"))).output
     assert [made.round for made in output.moderator_decisions] == list(range(1, rounds + 1))
     assert output.rounds == rounds
 
@@ -69,7 +69,7 @@ def test_there_is_one_decision_for_each_round(rounds: int) -> None:
 def test_without_a_moderator_there_are_no_decisions() -> None:
     """The list is empty, not absent."""
     assert debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(
-        QUESTION, model=by_seat()
+        QUESTION, model=by_role()
     ).output.moderator_decisions == []  # fmt: skip
 
 
@@ -100,19 +100,19 @@ def test_a_debate_may_have_no_argument_at_all() -> None:
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_nobody_without_done_does_not_validate(key: str) -> None:
     """Of a model it is replaced by the declared order, of a function it is an OutputError that says what is wrong."""
-    result = _rent().run_sync(QUESTION, model=by_seat(decide=lambda _: decision()))
+    result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(made.fallback for made in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
     assert len(result.raw.losses) == result.raw.rounds
     with pytest.raises(OutputError, match=r"'rent-moderator' must return .* may be empty only with done=true"):
-        _rent(**_own({key: [], "done": False})).run_sync(QUESTION, model=by_seat())
+        _rent(**_own({key: [], "done": False})).run_sync(QUESTION, model=by_role())
 
 
 def test_an_instance_that_was_never_validated_is_validated() -> None:
     """`model_construct` does not get around the check."""
     made = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
-        _rent(**_own(made)).run_sync(QUESTION, model=by_seat())
+        _rent(**_own(made)).run_sync(QUESTION, model=by_role())
 
 
 def test_the_same_speaker_twice_has_two_turns() -> None:
@@ -148,7 +148,7 @@ def test_a_model_that_names_a_stranger_is_told_so_and_then_replaced_by_the_decla
     assert result.output.moderator_decisions[0].fallback
     assert (result.status, result.output.status) == ("degraded", "degraded")
     (loss,) = result.output.losses
-    assert (loss.seat, loss.name, loss.round, loss.instead) == ("moderator", "rent-moderator", 1, "declared_order")
+    assert (loss.role, loss.name, loss.round, loss.instead) == ("moderator", "rent-moderator", 1, "declared_order")
     assert "'dora' is not a debater" in loss.error
 
 
@@ -275,7 +275,7 @@ def test_the_first_round_is_asked_for_research_where_there_are_tools() -> None:
 )
 def test_a_moderator_of_ones_own_returns_the_model_or_a_dict_in_either_key_style(answer: object) -> None:
     """All three are the same decision, and what is left out has its default."""
-    output = _rent(**_own(answer)).run_sync(QUESTION, model=by_seat()).output
+    output = _rent(**_own(answer)).run_sync(QUESTION, model=by_role()).output
     (made,) = output.moderator_decisions
     assert (made.round, made.next_speakers, made.briefing, made.new_angle, made.done) == (1, ["ben"], None, "X", True)
     assert [entry.agent_name for entry in output.transcript] == ["ben"]
@@ -288,13 +288,13 @@ def test_a_moderator_may_decide_by_the_transcript() -> None:
         prompt = str(request.messages[-1]["content"])
         return decision("anna", done="said by rent-debater-anna" in prompt)
 
-    model: FunctionModel = by_seat(decide=decide)
+    model: FunctionModel = by_role(decide=decide)
     assert _rent().run_sync(QUESTION, model=model).output.rounds == 2
 
 
 def test_decisions_are_told_as_events() -> None:
     """Each decision is an event with the block's name."""
-    result = _rent(max_rounds=2).run_sync(QUESTION, model=by_seat(decide=lambda _: decision("anna")))
+    result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
     told = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in told] == [("rent-moderator", 1), ("rent-moderator", 2)]
     assert [event.decision for event in told] == result.output.moderator_decisions
@@ -309,5 +309,5 @@ def test_an_earlier_rounds_decision_is_not_the_present_one() -> None:
         seen.append((len(state.moderator_decisions), state.decision))
         return decision("anna")
 
-    _rent(max_rounds=2, moderator=moderator).run_sync(QUESTION, model=by_seat())
+    _rent(max_rounds=2, moderator=moderator).run_sync(QUESTION, model=by_role())
     assert seen == [(0, None), (1, None)]

@@ -21,7 +21,7 @@ from flowdebate import (
 from flowdebate.patterns.events import TurnFinished
 from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, events, moderated, script, system_of
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script, system_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
     from flowdebate.testing import RecordedCall
 
-SEATS = ["rent-debater-anna", "rent-debater-ben", "rent-judge", "rent-synthesizer"]
+ROLES = ["rent-debater-anna", "rent-debater-ben", "rent-judge", "rent-synthesizer"]
 
 
 def _calls(**options: Any) -> Sequence[RecordedCall]:
     model = script("A", "B", after=("S",))
     debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
-    assert [call.block for call in model.calls] == SEATS
+    assert [call.block for call in model.calls] == ROLES
     return model.calls
 
 
@@ -105,7 +105,7 @@ def test_a_tool_that_a_debater_calls_is_answered_before_it_argues() -> None:
 
 @dataclass(frozen=True)
 class Unreached:
-    """Blocks of the application's own on a seat."""
+    """Blocks of the application's own in a role."""
 
     id: str
     options: dict[str, Any]
@@ -157,13 +157,13 @@ def test_a_moderator_has_its_own_options() -> None:
 
 
 def _named(name: str) -> FunctionModel:
-    inner = by_seat()
+    inner = by_role()
     return FunctionModel(inner._function, name=name)
 
 
 def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
     """By those that the application made as well: none falls through to the environment's model."""
-    decide = by_seat(decide=lambda _: decision("anna", done=True))
+    decide = by_role(decide=lambda _: decision("anna", done=True))
     rent = debate(
         name="rent",
         debaters=[Debater("anna", "for", block=_own_debater()), SIDES[1]],
@@ -229,7 +229,7 @@ def test_a_debater_may_have_a_model_of_its_own() -> None:
 def test_intents_are_resolved_by_the_run() -> None:
     """Debaters ask "intent/chat", moderator, judge and synthesizer "intent/synthesize"."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, **moderated())
-    decide = by_seat(decide=lambda _: decision("anna", done=True))
+    decide = by_role(decide=lambda _: decision("anna", done=True))
     models = {"chat": _named("talker"), "synthesize": FunctionModel(decide._function, name="thinker")}
     result = rent.run_sync(QUESTION, model=models)
     assert [event.model for event in events(result, ModelCalled)] == ["thinker", "talker", "thinker", "thinker"]
@@ -238,7 +238,7 @@ def test_intents_are_resolved_by_the_run() -> None:
 def _answered(**visibility: Any) -> tuple[list[str], list[str], Any]:
     session = Session()
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, **visibility)
-    result = rent.run_sync(QUESTION, model=by_seat(), session=session)
+    result = rent.run_sync(QUESTION, model=by_role(), session=session)
     shown = [event.block for event in events(result, BlockAnswered)]
     return shown, [message["name"] for message in session.history], result
 
@@ -246,15 +246,15 @@ def _answered(**visibility: Any) -> tuple[list[str], list[str], Any]:
 def test_by_default_all_items_are_shown_and_those_of_debaters_are_not_kept() -> None:
     """The client sees every block's items; the session's history has judge and synthesizer only."""
     shown, kept, _ = _answered()
-    assert shown == SEATS
+    assert shown == ROLES
     assert kept == ["rent-judge", "rent-synthesizer"]
 
 
-@pytest.mark.parametrize("seat", ["debater", "judge", "synthesizer"])
-def test_a_hidden_blocks_items_are_in_no_event(seat: str) -> None:
+@pytest.mark.parametrize("role", ["debater", "judge", "synthesizer"])
+def test_a_hidden_blocks_items_are_in_no_event(role: str) -> None:
     """`{"client": False}` keeps a block's items from `result.events`; the audit is still there."""
-    shown, _, result = _answered(**{f"{seat}_visibility": {"client": False}})
-    assert shown == [block for block in SEATS if seat not in block]
+    shown, _, result = _answered(**{f"{role}_visibility": {"client": False}})
+    assert shown == [block for block in ROLES if role not in block]
     assert len(events(result, TurnFinished)) == 2
     assert len(events(result, ModelCalled)) == 4
 
@@ -262,7 +262,7 @@ def test_a_hidden_blocks_items_are_in_no_event(seat: str) -> None:
 @pytest.mark.parametrize(
     ("visibility", "kept"),
     [
-        ({"debater_visibility": {"history": True}}, SEATS),
+        ({"debater_visibility": {"history": True}}, ROLES),
         ({"judge_visibility": {"history": False}}, ["rent-synthesizer"]),
         ({"synthesizer_visibility": Visibility(history=False)}, ["rent-judge"]),
     ],
@@ -272,14 +272,14 @@ def test_history_holds_what_visibility_says(visibility: dict[str, Any], kept: li
     """A `Visibility`, or a dict that leaves out what stays as it is."""
     shown, in_history, _ = _answered(**visibility)
     assert in_history == kept
-    assert shown == SEATS
+    assert shown == ROLES
 
 
 @pytest.mark.anyio
 async def test_a_reader_of_the_handle_gets_no_hidden_items() -> None:
     """Iterating over a run yields text and answers of visible blocks, and none of hidden ones."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, debater_visibility={"client": False})
-    handle = rent.start(QUESTION, model=by_seat())
+    handle = rent.start(QUESTION, model=by_role())
     read = [event async for event in handle]
     assert [event.block for event in read if isinstance(event, BlockAnswered)] == ["rent-judge", "rent-synthesizer"]
     assert {event.block for event in read if isinstance(event, TextDelta)} == {"rent-synthesizer"}
@@ -296,7 +296,7 @@ async def test_a_reader_of_the_handle_gets_text_as_it_is_written() -> None:
     assert events(await handle, TextDelta) == []
 
 
-def test_default_blocks_are_called_after_pattern_and_seat() -> None:
+def test_default_blocks_are_called_after_pattern_and_role() -> None:
     """`{name}-debater-{debater}`, `{name}-moderator`, `{name}-judge`, `{name}-synthesizer`."""
     model = ScriptedModel(decision("anna", done=True), "A", VERDICT, "S")
     debate(name="rent", debaters=SIDES, **moderated()).run_sync(QUESTION, model=model)

@@ -1,4 +1,4 @@
-"""What blocks of the application's own may return, on every seat of a debate."""
+"""What blocks of the application's own may return, in every role of a debate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.hostile import Sabotage, Unprintable
 from flowdebate.testing.strategies import unvalidated
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, script
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, script
 
 if TYPE_CHECKING:
     from flowdebate import DebateInput, DebateRawOutput
@@ -28,7 +28,7 @@ def _with(block: Any, **options: Any) -> Any:
 
 
 def _said(block: Any) -> str:
-    text: str = _with(block).run_sync(QUESTION, model=by_seat()).output.transcript[0].text
+    text: str = _with(block).run_sync(QUESTION, model=by_role()).output.transcript[0].text
     return text
 
 
@@ -75,7 +75,7 @@ def test_each_debater_is_warned_of_once_in_a_run() -> None:
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            rent.run_sync(QUESTION, model=by_seat())
+            rent.run_sync(QUESTION, model=by_role())
         assert sorted(str(warning.message).split("'")[1] for warning in caught) == ["anna", "ben"]
 
 
@@ -89,7 +89,7 @@ def test_what_has_no_str_is_an_error_that_names_the_block() -> None:
 
 def test_text_is_cleaned() -> None:
     """Lone surrogates and NULs of a block's text do not reach the transcript: it can be written as JSON."""
-    output = _with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_seat()).output
+    output = _with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
 
@@ -123,7 +123,7 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
 def test_a_debater_is_any_block_or_function(block: Any, text: str) -> None:
-    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers take a debater's seat."""
+    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers take a debater's role."""
     assert _said(block) == text
 
 
@@ -170,7 +170,7 @@ def test_a_debate_as_debater_argues_anew_in_each_round() -> None:
 def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
     """Either is a verdict; a winner of None is a synthesis."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
-    verdict = rent.run_sync(QUESTION, model=by_seat()).output.verdict
+    verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
     assert verdict == DebateVerdict.model_validate(value)
 
 
@@ -185,7 +185,7 @@ class Finding(BaseModel):
 def test_a_judge_may_return_another_model_with_the_same_fields() -> None:
     """What fits is taken, whatever its class."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: Finding())
-    assert rent.run_sync(QUESTION, model=by_seat()).output.verdict == DebateVerdict.model_validate(VERDICT)
+    assert rent.run_sync(QUESTION, model=by_role()).output.verdict == DebateVerdict.model_validate(VERDICT)
 
 
 def test_a_judge_of_ones_own_gets_the_question_and_reads_the_transcript() -> None:
@@ -203,10 +203,10 @@ def test_a_judge_of_ones_own_gets_the_question_and_reads_the_transcript() -> Non
 
 @dataclass(frozen=True)
 class Unfit:
-    """An output that does not validate, on some seat."""
+    """An output that does not validate, in some role."""
 
     id: str
-    seat: str
+    role: str
     value: Any
     field: str
     also: str = ""
@@ -229,12 +229,12 @@ UNFIT = [
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
 def test_what_does_not_validate_is_an_error_that_names_block_and_field(case: Unfit) -> None:
     """OutputError: which block, which field, what was got."""
-    seat: dict[str, Any] = {case.seat: lambda _: case.value}
-    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **seat)
+    role: dict[str, Any] = {case.role: lambda _: case.value}
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
     with pytest.raises(OutputError) as caught:
-        rent.run_sync(QUESTION, model=by_seat())
-    assert caught.value.block == f"rent-{case.seat}"
-    assert f"'rent-{case.seat}'" in str(caught.value)
+        rent.run_sync(QUESTION, model=by_role())
+    assert caught.value.block == f"rent-{case.role}"
+    assert f"'rent-{case.role}'" in str(caught.value)
     assert any(field.startswith(case.field) for field, _ in caught.value.problems)
     assert case.also in str(caught.value)
 
@@ -244,11 +244,11 @@ def test_a_block_of_ones_own_is_named_by_its_own_name() -> None:
     judge = handler(lambda _: None, name="the-jury")
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
     with pytest.raises(OutputError, match="'the-jury'"):
-        rent.run_sync(QUESTION, model=by_seat())
+        rent.run_sync(QUESTION, model=by_role())
 
 
 def test_a_judge_may_be_a_pipeline() -> None:
-    """A panel that votes: a sequencer with parallel judges takes the seat."""
+    """A panel that votes: a sequencer with parallel judges takes the role."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:
         return {**VERDICT, "winner": max(set(votes.values()), key=list(votes.values()).count)}
@@ -257,7 +257,7 @@ def test_a_judge_may_be_a_pipeline() -> None:
         {"x": lambda _: "against", "y": lambda _: "against", "z": lambda _: "for"}
     ).map(vote)  # fmt: skip
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=panel)
-    assert rent.run_sync(QUESTION, model=by_seat()).raw.verdict.winner == "against"
+    assert rent.run_sync(QUESTION, model=by_role()).raw.verdict.winner == "against"
 
 
 def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
@@ -267,7 +267,7 @@ def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
         return raw.found.verdict, len(raw.transcript)
 
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=summarize)
-    result = rent.run_sync(QUESTION, model=by_seat())
+    result = rent.run_sync(QUESTION, model=by_role())
     assert result.output == ("Cap them.", 2)
     assert result.raw.rounds == 1
 
@@ -278,7 +278,7 @@ def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
     )  # fmt: skip
     with pytest.raises(OutputError, match="'rent-synthesizer' must return Spoken: `text`"):
-        rent.run_sync(QUESTION, model=by_seat())
+        rent.run_sync(QUESTION, model=by_role())
 
 
 def test_a_synthesizer_of_ones_own_gives_what_the_schema_makes_of_it() -> None:
@@ -286,4 +286,4 @@ def test_a_synthesizer_of_ones_own_gives_what_the_schema_makes_of_it() -> None:
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken
     )  # fmt: skip
-    assert rent.run_sync(QUESTION, model=by_seat()).output == Spoken(text="T")
+    assert rent.run_sync(QUESTION, model=by_role()).output == Spoken(text="T")

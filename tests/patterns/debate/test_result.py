@@ -17,7 +17,7 @@ from flowdebate import DebateRawOutput, debate
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import debates
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_seat, decision, moderated, script, turn_of
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, moderated, script, turn_of
 
 
 def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
@@ -219,7 +219,7 @@ def test_a_schema_of_no_type_is_refused_before_anything_runs() -> None:
 
 def test_a_result_shows_what_is_in_it() -> None:
     """Run id, usage, seconds and session are there beside the output."""
-    result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_seat())
+    result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_role())
     assert result.run_id
     assert result.usage.calls == 6
     assert result.seconds > 0

@@ -30,7 +30,7 @@ from flowdebate.patterns.debate.moderator import MODERATOR
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel, RecordedCall
-from tests.patterns.debates import QUESTION, SIDES, by_seat, decision, events
+from tests.patterns.debates import QUESTION, SIDES, by_role, decision, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "
 def asked(role: str, **options: Any) -> Any:
     """What the block of `role` is asked in a debate with `options`: its messages, its schema and its settings."""
     requests: list[Any] = []
-    inner = by_seat(decide=lambda _: decision("anna", "ben"))
+    inner = by_role(decide=lambda _: decision("anna", "ben"))
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith(role):
@@ -94,7 +94,7 @@ def test_instructions_of_a_role_are_its_own_and_all_else_stays(role: str, given:
 @pytest.mark.parametrize(("role", "given"), WAYS)
 def test_a_role_s_model_is_asked_for_the_role_alone(role: str, given: Callable[..., dict[str, Any]]) -> None:
     """All others ask the debate's."""
-    inner = by_seat(decide=lambda _: decision("anna", "ben"))
+    inner = by_role(decide=lambda _: decision("anna", "ben"))
     one, others = (FunctionModel(inner._function, name=name) for name in ("one", "others"))
     result = debate(**{**OPTIONS, **given(model=one), "model": others}).run_sync(QUESTION)
     assert {event.block.endswith(role) for event in events(result, ModelCalled) if event.model == "one"} == {True}
@@ -155,7 +155,7 @@ def test_a_stand_in_keeps_the_debater_s_options() -> None:
     spare = FunctionModel(lambda request: calls.append(request) or "A.", name="spare")  # type: ignore[func-returns-value,arg-type]
     sides = [Debater("anna", "for", options=DebaterOptions(model=lost, instructions="Be brief.")), SIDES[1]]
     policy = FailurePolicy(on_failure=StandIn(spare))
-    debate(name="rent", debaters=sides, max_rounds=1, failures=policy, model=by_seat()).run_sync(QUESTION)
+    debate(name="rent", debaters=sides, max_rounds=1, failures=policy, model=by_role()).run_sync(QUESTION)
     assert "Be brief." in str(calls[0].messages)
 
 

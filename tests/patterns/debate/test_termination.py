@@ -77,7 +77,7 @@ def _most_calls(case: DebateCase) -> int:
 @settings(max_examples=100, deadline=None)
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
-    """It completes, in at most `max_rounds` rounds and with no more calls than its seats, and its books agree."""
+    """It completes, in at most `max_rounds` rounds and with no more calls than its roles, and its books agree."""
     run = _run(case)
     assert run.status == "complete"
     assert 1 <= len(events(run, RoundStarted)) <= case.max_rounds

@@ -33,7 +33,7 @@ def deal(**options: Any) -> Any:
     return deliberation(**with_policy({"name": "deal", "debaters": PERSONAS, **options}))
 
 
-def by_seat(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> FunctionModel:
+def by_role(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> FunctionModel:
     """A model that answers every default block: a persona's answer is its block's name."""
 
     def answer(request: ModelRequest) -> Any:
@@ -50,5 +50,5 @@ def said(raw: Any) -> list[tuple[int, str, str]]:
 
 
 def lost(run: Any) -> list[tuple[int, str, str, str]]:
-    """What was lost: round, seat, name, instead."""
-    return [(loss.round, loss.seat, loss.name, loss.instead) for loss in run.raw.losses]
+    """What was lost: round, role, name, instead."""
+    return [(loss.round, loss.role, loss.name, loss.instead) for loss in run.raw.losses]

@@ -13,7 +13,7 @@ from flowdebate.resources.tasks.changes import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import VERDICT, events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, report, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -116,7 +116,7 @@ def test_a_second_run_of_a_session_begins_anew() -> None:
         TOPIC, model=ScriptedModel("A", "B", VERDICT), session=session
     )
     for _ in range(2):
-        result = deal().run_sync(TOPIC, model=by_seat(), session=session)
+        result = deal().run_sync(TOPIC, model=by_role(), session=session)
         assert len(result.transcript.entries) == len(result.output.history) == 2
 
 

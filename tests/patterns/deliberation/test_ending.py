@@ -16,7 +16,7 @@ from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values
 from tests.patterns.debates import events
 
-from .deliberations import SETTLED, TOPIC, by_seat, deal, report, said
+from .deliberations import SETTLED, TOPIC, by_role, deal, report, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_the_moderator_settles_it() -> None:
     """SETTLED ends it at once, with the decision."""
-    result = deal().run_sync(TOPIC, model=by_seat(reports=SETTLED))
+    result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
     assert (output.stop_reason, output.summaries, output.status) == ("settled", ["They agree."], "complete")
@@ -35,7 +35,7 @@ def test_the_moderator_settles_it() -> None:
 def test_a_settlement_without_a_decision_is_the_summary() -> None:
     """The matter is settled by what the moderator summed up; also where that is empty."""
     for summary in ("They agree.", ""):
-        output = deal().run_sync(TOPIC, model=by_seat(reports=report("SETTLED", None, summary))).output
+        output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)
 
 
@@ -43,7 +43,7 @@ def test_a_settlement_without_a_decision_is_the_summary() -> None:
 def test_the_cap_settles_nothing(decision: str | None) -> None:
     """The last report's decision is there, if it made one; an earlier one's is not."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
-    output = deal(max_rounds=2).run_sync(TOPIC, model=by_seat(reports=lambda _: next(reports))).output
+    output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
     assert output.final_decision == decision
     assert [made.status for made in output.reports] == ["CONTINUE", "CONTINUE"]
@@ -51,7 +51,7 @@ def test_the_cap_settles_nothing(decision: str | None) -> None:
 
 def test_a_settlement_in_the_last_round_is_a_settlement() -> None:
     """The moderator comes before the cap."""
-    output = deal(max_rounds=1).run_sync(TOPIC, model=by_seat(reports=SETTLED)).output
+    output = deal(max_rounds=1).run_sync(TOPIC, model=by_role(reports=SETTLED)).output
     assert (output.is_settled, output.stop_reason) == (True, "settled")
 
 
@@ -65,10 +65,10 @@ def test_a_predicate_ends_it_after_a_round() -> None:
         return bool(state.report.decision == "Enough.")
 
     reports = iter([report(), report(decision="Enough.")])
-    output = deal(terminate_when=stop).run_sync(TOPIC, model=by_seat(reports=lambda _: next(reports))).output
+    output = deal(terminate_when=stop).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.stop_reason, output.is_settled, output.final_decision) == ("predicate", False, "Enough.")
     assert asked == [1, 2]
-    deal(terminate_when=stop).run_sync(TOPIC, model=by_seat())
+    deal(terminate_when=stop).run_sync(TOPIC, model=by_role())
     assert asked == [1, 2]
 
 
@@ -89,14 +89,14 @@ def test_a_moderator_of_ones_own_reports_in_any_form(value: Any) -> None:
         assert len(ctx.resources.transcript.state.entries) == 2
         return value
 
-    output = deal(moderator=moderate).run_sync(TOPIC, model=by_seat()).output
+    output = deal(moderator=moderate).run_sync(TOPIC, model=by_role()).output
     assert output.reports == [FORMS[0]]
     assert output.final_decision == "Invest half."
 
 
 def test_text_of_a_moderator_that_says_nothing_of_a_status_is_a_summary() -> None:
     """It goes on, with what was said as the summary, cleaned of what no text may hold."""
-    output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_seat()).output
+    output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_role()).output
     assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
 
 
@@ -106,7 +106,7 @@ def test_text_of_a_moderator_that_says_nothing_of_a_status_is_a_summary() -> Non
 def test_what_is_no_report_is_an_error_that_names_the_block_and_the_field(value: Any) -> None:
     """Of the application's own moderator."""
     with pytest.raises(OutputError) as caught:
-        deal(moderator=lambda _: value).run_sync(TOPIC, model=by_seat())
+        deal(moderator=lambda _: value).run_sync(TOPIC, model=by_role())
     assert caught.value.block == "deal-moderator"
     assert caught.value.run is not None
     assert len(caught.value.run.raw.history) == 2
@@ -126,7 +126,7 @@ def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rou
     """Rounds, settlement, decision and summaries are what the reports say, whoever makes them."""
     given_out = iter(made)
     options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if own else {}
-    model = by_seat(reports=lambda _: next(given_out))
+    model = by_role(reports=lambda _: next(given_out))
     output = deal(max_rounds=max_rounds, **options).run_sync(TOPIC, model=model).output
     wanted = [ModeratorReport(**values) for values in made[:max_rounds]]
     settled = [number for number, one in enumerate(wanted, 1) if one.settled]
@@ -175,7 +175,7 @@ def test_it_ends_whatever_models_and_blocks_return(
     else:
         raw = result.output
         assert raw.stop_reason in {"settled", "max_rounds"}
-    assert len(calls) <= 3 * 9 * max_rounds  # each seat may have tools called in eight rounds
+    assert len(calls) <= 3 * 9 * max_rounds  # each role may have tools called in eight rounds
     if raw is not None:
         assert raw.rounds <= max_rounds
         assert [number for number, _, _ in said(raw)] == sorted(number for number, _, _ in said(raw))

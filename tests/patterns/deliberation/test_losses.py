@@ -15,7 +15,7 @@ from flowdebate.patterns.events import RoleFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal, lost, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, lost, report, said
 
 if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
@@ -100,18 +100,18 @@ def test_all_reports_may_be_lost() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
-@pytest.mark.parametrize("seat", ["debater", "moderator"])
-def test_failures_of_the_application_are_never_gone_over(seat: str, on_failure: Any) -> None:
+@pytest.mark.parametrize("role", ["debater", "moderator"])
+def test_failures_of_the_application_are_never_gone_over(role: str, on_failure: Any) -> None:
     """An exception of its own code reaches the caller as it is."""
 
     def broken(_: object) -> str:
         raise KeyError("a bug")
 
     taken: dict[str, Any] = {"moderator": broken}
-    if seat == "debater":
+    if role == "debater":
         taken = {"debaters": [Persona("owl", block=broken), PERSONAS[0]]}
     with pytest.raises(KeyError, match="a bug"):
-        deal(on_failure=on_failure, **taken).run_sync(TOPIC, model=by_seat())
+        deal(on_failure=on_failure, **taken).run_sync(TOPIC, model=by_role())
 
 
 async def test_a_failure_ends_the_turns_beside_it() -> None:
@@ -157,32 +157,32 @@ async def test_a_late_turn_is_lost_alone() -> None:
     for limits in ({"turn_timeout": 0.05}, {"round_timeout": 0.05}):
         gone.clear()
         late = deal(debaters=personas, on_failure="skip", **limits)
-        result = await late.run(TOPIC, model=by_seat())
+        result = await late.run(TOPIC, model=by_role())
         assert gone.is_set()
         assert lost(result) == [(1, "debater", "owl", "skipped")]
         assert [name for _, name, _ in said(result.output)] == ["bull", "bear"]
         assert result.output.is_settled
     with pytest.raises(ModelTimeout) as caught:
-        await deal(debaters=personas, turn_timeout=0.05).run(TOPIC, model=by_seat())
+        await deal(debaters=personas, turn_timeout=0.05).run(TOPIC, model=by_role())
     assert caught.value.block == "deal-debater-owl"
 
 
 async def test_a_late_report_is_lost() -> None:
-    """The moderator has the time of a seat."""
+    """The moderator has the time of a role."""
 
     async def hang(_: object) -> str:
         await asyncio.Event().wait()
         return "never"
 
     late = deal(moderator=hang, max_rounds=1, on_failure="skip", turn_timeout=0.05)
-    result = await late.run(TOPIC, model=by_seat())
+    result = await late.run(TOPIC, model=by_role())
     assert lost(result) == [(1, "moderator", "deal-moderator", "no_report")]
 
 
 @pytest.mark.parametrize("calls", range(1, 6))
 def test_a_limit_ends_it_with_what_there_is(calls: int) -> None:
     """No output, and in the raw output all that was said, the unfinished round too."""
-    model = by_seat(reports=report(decision="Wait."))
+    model = by_role(reports=report(decision="Wait."))
     result = deal(max_rounds=2).run_sync(TOPIC, model=model, limits=Limits(calls=calls))
     raw = result.raw
     assert (result.status, raw.status, result.output) == ("limit", "limit", None)
@@ -278,4 +278,4 @@ def test_a_limit_that_is_somebody_elses_is_an_error() -> None:
         raise LimitReached("calls", limit=1, used=1)
 
     with pytest.raises(LimitReached):
-        deal(debaters=[Persona("owl", block=own), PERSONAS[0]], on_failure="skip").run_sync(TOPIC, model=by_seat())
+        deal(debaters=[Persona("owl", block=own), PERSONAS[0]], on_failure="skip").run_sync(TOPIC, model=by_role())

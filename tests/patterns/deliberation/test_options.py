@@ -13,16 +13,16 @@ from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
 from tests.patterns.debates import events, system_of
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal
 
-SEATS = ["deal-debater-bull", "deal-debater-bear", "deal-moderator"]
+ROLES = ["deal-debater-bull", "deal-debater-bear", "deal-moderator"]
 
 
 def calls(**options: Any) -> list[Any]:
     """What the models were asked."""
     model = ScriptedModel("A", "B", SETTLED)
     deal(**options).run_sync(TOPIC, model=model)
-    assert [call.block for call in model.calls] == SEATS
+    assert [call.block for call in model.calls] == ROLES
     return model.calls
 
 
@@ -71,8 +71,8 @@ def test_a_tool_is_answered_before_the_persona_speaks() -> None:
     assert output.history[0].text == "found burn rate"
 
 
-@pytest.mark.parametrize("seat", ["debater", "moderator"])
-def test_options_do_not_reach_blocks_of_ones_own(seat: str) -> None:
+@pytest.mark.parametrize("role", ["debater", "moderator"])
+def test_options_do_not_reach_blocks_of_ones_own(role: str) -> None:
     """An override's prompt, tools and messages are its own."""
     seen: list[ModelRequest] = []
 
@@ -83,7 +83,7 @@ def test_options_do_not_reach_blocks_of_ones_own(seat: str) -> None:
 
     own = generator(name="own", prompt="Mine.")
     taken: dict[str, Any] = {"moderator": own}
-    if seat == "debater":
+    if role == "debater":
         taken = {"debaters": [Persona("owl", block=own), PERSONAS[0]]}
     pattern = deal(**taken, instructions="Be polite.", tools=[search], context=["Today is Monday."])
     assert pattern.run_sync(TOPIC, model=FunctionModel(answer)).output.is_settled
@@ -94,8 +94,8 @@ def test_options_do_not_reach_blocks_of_ones_own(seat: str) -> None:
 
 
 def named(name: str) -> FunctionModel:
-    """A model for all seats."""
-    return FunctionModel(by_seat()._function, name=name)
+    """A model for all roles."""
+    return FunctionModel(by_role()._function, name=name)
 
 
 def test_models_are_those_of_the_persona_the_pattern_and_the_run() -> None:
@@ -119,15 +119,15 @@ def test_models_are_those_of_the_persona_the_pattern_and_the_run() -> None:
 def answered(**visibility: Any) -> tuple[list[str], list[str]]:
     """Whose items the client saw, and whose the history has."""
     session = Session()
-    result = deal(**visibility).run_sync(TOPIC, model=by_seat(), session=session)
+    result = deal(**visibility).run_sync(TOPIC, model=by_role(), session=session)
     return [event.block for event in events(result, BlockAnswered)], [item["name"] for item in session.history]
 
 
 def test_visibilities_say_whose_items_are_shown_and_kept() -> None:
     """By default all are shown, and the moderator's are kept."""
-    assert answered() == (SEATS, ["deal-moderator"])
-    assert answered(debater_visibility={"client": False, "history": True}) == (["deal-moderator"], SEATS)
-    assert answered(moderator_visibility=Visibility(client=False, history=False)) == (SEATS[:2], [])
+    assert answered() == (ROLES, ["deal-moderator"])
+    assert answered(debater_visibility={"client": False, "history": True}) == (["deal-moderator"], ROLES)
+    assert answered(moderator_visibility=Visibility(client=False, history=False)) == (ROLES[:2], [])
 
 
 def test_default_blocks_can_be_made_by_hand() -> None:

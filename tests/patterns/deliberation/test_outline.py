@@ -36,13 +36,13 @@ deal
 
 
 def test_losses_and_deadlines_change_nothing_of_the_drawing() -> None:
-    """What guards a seat is no step."""
+    """What guards a role is no step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 
 
-def test_blocks_of_ones_own_take_the_seats() -> None:
-    """A persona's and the moderator's, under the names of their seats."""
+def test_blocks_of_ones_own_take_the_roles() -> None:
+    """A persona's and the moderator's, under the names of their roles."""
 
     def speak(topic: object) -> str:
         return "said"

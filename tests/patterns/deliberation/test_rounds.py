@@ -15,7 +15,7 @@ from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import asked, events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_seat, deal, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, report, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -139,7 +139,7 @@ async def test_what_was_said_so_far_can_be_followed() -> None:
 
 def test_rounds_and_turns_are_told_in_order() -> None:
     """A round starts, turns start and finish, and the report closes it."""
-    result = deal(max_rounds=2).run_sync(TOPIC, model=by_seat(reports=report()))
+    result = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=report()))
     kinds = (RoundStarted, TurnStarted, TurnFinished)
     told = [
         (event.kind, event.round)
@@ -155,14 +155,14 @@ def test_rounds_and_turns_are_told_in_order() -> None:
 @pytest.mark.parametrize("value", [TOPIC, {"topic": TOPIC}], ids=["a str", "a dict"])
 def test_the_input_is_a_topic(value: Any) -> None:
     """A str, or a dict of it."""
-    assert deal().run_sync(value, model=by_seat()).output.topic == TOPIC
+    assert deal().run_sync(value, model=by_role()).output.topic == TOPIC
 
 
 @pytest.mark.parametrize("value", [None, 3, {"question": "x"}, {"topic": 3}, {"topic": "x", "more": 1}])
 def test_what_is_no_topic_is_refused(value: Any) -> None:
     """With what is allowed."""
     with pytest.raises(ValueError, match="a DeliberationInput"):
-        deal().run_sync(value, model=by_seat())
+        deal().run_sync(value, model=by_role())
 
 
 def test_what_personas_return_is_text() -> None:

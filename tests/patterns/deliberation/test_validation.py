@@ -85,7 +85,7 @@ def test_a_reporter_is_told_how_to_ask() -> None:
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
-def test_another_transcript_on_a_seat_is_refused() -> None:
+def test_another_transcript_in_a_role_is_refused() -> None:
     """Two of them in one deliberation: the error says to share the reference."""
     own = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):

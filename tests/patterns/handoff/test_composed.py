@@ -36,7 +36,7 @@ def test_it_is_a_step_of_a_pipeline() -> None:
     assert [trail.list()[0].id for trail in result.task_collections] == ["first-1", "second-1"]
 
 
-def test_it_may_sit_on_a_seat_of_another_pattern_and_the_other_way_round() -> None:
+def test_it_may_sit_in_a_role_of_another_pattern_and_the_other_way_round() -> None:
     """A debate's debater can be a whole handoff, and a handoff's speaker a whole debate."""
     panel: Any = sequencer(name="panel").then(morals(name="inner", max_turns=2)).map(lambda o: o.transcript[-1].text)
     sides = [Debater("a", "for", block=panel), Debater("b", "against", block=lambda _: "No.")]

@@ -1,4 +1,4 @@
-"""Options of `handoff()` reach the default speakers, and only those; blocks of one's own sit on any seat."""
+"""Options of `handoff()` reach the default speakers, and only those; custom blocks take any role."""
 
 from __future__ import annotations
 

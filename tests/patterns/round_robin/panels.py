@@ -38,7 +38,7 @@ def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: An
     return {"referee": referee, "transcript": transcript}
 
 
-def by_seat(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any = "The answer.") -> FunctionModel:
+def by_role(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any = "The answer.") -> FunctionModel:
     """A model that answers every default block: a panelist's answer is its block's name."""
 
     def answer(request: ModelRequest) -> Any:

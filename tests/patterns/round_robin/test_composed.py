@@ -12,7 +12,7 @@ from flowdebate.errors import ResourceConflict
 from flowdebate.patterns.round_robin import create_round_robin_transcript
 from flowdebate.testing import FunctionModel, ScriptedModel
 
-from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
+from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -51,12 +51,12 @@ async def test_runs_that_share_a_session_do_not_mix() -> None:
     await debate(name="first", debaters=SIDES, synthesizer=False).run(
         QUESTION, model=ScriptedModel(*"ABCD", FOUND), session=session
     )
-    results = await asyncio.gather(*[bridge().run(f"Q{n}?", model=by_seat(), session=session) for n in range(10)])
+    results = await asyncio.gather(*[bridge().run(f"Q{n}?", model=by_role(), session=session) for n in range(10)])
     assert [result.output.question for result in results] == [f"Q{n}?" for n in range(10)]
     assert {len(result.output.transcript) for result in results} == {4}
 
 
-async def test_a_panel_on_a_debaters_seat_argues_for_it() -> None:
+async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
     """Its deliverable is the argument; it is asked the debate's question, and keeps its transcript to itself."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
@@ -69,7 +69,7 @@ async def test_a_panel_on_a_debaters_seat_argues_for_it() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["outer", "bridge"]
 
 
-async def test_a_debate_on_a_panelists_seat_speaks_for_it() -> None:
+async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
     """The debate is about the panel's question, and its deliverable is what the panelist says."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
@@ -95,7 +95,7 @@ async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
 async def test_a_refereed_panel_is_held_on_each_of_several_questions(limit: int | None) -> None:
     """`for_each`, with a shared transcript resource: outputs in the questions' order, nothing mixed."""
     several = sequencer(name="several").for_each(bridge(**refereed()), max_concurrency=limit)
-    result = await several.run([f"Q{n}?" for n in range(4)], model=by_seat())
+    result = await several.run([f"Q{n}?" for n in range(4)], model=by_role())
     assert [raw.question for raw in result.output] == [f"Q{n}?" for n in range(4)]
     assert [(len(raw.transcript), len(raw.audits)) for raw in result.output] == [(4, 2)] * 4
 
@@ -120,7 +120,7 @@ async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None
 
 async def test_a_reader_of_the_handle_follows_the_panel() -> None:
     """Iterating over a run yields its events; the referee's audit among them."""
-    handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_seat())
+    handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     told = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]
     assert told == ["turn_finished", "turn_finished", "referee_reported", "rounds_ended"]

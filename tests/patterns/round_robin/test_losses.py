@@ -1,4 +1,4 @@
-"""What a panel does when a provider fails for good, a seat is late, or the run is cut short."""
+"""What a panel does when a provider fails for good, a role is late, or the run is cut short."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 
-from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
+from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -38,8 +38,8 @@ FAULTS: list[ModelError] = [DOWN, ConnectionLost("gone"), RateLimited("slow down
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:
-    """What was lost: seat, name, round, instead."""
-    return [(loss.seat, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
+    """What was lost: role, name, round, instead."""
+    return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
 def test_a_lost_turn_fails_the_panel_unless_it_is_told_otherwise() -> None:
@@ -107,21 +107,21 @@ def _down(_: object) -> None:
     raise DOWN
 
 
-@pytest.mark.parametrize("seat", ["panelist", "referee", "synthesizer"])
-def test_failures_of_the_application_are_never_gone_over(seat: str) -> None:
+@pytest.mark.parametrize("role", ["panelist", "referee", "synthesizer"])
+def test_failures_of_the_application_are_never_gone_over(role: str) -> None:
     """An exception of its own code reaches the caller as it is."""
 
     def broken(_: object) -> str:
         raise KeyError("a bug")
 
-    options: dict[str, Any] = {seat: broken}
-    if seat == "panelist":
+    options: dict[str, Any] = {role: broken}
+    if role == "panelist":
         options = {"debaters": [Persona("ada", block=broken), PANEL[1]]}
     with pytest.raises(KeyError, match="a bug"):
-        bridge(on_failure="skip", quorum=1, **options).run_sync(QUESTION, model=by_seat())
+        bridge(on_failure="skip", quorum=1, **options).run_sync(QUESTION, model=by_role())
 
 
-async def test_a_seat_has_a_deadline_over_all_that_it_does() -> None:
+async def test_a_role_has_a_deadline_over_all_that_it_does() -> None:
     """Panelist, referee and synthesizer: what is late is lost."""
 
     async def hang(_: object) -> str:
@@ -137,14 +137,14 @@ async def test_a_seat_has_a_deadline_over_all_that_it_does() -> None:
         quorum=1,
         turn_timeout=0.05,
     )
-    result = await late.run(QUESTION, model=by_seat())
+    result = await late.run(QUESTION, model=by_role())
     assert losses(result) == [
         ("debater", "ben", 1, "skipped"),
         ("referee", "bridge-referee", 1, "no_report"),
         ("synthesizer", "bridge-synthesizer", 1, "no_output"),
     ]
     with pytest.raises(ModelTimeout) as caught:
-        await bridge(referee=hang, max_rounds=1, turn_timeout=0.05).run(QUESTION, model=by_seat())
+        await bridge(referee=hang, max_rounds=1, turn_timeout=0.05).run(QUESTION, model=by_role())
     assert caught.value.block == "bridge-referee"
 
 
@@ -163,7 +163,7 @@ async def test_a_rounds_deadline_is_that_of_its_turns() -> None:
         quorum=1,
         round_timeout=0.5,
         **refereed(names=("ada", "ben", "cal")),
-    ).run(QUESTION, model=by_seat())
+    ).run(QUESTION, model=by_role())
     assert [(name, number) for _, name, number, _ in losses(result)] == [("ben", 1), ("cal", 1)]
     assert [audit.round for audit in result.output.audits] == [1, 2]
     assert [(number, name) for number, name, _ in said(result.output)] == [
@@ -208,7 +208,7 @@ async def test_a_cancelled_panel_keeps_what_was_said(number: int) -> None:
 
 def test_a_limit_of_the_run_leaves_what_was_said() -> None:
     """The run's status is "limit", and there is no output."""
-    result = bridge(synthesizer=None).run_sync(QUESTION, model=by_seat(), limits=Limits(calls=3))
+    result = bridge(synthesizer=None).run_sync(QUESTION, model=by_role(), limits=Limits(calls=3))
     assert (result.status, result.output, result.raw.status) == ("limit", None, "limit")
     assert len(result.raw.transcript) == 3
 
@@ -246,21 +246,21 @@ def test_whatever_providers_lose_nothing_is_made_up(faults: list[ModelError | No
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_any_block_on_any_seat_ends_in_time(data: st.DataObject) -> None:
-    """Whatever functions return or raise on all seats: at most the cap's rounds, and an end that is told."""
+def test_any_block_in_any_role_ends_in_time(data: st.DataObject) -> None:
+    """Whatever functions return or raise in all roles: at most the cap's rounds, and an end that is told."""
     from flowdebate.patterns.events import RoundStarted
     from flowdebate.runs.events import RunFinished
     from flowdebate.testing.hostile import Returns, Sabotage
     from flowdebate.testing.strategies import hostile_values, termination_predicates
 
-    def seat() -> Returns:
+    def role() -> Returns:
         return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
 
     rounds = data.draw(st.integers(1, 3))
     pattern = bridge(
-        debaters=[Persona("ada", block=seat()), Persona("ben", block=seat())],
-        referee=seat() if data.draw(st.booleans()) else None,
-        synthesizer=seat() if data.draw(st.booleans()) else False,
+        debaters=[Persona("ada", block=role()), Persona("ben", block=role())],
+        referee=role() if data.draw(st.booleans()) else None,
+        synthesizer=role() if data.draw(st.booleans()) else False,
         max_rounds=rounds,
         terminate_when=data.draw(st.none() | termination_predicates(hostile=True)),
         on_failure=data.draw(st.sampled_from(["fail", "skip"])),

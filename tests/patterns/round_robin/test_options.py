@@ -12,7 +12,7 @@ from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events, system_of
 
-from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed
+from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def test_a_referee_has_its_own_options() -> None:
 
 def test_options_do_not_reach_blocks_of_ones_own() -> None:
     """A panelist, a referee and a synthesizer of the application's own keep their prompts and tools."""
-    own = [generator(name=f"own-{seat}", prompt="Mine.") for seat in ("panelist", "synthesizer")]
+    own = [generator(name=f"own-{role}", prompt="Mine.") for role in ("panelist", "synthesizer")]
     referee = generator(name="own-referee", prompt="Mine.", output_schema=dict[str, Any])
     model = ScriptedModel("A", "B", {"notes": "-"}, "The answer.")
     round_robin(
@@ -102,22 +102,22 @@ def test_a_panelist_may_have_a_model_of_its_own() -> None:
 
 def test_intents_are_resolved_by_the_run() -> None:
     """Panelists ask "intent/chat", referee and synthesizer "intent/synthesize"."""
-    inner = by_seat()
+    inner = by_role()
     models = {name: FunctionModel(inner._function, name=name) for name in ("chat", "synthesize")}
     result = bridge(synthesizer=None, max_rounds=1, **refereed()).run_sync(QUESTION, model=models)
     assert [event.model for event in events(result, ModelCalled)] == ["chat", "chat", "synthesize", "synthesize"]
 
 
-SEATS = ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-synthesizer"]
+ROLES = ["bridge-panelist-ada", "bridge-panelist-ben", "bridge-synthesizer"]
 
 
 @pytest.mark.parametrize(
     ("visibility", "shown", "kept"),
     [
-        ({}, SEATS, SEATS[2:]),
-        ({"debater_visibility": {"client": False}}, SEATS[2:], SEATS[2:]),
-        ({"debater_visibility": Visibility()}, SEATS, SEATS),
-        ({"synthesizer_visibility": {"client": False, "history": False}}, SEATS[:2], []),
+        ({}, ROLES, ROLES[2:]),
+        ({"debater_visibility": {"client": False}}, ROLES[2:], ROLES[2:]),
+        ({"debater_visibility": Visibility()}, ROLES, ROLES),
+        ({"synthesizer_visibility": {"client": False, "history": False}}, ROLES[:2], []),
     ],
     ids=["default", "panelists hidden", "panelists kept", "synthesizer neither"],
 )
@@ -125,7 +125,7 @@ def test_visibilities_say_what_is_shown_and_kept(visibility: dict[str, Any], sho
     """By default all items are shown, and those of panelists are not kept in the session's history."""
     session = Session()
     pattern = round_robin(name="bridge", debaters=PANEL, max_rounds=1, **visibility)
-    result = pattern.run_sync(QUESTION, model=by_seat(), session=session)
+    result = pattern.run_sync(QUESTION, model=by_role(), session=session)
     assert [event.block for event in events(result, BlockAnswered)] == shown
     assert [message["name"] for message in session.history] == kept
 
@@ -146,4 +146,4 @@ def test_the_trail_has_the_id_that_it_is_given() -> None:
         ("Speak in round 1", "ada", {"round": 1}, "completed", "A"),
         ("Speak in round 1", "ben", {"round": 1}, "completed", "B"),
     ]
-    assert bridge(max_rounds=1).run_sync(QUESTION, model=by_seat()).tasks.collection_id == "bridge"
+    assert bridge(max_rounds=1).run_sync(QUESTION, model=by_role()).tasks.collection_id == "bridge"

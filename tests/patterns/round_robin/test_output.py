@@ -14,7 +14,7 @@ from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinTran
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 
-from .panels import PANEL, QUESTION, REPORT, bridge, by_seat, refereed
+from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -53,14 +53,14 @@ def test_without_a_schema_the_deliverable_is_text() -> None:
 )
 def test_the_deliverable_is_what_the_schema_says(schema: Any, answer: Any, output: Any) -> None:
     """A pydantic model, a dataclass, a JSON Schema."""
-    made = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_seat(last=answer))
+    made = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
     assert made.output == output
 
 
 def test_a_model_that_cannot_deliver_fails() -> None:
     """A deliverable that does not fit is none."""
     with pytest.raises(SchemaViolation):
-        bridge(synthesizer=None, output_schema=Plan).run_sync(QUESTION, model=by_seat(last={"plan": 3}))
+        bridge(synthesizer=None, output_schema=Plan).run_sync(QUESTION, model=by_role(last={"plan": 3}))
 
 
 def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:
@@ -87,15 +87,15 @@ def test_a_synthesizer_of_ones_own_takes_the_raw_output() -> None:
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
 
-    assert bridge(synthesizer=count).run_sync(QUESTION, model=by_seat()).output == (4, 4)
+    assert bridge(synthesizer=count).run_sync(QUESTION, model=by_role()).output == (4, 4)
 
 
 def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
     """What fits is made the schema's type; what does not names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
-    assert fits.run_sync(QUESTION, model=by_seat()).output == Plan(**PLAN)
+    assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
     with pytest.raises(OutputError) as caught:
-        bridge(synthesizer=lambda _: {"plan": "x"}, output_schema=Plan).run_sync(QUESTION, model=by_seat())
+        bridge(synthesizer=lambda _: {"plan": "x"}, output_schema=Plan).run_sync(QUESTION, model=by_role())
     assert caught.value.block == "bridge-synthesizer"
     assert [field for field, _ in caught.value.problems] == ["nights"]
     named = generator(name="own-writer", prompt="Write.", user=lambda raw: raw.question)
@@ -111,7 +111,7 @@ def test_a_schema_without_a_synthesizer_is_refused() -> None:
 
 def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
     """As all that travels; the seed is the run's."""
-    raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_seat(), seed=7).output
+    raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(), seed=7).output
     wire = raw.to_wire()
     assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
     assert wire["transcript"][0] == {
@@ -126,7 +126,7 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
 
 def test_the_shared_transcript_is_left_as_it_was_when_the_panel_ended() -> None:
     """In the run and in the session."""
-    result = bridge(max_rounds=1).run_sync(QUESTION, model=by_seat())
+    result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, RoundRobinTranscriptState)
     assert result.transcript.entries == result.output.transcript
 
@@ -144,5 +144,5 @@ def test_an_audit_is_that_of_the_round_in_progress_or_none() -> None:
         return False
 
     panelists = [{"name": "ada", "block": watch}, PANEL[1]]
-    bridge(debaters=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_seat())
+    bridge(debaters=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_role())
     assert [audit.round if audit else None for audit in seen] == [None, 1, None]

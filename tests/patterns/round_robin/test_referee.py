@@ -33,7 +33,7 @@ from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names
 from tests.patterns.debates import asked, events, turn_of
 
-from .panels import NAMES, PANEL, QUESTION, REPORT, bridge, by_seat, refereed, said
+from .panels import NAMES, PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -118,7 +118,7 @@ def test_a_referee_of_ones_own_may_be_a_function(form: str) -> None:
             "audit": RefereeAudit(round=9, notes=report.notes, assessments=report.assessments),
         }[form]
 
-    result = bridge(max_rounds=1, referee=audit).run_sync(QUESTION, model=by_seat())
+    result = bridge(max_rounds=1, referee=audit).run_sync(QUESTION, model=by_role())
     assert result.output.audits == [KEPT]
 
 
@@ -130,7 +130,7 @@ def test_a_referee_of_ones_own_reads_the_shared_transcript() -> None:
     def counting(_: object, ctx: Context) -> dict[str, str]:
         return {"notes": f"{len(ctx.resources.transcript.state.entries)} so far"}
 
-    result = bridge(referee=counting, transcript=transcript).run_sync(QUESTION, model=by_seat())
+    result = bridge(referee=counting, transcript=transcript).run_sync(QUESTION, model=by_role())
     assert [audit.notes for audit in result.output.audits] == ["2 so far", "4 so far"]
     with pytest.raises(ResourceConflict, match="transcript=transcript"):
         bridge(referee=counting)
@@ -140,7 +140,7 @@ def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
     """What a block of the application returns is its own fault, and is told as such."""
     with pytest.raises(OutputError) as caught:
         bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(
-            QUESTION, model=by_seat()
+            QUESTION, model=by_role()
         )
     assert caught.value.block == "bridge-referee"
     assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
@@ -150,11 +150,11 @@ def test_a_model_that_cannot_report_is_lost() -> None:
     """By default the run raises; with "skip" the round has no audit, and the panel is complete otherwise."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
-        bridge(**refereed()).run_sync(QUESTION, model=by_seat(report=bad))
-    result = bridge(on_failure="skip", **refereed()).run_sync(QUESTION, model=by_seat(report=bad))
+        bridge(**refereed()).run_sync(QUESTION, model=by_role(report=bad))
+    result = bridge(on_failure="skip", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
     assert len(result.output.transcript) == 4
     assert (result.output.audits, result.status) == ([], "degraded")
-    assert [(loss.seat, loss.round, loss.instead) for loss in result.output.losses] == [
+    assert [(loss.role, loss.round, loss.instead) for loss in result.output.losses] == [
         ("referee", 1, "no_report"),
         ("referee", 2, "no_report"),
     ]
@@ -171,7 +171,7 @@ def test_a_report_without_end_is_refused() -> None:
 def test_a_model_that_writes_that_there_is_no_issue_has_none(none: str) -> None:
     """Nobody is told to mend "none"."""
     report = {"assessments": [{"agentName": "ada", "issues": [none, "No figures."], "score": 40}], "notes": "-"}
-    output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_seat(report=report)).output
+    output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(report=report)).output
     assert output.audits[0].assessments[0].issues == ["No figures."]
 
 
@@ -230,7 +230,7 @@ def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, An
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
 
-    output = bridge(max_rounds=3, referee=audit).run_sync(QUESTION, model=by_seat()).output
+    output = bridge(max_rounds=3, referee=audit).run_sync(QUESTION, model=by_role()).output
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
     assert (output.stop_reason, [audit.round for audit in output.audits]) == ("max_rounds", [1, 2, 3])
     for kept in output.audits:
@@ -241,7 +241,7 @@ def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, An
 
 @settings(max_examples=150, deadline=None)
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
-def test_no_model_on_the_referees_seat_changes_who_speaks_or_when_it_ends(replies: list[Any]) -> None:
+def test_no_model_in_the_referees_role_changes_who_speaks_or_when_it_ends(replies: list[Any]) -> None:
     """Whatever it answers, or fails with: what it loses is lost, and the panel goes its way."""
     given_: list[Any] = []
 
@@ -252,7 +252,7 @@ def test_no_model_on_the_referees_seat_changes_who_speaks_or_when_it_ends(replie
     options = refereed(model=FunctionModel(answer))
     handle = None
     try:
-        handle = bridge(max_rounds=3, on_failure="skip", **options).run_sync(QUESTION, model=by_seat())
+        handle = bridge(max_rounds=3, on_failure="skip", **options).run_sync(QUESTION, model=by_role())
     except Sabotage:  # the double itself is broken: an error of the application's own code
         return
     output = handle.output
@@ -264,7 +264,7 @@ def test_no_model_on_the_referees_seat_changes_who_speaks_or_when_it_ends(replie
 
 @settings(max_examples=150, deadline=None)
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
-def test_a_hostile_function_on_the_referees_seat_ends_nothing_early(values: list[Any]) -> None:
+def test_a_hostile_function_in_the_referees_role_ends_nothing_early(values: list[Any]) -> None:
     """With any function as its referee a panel goes on in declared order, or raises: it never just ends."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 

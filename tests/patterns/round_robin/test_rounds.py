@@ -17,7 +17,7 @@ from flowdebate.testing.hostile import Sabotage
 from flowdebate.testing.strategies import names
 from tests.patterns.debates import asked, events
 
-from .panels import PANEL, QUESTION, bridge, by_seat, refereed, said
+from .panels import PANEL, QUESTION, bridge, by_role, refereed, said
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -47,7 +47,7 @@ def test_later_speakers_see_the_earlier_ones_of_the_same_round() -> None:
 )
 def test_the_question_may_be_given_in_three_ways(asks: Any) -> None:
     """As text, as a dict, as a `RoundRobinInput`."""
-    assert bridge().run_sync(asks, model=by_seat()).output.question == QUESTION
+    assert bridge().run_sync(asks, model=by_role()).output.question == QUESTION
 
 
 def test_a_predicate_ends_the_panel_after_the_round() -> None:
@@ -58,7 +58,7 @@ def test_a_predicate_ends_the_panel_after_the_round() -> None:
         seen.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
         return len(seen) == 2
 
-    result = bridge(max_rounds=4, terminate_when=enough).run_sync(QUESTION, model=by_seat())
+    result = bridge(max_rounds=4, terminate_when=enough).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
     assert seen == [(1, 2), (2, 4)]
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(2, "predicate")]
@@ -75,7 +75,7 @@ def test_a_predicate_of_the_application_may_read_the_audits() -> None:
         return {"assessments": [{"agentName": "ada", "issues": [], "score": 45 * round_}], "notes": "-"}
 
     result = bridge(max_rounds=4, terminate_when=good_enough, **refereed()).run_sync(
-        QUESTION, model=by_seat(report=graded)
+        QUESTION, model=by_role(report=graded)
     )
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
 
@@ -87,7 +87,7 @@ def test_what_a_predicate_raises_is_raised() -> None:
         raise Sabotage("terminate_when")
 
     with pytest.raises(Sabotage):
-        bridge(terminate_when=fail).run_sync(QUESTION, model=by_seat())
+        bridge(terminate_when=fail).run_sync(QUESTION, model=by_role())
 
 
 def test_a_panelist_may_be_a_function_or_a_block() -> None:
@@ -104,7 +104,7 @@ def test_a_panelist_may_be_a_function_or_a_block() -> None:
 
 def test_the_events_of_a_round_come_in_order() -> None:
     """The round opens, each turn starts and finishes, and the loop says why it ends."""
-    result = bridge(max_rounds=1).run_sync(QUESTION, model=by_seat())
+    result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
     told = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
     assert told == [
@@ -137,7 +137,7 @@ def test_the_order_is_declared_whoever_sits_there(roster: list[str], rounds: int
     assert output.stop_reason == ("max_rounds" if held == rounds else "predicate")
 
 
-def test_default_blocks_are_called_after_pattern_and_seat() -> None:
+def test_default_blocks_are_called_after_pattern_and_role() -> None:
     """`{name}-panelist-{panelist}`, `{name}-referee`, `{name}-synthesizer`."""
     report = {"assessments": [], "notes": "-"}
     model = ScriptedModel("A", "B", report, "The answer.")

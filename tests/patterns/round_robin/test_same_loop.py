@@ -42,7 +42,7 @@ def story(pattern: Any, script: list[Any]) -> list[Any]:
     told = [_told(event) for event in run.events if isinstance(event, TOLD)]
     tasks = [(task.id, task.assignee, task.metadata["round"], task.status, task.output) for task in run.tasks.list()]
     entries = [(entry.round, entry.agent_name, entry.text) for entry in run.transcript.entries]
-    losses = [(loss.round, loss.name, loss.instead) for loss in run.raw.losses if loss.seat == "debater"]
+    losses = [(loss.round, loss.name, loss.instead) for loss in run.raw.losses if loss.role == "debater"]
     return [told, tasks, entries, losses, run.raw.rounds, run.raw.stop_reason]
 
 
@@ -50,7 +50,7 @@ def _told(event: Any) -> tuple[Any, ...]:
     """An event, as both patterns tell it."""
     if isinstance(event, TaskChanged):
         return (event.kind, event.change, event.task.id, event.task.assignee, event.task.status)
-    fields = ("round", "rounds", "max_rounds", "agent_name", "reason", "seat", "name", "instead")
+    fields = ("round", "rounds", "max_rounds", "agent_name", "reason", "role", "name", "instead")
     return (event.kind, *(getattr(event, field, None) for field in fields))
 
 

@@ -59,7 +59,7 @@ def people(*seated: str, names: tuple[str, ...] = ("ann", "bob", "cy")) -> list[
     return [Persona(name, role="expert", block=human(name=name) if name in seated else None) for name in names]
 
 
-SEATS: dict[str, Callable[[], Any]] = {
+ROLES: dict[str, Callable[[], Any]] = {
     "debater": lambda: debate(name="rent", debaters=sides(bob=human(name="bob")), failures=SKIP_LATE),
     "moderator": lambda: debate(name="rent", debaters=sides(), moderator=human(name="mo"), synthesizer=False),
     "judge": lambda: debate(name="rent", debaters=sides(), judge=human(name="jo"), failures=SKIP),
@@ -79,7 +79,7 @@ SEATS: dict[str, Callable[[], Any]] = {
 
 
 def typed(request: HumanRequest) -> Any:
-    """What a human says to a request: drawn from the request alone, and right for any seat."""
+    """What a human says to a request: drawn from the request alone, and right for any role."""
     if request.schema is None:
         return f"I say so, at {request.place}."
     given: Any = answer_to(
@@ -102,10 +102,10 @@ class Model:
         return answer_to(request)
 
 
-@pytest.mark.parametrize("seat", SEATS)
-async def test_a_human_sits_on_any_seat(seat: str) -> None:
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_human_takes_any_role(role: str) -> None:
     """The run waits as often as it has to, makes each call once, and comes to what it does with answers at once."""
-    pattern, store, models = SEATS[seat](), MemoryStore(), Model()
+    pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
     waits = 0
     while result.status == "awaiting":
@@ -119,7 +119,7 @@ async def test_a_human_sits_on_any_seat(seat: str) -> None:
         result = await pattern.resume("it", store=store, model=models.model)
     assert waits
     assert result.status in ("complete", "degraded"), result.status
-    assert len(models.asked) == len(set(models.asked)) or seat == "handoff"
+    assert len(models.asked) == len(set(models.asked)) or role == "handoff"
     again = await pattern.resume("it", store=store, model=Model().model)
     assert told(again) == told(result)
     assert {task.status for trail in result.task_collections for task in trail.list()} <= {"completed", "errored"}
@@ -127,7 +127,7 @@ async def test_a_human_sits_on_any_seat(seat: str) -> None:
 
 async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
     """Personas speak at once: the models' answers are kept, and the humans' are all asked for."""
-    pattern, store, models = SEATS["two"](), MemoryStore(), Model()
+    pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]
     assert len(models.asked) == 1

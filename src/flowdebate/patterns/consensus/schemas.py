@@ -250,7 +250,7 @@ class AgentFailure(ProviderFailure):
     On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
     """
 
-    seat: Role = Field("debater", exclude=True)
+    role: Role = Field("debater", exclude=True)
     name: str = Field(alias="agent")
     """The agent's."""
     stance: str | None = Field(None, exclude=True)

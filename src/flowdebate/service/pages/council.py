@@ -89,12 +89,12 @@ class CouncilDocument(Document):
         yield Heading(title=_PHASES[1])
         for opinion in raw.opinions:
             yield Entry(name=opinion.agent_name, about=opinion.role or "", text=opinion.text)
-        yield from failures(loss for loss in raw.losses if loss.seat not in ("reviewer", "chair"))
+        yield from failures(loss for loss in raw.losses if loss.role not in ("reviewer", "chair"))
         if raw.reviews:
             yield Heading(title=_PHASES[2])
             for review in raw.reviews:
                 yield _review(review)
-        yield from failures(loss for loss in raw.losses if loss.seat in ("reviewer", "chair"))
+        yield from failures(loss for loss in raw.losses if loss.role in ("reviewer", "chair"))
         yield from self.result()
 
     def result(self) -> Iterator[Section]:

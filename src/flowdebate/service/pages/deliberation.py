@@ -97,7 +97,7 @@ class DeliberationLive(Together):
         match event:
             case RoundStarted():
                 yield Notice(text="…")
-            case TurnFinished() | RoleFailed(seat="debater") if self.all_said():
+            case TurnFinished() | RoleFailed(role="debater") if self.all_said():
                 yield Notice(text="The moderator closes the round …")
             case ModeratorReported():
                 yield from _report(event.report)
