@@ -276,7 +276,7 @@ def merged_resources(
     ResourceConflict where two blocks share different objects under one key, or where one shares an object under a
     key for which another keeps an object to itself: nobody could tell which of the two is meant. Two blocks that
     both keep theirs to themselves are no conflict. Resources in `owned` are kept back from those around: they come
-    with what is hidden. What blocks in `closed` keep to themselves concerns nobody else: a debate on a debater's seat
+    with what is hidden. What blocks in `closed` keep to themselves concerns nobody else: a debate in a debater's role
     has a transcript of its own beside that of the debate around it.
     """
     shared: dict[str, Resource] = {}
