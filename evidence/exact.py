@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evidence.estimates import table
-from flowdebate.patterns.debate.judging.ballots import decide, effective_n, is_settled
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide, effective_n, is_settled
 from flowdebate.patterns.debate.judging.schedules import Schedule
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from flowdebate.testing.simulated.judge import SimJudge, orders_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy
 
 __all__ = ("exact",)
 

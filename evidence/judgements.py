@@ -24,9 +24,9 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.model import LocalModel
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.judging.prompt import JudgeTemplate, render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.runs.events import ModelCalled
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evidence.facts import FactPair
     from evidence.judgements import Row
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot
 
 __all__ = ("real",)
 

@@ -12,8 +12,7 @@ from evidence.estimates import mean_of, table, wilson
 from evidence.simulate import SEED
 from flowdebate import DebateContributionEntry, Debater, debate
 from flowdebate.evaluation import full_audit
-from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, effective_n
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, JudgeBallot, effective_n
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.testing.hostile import Returns
 from flowdebate.testing.simulated.debaters import SimDebater

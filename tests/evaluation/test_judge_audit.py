@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.judges.report import LIMITS
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,7 @@ from flowdebate.evaluation.decision_rules.recount import LIMITS
 from flowdebate.evaluation.decision_rules.rules import beaten, borda, copeland, instant_runoff
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import exact
-from flowdebate.patterns.debate.judging.ballots import decide, is_settled
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging, decide, is_settled
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation import DecisionRule, Recount
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
 

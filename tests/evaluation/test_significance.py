@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.sample_sizes import NEEDED, power, smallest_n, smallest_rate, sought
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.judging.schedules import as_schedule
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from tests.evaluation.test_judge_audit import all_figures, ballot, items
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ import importlib.util
 importlib.util.find_spec = lambda name, real=importlib.util.find_spec: None if name == "scipy" else real(name)
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 cast = [[JudgeBallot(order=["a", "b"], winner="a")]] * 3
 assert audit(cast).findings
 assert not {"numpy", "scipy"} & set(sys.modules)

@@ -17,7 +17,7 @@ from evidence.judgements import Row, rows_of, views_of
 from evidence.letters import shares_in
 from evidence.real import real
 from evidence.simulate import WORLDS, Ballots, ballots
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,8 @@ from flowdebate import DebateContributionEntry, Debater, debate
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.models.base import Model, ModelRequest, ModelSettings
 from flowdebate.models.output import OutputSchema
-from flowdebate.patterns.debate.judging.ballots import decide
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
 from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.testing.hostile import Returns
 from flowdebate.testing.simulated.draws import normal, normals, uniform

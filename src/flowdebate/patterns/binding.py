@@ -84,7 +84,7 @@ class Bindable(Generic[P, BlockT]):
 
     def __init__(self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str) -> None:
         update_wrapper(self, create)
-        self.create: Callable[..., BlockT] = create
+        self.create = create
         self.name = create.__name__
         self.pattern = pattern
         self.role = role

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.ballots import decide, effective_n, is_settled, leader_of
+from flowdebate.patterns.debate.judging.ballots import (
+    DecidedBy,
+    JudgeBallot,
+    Judging,
+    decide,
+    effective_n,
+    is_settled,
+    leader_of,
+)
 from flowdebate.patterns.debate.judging.schedules import Schedule
-from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot, Judging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,13 +12,13 @@ from flowdebate.errors import BadFile, problems_of, shown
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.schemas import AuditItem
-from flowdebate.patterns.debate.judging.schemas import Judging
+from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.service.files import parse_json_line, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.store.base import StoredRun
 
 __all__ = ("NO_BALLOTS", "NO_VERDICT", "UNREADABLE", "Items", "argued", "ballots_of_run", "items_of", "read_items")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.measures.votes import Ballot, exact, leaders, margin, portions, split, total
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.debate.judging.ballots import decide
-from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot, Judging
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, decide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -107,7 +107,7 @@ def recount(
 
     ConfigurationError for ballots that are for none of the sides, and for weights of nobody.
 
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> near = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.4, "b": 0.35, "c": 0.25})
     >>> far = JudgeBallot(order=["a", "b", "c"], scores={"a": 0.1, "b": 0.7, "c": 0.2})
     >>> recounted = recount([near, near, far], sides=["a", "b", "c"], rules=["mean", "plurality", "condorcet"])

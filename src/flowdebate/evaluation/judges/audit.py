@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.evaluation.judges.counts import ItemCounts, PlaceWins
-    from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     from flowdebate.runs.result import RunView
 
 __all__ = (
@@ -49,7 +49,7 @@ def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None]
     items, and of ballots in an item, changes nothing. Contradictory ballots are counted as `unusable`, and left out.
     ConfigurationError for a `truth` of another length.
 
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> second = JudgeBallot(order=["no", "yes"], winner="no")
     >>> audited = audit([[first, second]])

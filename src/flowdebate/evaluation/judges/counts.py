@@ -14,7 +14,7 @@ from flowdebate.patterns.debate.judging.ballots import leader_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 __all__ = (
     "FIGURES",

@@ -12,7 +12,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.anonymity.anonymity import Anonymity
-from flowdebate.patterns.debate.judging.judge import build_judge
+from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
@@ -88,16 +88,15 @@ def create_rejudge(
         ctx.resources.transcript.set(DebateTranscriptState(entries=value.transcript))
 
     judges = {
-        f"judge-{number}": build_judge(
+        f"judge-{number}": Judge(
             how,
             name=NAME,
             transcript=transcript,
             stances=stances,
             anonymize_transcript=anonymize_transcript,
-            shuffle_for_judge=True,
             anonymity=anonymity,
             random=None if repeat == 1 else Random(seed),  # noqa: S311 - the same views again, on purpose
-            options={**(options or {})},
+            options=options,
         )
         for number in range(1, repeat + 1)
     }

@@ -29,7 +29,7 @@ def findings(audit: JudgeAudit) -> list[str]:
     """Say `audit` in sentences with its numbers; the last one is `LIMITS`.
 
     >>> from flowdebate.evaluation.judges.audit import audit
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
     >>> findings(audited)[0]
     'too small: 1 verdict (the first slot won 1 of 1, 100%); 54 are needed to find a rate of 70%'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.schemas import LeakReport

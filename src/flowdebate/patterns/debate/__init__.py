@@ -10,6 +10,7 @@ from flowdebate.patterns.debate.debater import (
     render_debater_turn,
 )
 from flowdebate.patterns.debate.factory import debate
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
 from flowdebate.patterns.debate.judging.judge import create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.prompt import (
@@ -22,7 +23,6 @@ from flowdebate.patterns.debate.judging.prompt import (
     render_view,
 )
 from flowdebate.patterns.debate.judging.schedules import JudgeView, Schedule, sampled
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
 from flowdebate.patterns.debate.moderator import (
     MODERATOR,
     ModeratorTemplate,

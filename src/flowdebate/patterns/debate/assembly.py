@@ -14,7 +14,7 @@ from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, RosterError
 from flowdebate.patterns.binding import debater_of, role_block
 from flowdebate.patterns.debate.debater import create_debater
-from flowdebate.patterns.debate.judging.judge import build_judge, create_judge, create_judge_panel
+from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.prompt import verdict_among
 from flowdebate.patterns.debate.moderator import (
@@ -196,7 +196,7 @@ def _judge(debate: DebateOptions) -> Block[Any, Any]:
     }
     options = debate.of_judge.for_block()
     if isinstance(debate.judge, JudgeOptions):
-        return build_judge(debate.judge, **defaults, options={**options, **debate.judge.for_block()})
+        return Judge(debate.judge, **defaults, options=options)
     makers: Any = [create_judge, create_judge_panel]
     judge = role_block(debate.judge, makers, where=loop.where, field="judge", defaults={**defaults, **options})
     return judge or loop.own_role(debate.judge, "judge", lambda: verdict_among(stances))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import BaselineName, JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.service.files import read_text

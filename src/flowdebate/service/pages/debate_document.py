@@ -14,7 +14,7 @@ from flowdebate.service.sections import Card, Entry, Fact, Group, Output, Sectio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from flowdebate.patterns.debate.judging.schemas import Judging
+    from flowdebate.patterns.debate.judging.ballots import Judging
     from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
     from flowdebate.patterns.roster import Debater
     from flowdebate.service.documents import Tokens
@@ -90,7 +90,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 def ballots_of(judging: Judging) -> str | None:
     """Summary of the ballots in one line; None for a single ballot.
 
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
     >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
     '2 (swap), which disagree: a 0.50, b 0.50'

@@ -1,22 +1,27 @@
-"""Counting of a judge's ballots: exact, and independent of their order."""
+"""Ballots of a judge: the data that a verdict records, and exact counting that no order of ballots changes."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy, JudgeBallot
-
 __all__ = (
     "PUBLISHED_CORRELATION",
+    "DecidedBy",
     "Decision",
+    "JudgeBallot",
+    "Judging",
+    "OnFlip",
     "decide",
     "effective_n",
     "firsts_of",
@@ -24,28 +29,90 @@ __all__ = (
     "leader_of",
 )
 
+DecidedBy = Literal["mean", "vote"]
+"""The decision rule: the mean of the scores, or one vote per ballot for the side it ranks first."""
+OnFlip = Literal["average", "abstain", "tie", "human"]
+"""The policy for a flipped verdict: one model picked different winners in different views."""
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""A side's part of a ballot; the shares of all sides add up to 1."""
 PUBLISHED_CORRELATION = 0.4375
-"""Nine judges were seen to act like two: 9 / (1 + 8 rho) = 2."""
+"""From a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2."""
+
+
+class JudgeBallot(WireModel):
+    """One judge's answer about one view of a transcript. A side is a stance."""
+
+    view: Annotated[int, Field(ge=0)] = 0
+    """The number of the view in the schedule, from 0; a repeated view keeps its number."""
+    order: list[str]
+    """The sides by slot: the judge read the first one's argument first."""
+    labels: dict[str, str] | None = None
+    """The label of each side in this view; None if sides were called by their stances."""
+    model: str | None = None
+    """The judging model; None if unknown."""
+    scores: dict[str, Share] | None = None
+    """The share of each side; None if the judge was only asked for a winner."""
+    winner: str | None = None
+    """The winning side; None for none of them."""
+    verdict: str = ""
+    """The conclusion; empty on the only ballot of a single-view judge, whose verdict has it."""
+    reasoning: str = ""
+    """The reasons; empty where `verdict` is."""
+    problem: str | None = None
+    """The reason why the answer is unusable; None for a usable one."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The scores; without scores, 1 for the winner, or equal parts if there is none."""
+        if self.scores is not None:
+            return dict(self.scores)
+        if self.winner is None:
+            return dict.fromkeys(self.order, 1 / len(self.order))
+        return {side: float(side == self.winner) for side in self.order}
+
+
+class Judging(WireModel):
+    """The record behind a verdict: every ballot, and their sum."""
+
+    schedule: str = "single"
+    """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
+    decided_by: DecidedBy = "mean"
+    ballots: list[JudgeBallot]
+    """In the order of the schedule, model by model."""
+    planned: Annotated[int, Field(ge=1)] = 1
+    """The number of ballots that the schedule and the panel provide for."""
+    scores: dict[str, Share]
+    """The share of each side over all usable ballots."""
+    flipped: bool = False
+    """Whether one model picked different winners in different views."""
+    on_flip: OnFlip | None = None
+    """The policy that was applied to a flipped verdict; None if it was not needed."""
+    effective_n: Annotated[float, Field(gt=0)] = 1.0
+    """The number of independent judges that the panel is worth; see `effective_n()`."""
+
+    @property
+    def saved(self) -> int:
+        """The number of calls that were skipped because they could not change the verdict."""
+        return self.planned - len(self.ballots)
 
 
 class Decision(NamedTuple):
     """The decision of several ballots."""
 
     scores: dict[str, float]
-    """The share of each side, in the order of the sides; 1 in all."""
+    """The share of each side, in the order of the sides; 1 in total."""
     winner: str | None
-    """The side with the largest share; None where several have it."""
+    """The side with the largest share; None for a tie."""
     flipped: bool
-    """Whether one model found for different winners in different views."""
+    """Whether one model picked different winners in different views."""
 
 
 def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean") -> Decision:
-    """Sum up the usable `ballots`: the mean of their scores, or the share of votes for each side.
+    """Combine the usable `ballots`: the mean of their scores, or the share of votes for each side.
 
-    A vote for no side, or one whose scores tie, counts for all that tie in equal parts. Sums are exact, so that the
-    order of the ballots changes nothing. Without a usable ballot all sides have the same.
+    A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
+    Without a usable ballot all sides have equal shares.
 
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
     >>> decide([first, second], sides=["yes", "no"])
@@ -61,9 +128,8 @@ def decide(ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedB
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Whether no `left` further ballots, whatever they say, could change who wins, or that somebody does.
+    """Whether the winner is certain: no `left` further ballots could change it.
 
-    >>> from flowdebate.patterns.debate.judging.schemas import JudgeBallot
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], left=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
     (True, False)
@@ -88,12 +154,12 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """The sides in the first place of a ballot: several for a tie, all where it is for none of them."""
+    """The sides that a ballot ranks first: several for a tie, all if it is for none of them."""
     return leaders(portions(ballot.shares, sides))
 
 
 def leader_of(scores: Mapping[str, float]) -> str | None:
-    """The side with the most of `scores`; None for a tie.
+    """The side with the highest of `scores`; None for a tie.
 
     >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
     ('yes', None)
@@ -106,7 +172,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Whether a model's ballots of two views have different winners; of one view, that is noise."""
+    """Whether a model's ballots of two views have different winners; within one view, that is noise."""
     winners: dict[str | None, dict[int, set[str | None]]] = {}
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})

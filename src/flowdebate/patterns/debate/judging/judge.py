@@ -1,10 +1,11 @@
-"""Judge: one model or a panel, one view or many; its ballots make one verdict."""
+"""Judge of a debate: one model or a panel, one view or many, one verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block, merged_resources
@@ -14,6 +15,15 @@ from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError, error_text
 from flowdebate.patterns.binding import bindable
+from flowdebate.patterns.debate.judging.ballots import (
+    PUBLISHED_CORRELATION,
+    JudgeBallot,
+    Judging,
+    decide,
+    effective_n,
+    firsts_of,
+    is_settled,
+)
 from flowdebate.patterns.debate.judging.juror import JudgeInput, Juror
 from flowdebate.patterns.debate.judging.options import JudgeOptions, labels_for
 from flowdebate.patterns.debate.judging.prompt import (
@@ -25,13 +35,12 @@ from flowdebate.patterns.debate.judging.prompt import (
     verdict_among,
 )
 from flowdebate.patterns.debate.judging.schedules import JudgeView
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
-from flowdebate.patterns.debate.judging.verdict import render_ballots, verdict_of
 from flowdebate.patterns.debate.quotes.prompt import quotes_line
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.failures import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.patterns.roles import SHOWN, generator_options
 from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.runs.events import BlockAnswered
 
 if TYPE_CHECKING:
@@ -41,22 +50,23 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.models.base import Model
     from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip
     from flowdebate.patterns.debate.judging.schedules import ScheduleLike
-    from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 __all__ = (
     "Judge",
-    "build_judge",
     "create_judge",
     "create_judge_panel",
 )
 
+P = ParamSpec("P")
+
 
 @bindable("name", "transcript", "stances", pattern="debate", role="judge")
-def create_judge(  # noqa: PLR0913 - what a judge may be told
+def create_judge(  # noqa: PLR0913 - the options of a judge
     *,
     name: str,
     transcript: Transcript,
@@ -68,56 +78,7 @@ def create_judge(  # noqa: PLR0913 - what a judge may be told
     sources: Mapping[str, str] | None = None,
     template: JudgeTemplate = JUDGE,
     schedule: ScheduleLike = "single",
-    decided_by: DecidedBy = "mean",
-    on_flip: OnFlip = "average",
-    labels: bool | Sequence[str] = False,
-    curtail: bool = False,
-    ask: Ask | None = None,
-    **options: Unpack[BlockOptions],
-) -> Judge:
-    """The block `{name}-judge`: finds for one of `stances`, or for a synthesis of several (`winner` None).
-
-    It is shown stances instead of names. With the `schedule` "single" it is shown one view, in which the arguments of
-    each round stand in an order drawn from `random` (None: from the run's seed, so that the same seed gives the same
-    view), and names a winner. With another schedule it is asked once for each view, all at once, and gives each side a
-    score; `decided_by`, `on_flip`, `labels`, `curtail` and `ask` are as `JudgeOptions` says. `verdict.judging` has the
-    ballots, and each view is told as a `JudgeViewMade`. It cannot name a winner that is not among `stances`:
-    `SchemaViolation`; of several ballots, one that cannot be used is left out, unless none can.
-    `anonymity` says whose names stand as aliases in what it is shown; with `sources`, texts by name, it is told which
-    quotes of an argument stand in them.
-    """
-    how = JudgeOptions(
-        schedule=schedule, decided_by=decided_by, on_flip=on_flip, labels=labels, curtail=curtail, ask=ask
-    )
-    return build_judge(
-        how,
-        name=name,
-        transcript=transcript,
-        stances=stances,
-        anonymize_transcript=anonymize_transcript,
-        shuffle_for_judge=shuffle_for_judge,
-        random=random,
-        anonymity=anonymity,
-        sources=sources,
-        template=template,
-        options=options,
-    )
-
-
-@bindable("name", "transcript", "stances", pattern="debate", role="judge")
-def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
-    *,
-    name: str,
-    models: Sequence[Model | str],
-    transcript: Transcript,
-    stances: Sequence[str],
-    anonymize_transcript: bool = True,
-    shuffle_for_judge: bool = True,
-    random: Random | None = None,
-    anonymity: Anonymity | None = None,
-    sources: Mapping[str, str] | None = None,
-    template: JudgeTemplate = JUDGE,
-    schedule: ScheduleLike = "single",
+    models: Sequence[Model | str] = (),
     decided_by: DecidedBy = "mean",
     on_flip: OnFlip = "average",
     labels: bool | Sequence[str] = False,
@@ -127,15 +88,17 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
     ask: Ask | None = None,
     **options: Unpack[BlockOptions],
 ) -> Judge:
-    """The block `{name}-judge`, a panel: each of `models` judges every view of the schedule, and all ballots count.
+    """The block `{name}-judge`, which picks one of `stances` as the winner, or None for a synthesis of several.
 
-    The same views for all models, and one shuffled view for all with "single". `quorum` is how many models must
-    answer (None: all); a model that its provider loses is left out as long as enough remain. `correlation` is how
-    strongly the models' errors go together (None: as published): the verdict says how many independent judges they are
-    worth (`effective_n`). Else as `create_judge`.
+    The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
+    arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
+    Otherwise it scores each side in every view, and all views are judged concurrently. `schedule` to `ask` are
+    described in `JudgeOptions`.
+
+    `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
+    a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
+    inside arguments by aliases. With `sources`, texts by name, the judge reads which quotes they contain.
     """
-    if not models:
-        raise ConfigurationError(f"judge {name!r}", "models", models, "at least one model")
     how = JudgeOptions(
         schedule=schedule,
         models=models,
@@ -146,8 +109,9 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
         quorum=quorum,
         correlation=correlation,
         ask=ask,
+        template=template,
     )
-    return build_judge(
+    return Judge(
         how,
         name=name,
         transcript=transcript,
@@ -157,104 +121,92 @@ def create_judge_panel(  # noqa: PLR0913 - what a panel may be told
         random=random,
         anonymity=anonymity,
         sources=sources,
-        template=template,
         options=options,
     )
 
 
-def build_judge(  # noqa: PLR0913 - what create_judge and a debate hand on
-    how: JudgeOptions,
-    *,
-    name: str,
-    transcript: Transcript,
-    stances: Sequence[str],
-    anonymize_transcript: bool,
-    shuffle_for_judge: bool,
-    options: BlockOptions,
-    random: Random | None = None,
-    anonymity: Anonymity | None = None,
-    sources: Mapping[str, str] | None = None,
-    template: JudgeTemplate = JUDGE,
-) -> Judge:
-    """The judge, or the panel of judges, that `how` describes."""
-    where = f"judge {name!r}"
-    sides = tuple(dict.fromkeys(stances))
-    if not sides:
-        raise ConfigurationError(where, "stances", stances, "at least one stance")
-    how.plan.calls(len(sides))
-    block_name = f"{name}-judge"
-    given = generator_options(options, "intent/synthesize", SHOWN, where=block_name)
-    visibility: Visibility = given["visibility"]
-    if how.scored:  # the verdict is what is remembered, not each ballot
-        given["visibility"] = Visibility(client=visibility.client, history=False)
-    jurors = [
-        Juror(
-            block_name,
-            sides=sides,
-            scored=how.scored,
-            named=not anonymize_transcript,
-            has_sources=bool(sources),
-            template=how.template or template,
-            transcript=transcript,
-            options=given,
-            panel_model=model,
-        )
-        for model in how.models or (None,)
-    ]
-    return Judge(
-        block_name,
-        how=how,
-        jurors=jurors,
-        sides=sides,
-        labels=labels_for(sides, how.labels, where=where),
-        anonymized=anonymize_transcript,
-        shuffle=shuffle_for_judge,
-        random=random,
-        anonymity=anonymity if anonymize_transcript else None,
-        sources=sources or None,
-        visibility=visibility,
-    )
+def _panel(create: Callable[P, Judge]) -> Callable[P, Judge]:
+    """`create` as a function of its own that requires `models`."""
+
+    def create_judge_panel(*args: P.args, **options: P.kwargs) -> Judge:
+        """The block `{name}-judge`, a panel: `create_judge` with `models`, each of which judges every view.
+
+        All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
+        of models that must answer (None: all); up to that, the panel goes on without a model whose provider fails.
+        `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
+        """
+        if not (models := options.get("models")):
+            raise ConfigurationError(f"judge {options.get('name')!r}", "models", models, "at least one model")
+        return create(*args, **options)
+
+    create_judge_panel.__dict__["__signature__"] = signature(create)
+    return create_judge_panel
+
+
+create_judge_panel = bindable("name", "transcript", "stances", pattern="debate", role="judge")(
+    _panel(create_judge.create)
+)
 
 
 class Judge(Block[Any, JudgedVerdict]):
-    """A judge, or a panel of them; made by `create_judge` and `create_judge_panel`."""
+    """A judge, or a panel of judges, as `how` describes it. Applications call `create_judge()`."""
 
-    def __init__(  # noqa: PLR0913 - the parts of one value; applications call create_judge()
+    def __init__(  # noqa: PLR0913 - what a debate knows of its judge
         self,
-        name: str,
-        *,
         how: JudgeOptions,
-        jurors: Sequence[Juror],
-        sides: tuple[str, ...],
-        labels: tuple[str, ...] | None,
-        anonymized: bool,
-        shuffle: bool,
-        random: Random | None,
-        anonymity: Anonymity | None,
-        sources: Mapping[str, str] | None,
-        visibility: Visibility,
+        *,
+        name: str,
+        transcript: Transcript,
+        stances: Sequence[str],
+        anonymize_transcript: bool = True,
+        shuffle_for_judge: bool = True,
+        random: Random | None = None,
+        anonymity: Anonymity | None = None,
+        sources: Mapping[str, str] | None = None,
+        options: BlockOptions | None = None,
     ) -> None:
-        person = _person(name, how, sides) if how.on_flip == "human" else None
-        acting = [juror.block for juror in jurors]
-        shared, hidden = merged_resources(f"judge {name!r}", [*acting, *([] if person is None else [person])])
-        super().__init__(name, resources=shared, hidden=hidden)
+        where, block_name = f"judge {name!r}", f"{name}-judge"
+        sides = tuple(dict.fromkeys(stances))
+        if not sides:
+            raise ConfigurationError(where, "stances", stances, "at least one stance")
+        how.plan.calls(len(sides))
+        own: BlockOptions = {**(options or {}), **how.for_block()}
+        given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
+        self._visibility: Visibility = given["visibility"]
+        if how.scored:  # the history gets the verdict, not each ballot
+            given["visibility"] = Visibility(client=self._visibility.client, history=False)
+        self._jurors = [
+            Juror(
+                block_name,
+                sides=sides,
+                scored=how.scored,
+                named=not anonymize_transcript,
+                has_sources=bool(sources),
+                template=how.template or JUDGE,
+                transcript=transcript,
+                options=given,
+                panel_model=model,
+            )
+            for model in how.models or (None,)
+        ]
+        self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
+        acting = [*(juror.block for juror in self._jurors), *([] if self._person is None else [self._person])]
+        shared, hidden = merged_resources(f"judge {block_name!r}", acting)
+        super().__init__(block_name, resources=shared, hidden=hidden)
         self.how = how
         self.sides = sides
-        self._jurors = jurors
-        self._labels = labels
-        self._anonymized = anonymized
-        self._shuffle = shuffle
+        self._labels = labels_for(sides, how.labels, where=where)
+        self._anonymized = anonymize_transcript
+        self._shuffle = shuffle_for_judge
         self._random = random
-        self._anonymity = anonymity
-        self._note = None if sources is None else quotes_line(sources)
-        self._visibility = visibility
-        self._person = person
+        self._anonymity = anonymity if anonymize_transcript else None
+        self._note = quotes_line(sources) if sources else None
 
     async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
         question = question_of(value, ctx)
         if not self.how.scored:
             juror, shown = self._jurors[0], self._shuffled(question, ctx)
-            self._tell(shown, ctx)
+            self._announce(shown, ctx)
             only: JudgedVerdict = await juror.asking(shown)(shown, ctx.child(self.name, ctx.path))
             return only
         verdict = await self._decided(await self._ballots(question, ctx), question, ctx)
@@ -266,7 +218,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return verdict
 
     def _shuffled(self, question: str, ctx: Context) -> JudgeInput:
-        """The one view of a judge that is asked once: each round is shuffled by itself."""
+        """The one view of a judge that is asked once: each round is shuffled separately."""
         entries = entries_of(ctx)
         places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
         order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
@@ -275,7 +227,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _shown(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
-        """The transcript in `view`, with aliases for names that arguments hold, and a note on their quotes."""
+        """The transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
         entries = entries_of(ctx)
         notes = [] if self._note is None else [self._note(entries[place]) for place in places]
         if self._anonymity is not None:
@@ -285,7 +237,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
 
     async def _ballots(self, question: str, ctx: Context) -> list[JudgeBallot]:
-        """The ballots in the order of the schedule; as many as it takes, where they are curtailed."""
+        """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
         entries, source = entries_of(ctx), self._random or ctx.random
         views = self.how.plan.views(self.sides, random=source, shuffle=self._shuffle, labels=self._labels)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
@@ -295,20 +247,16 @@ class Judge(Block[Any, JudgedVerdict]):
                 inner = ctx.child(self.name, f"{ctx.path}/ballot[{len(calls)}]")
                 calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
         if not self.how.curtail:
-            return await self._kept(await in_order(calls), ctx)
-        cast = await in_order(calls[: len(calls) // 2 + 1])  # fewer could always be outvoted by those that are left
-        while not self._settled(cast, left=len(calls) - len(cast)):
+            return await self._usable(await in_order(calls), ctx)
+        cast = await in_order(calls[: len(calls) // 2 + 1])  # the other calls could outvote any fewer
+        while not is_settled(
+            [each.ballot for each in cast], left=len(calls) - len(cast), sides=self.sides, by=self.how.decided_by
+        ):
             cast.append(await calls[len(cast)]())
-        return await self._kept(cast, ctx)
-
-    def _settled(self, cast: Sequence[BallotCall], *, left: int) -> bool:
-        from flowdebate.patterns.debate.judging.ballots import is_settled
-
-        ballots = [each.ballot for each in cast]
-        return is_settled(ballots, left=left, sides=self.sides, by=self.how.decided_by)
+        return await self._usable(cast, ctx)
 
     async def _ballot(self, juror: Juror, shown: JudgeInput, ctx: Context) -> BallotCall:
-        self._tell(shown, ctx)
+        self._announce(shown, ctx)
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
@@ -326,32 +274,22 @@ class Judge(Block[Any, JudgedVerdict]):
         )
         return BallotCall(ballot, juror, ctx, error)
 
-    async def _kept(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
-        """The ballots, if enough of them can be used; else the first failure. Those that cannot are given up."""
-        lost = [each for each in cast if each.error is not None]
+    async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
+        """The ballots, if enough models answered; else the first failure. Failed calls are discarded."""
+        failed = [(each, each.error) for each in cast if each.error is not None]
         answered = {id(each.juror) for each in cast if each.error is None}
         asked = {id(each.juror) for each in cast}
-        if lost and len(answered) < min(self.how.quorum or len(self._jurors), len(asked)):
-            raise lost[0].error  # type: ignore[misc] # it has one
-        for each in lost:
-            await self._give_up(each, ctx)
+        if failed and len(answered) < min(self.how.quorum or len(self._jurors), len(asked)):
+            raise failed[0][1]
+        for each, error in failed:
+            await discard(each.ctx, error, block=self.name)
+            if is_provider_failure(error) and not isinstance(error, BadAnswer):
+                model = each.ballot.model or self.name
+                record_failure(error, ctx, block=self.name, role="judge", name=model, instead="skipped")
         return [each.ballot for each in cast]
 
-    async def _give_up(self, cast: BallotCall, ctx: Context) -> None:
-        """Go on without this ballot; where its provider was at fault, the debate has lost something."""
-        error = cast.error
-        if error is None:
-            return
-        await discard(cast.ctx, error, block=self.name)
-        if is_provider_failure(error) and not isinstance(error, BadAnswer):
-            record_failure(
-                error, ctx, block=self.name, role="judge", name=cast.ballot.model or self.name, instead="skipped"
-            )
-
     async def _decided(self, ballots: list[JudgeBallot], question: str, ctx: Context) -> JudgedVerdict:
-        """One verdict of all ballots."""
-        from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, decide, effective_n, firsts_of
-
+        """One verdict from all ballots."""
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
         found = decide(ballots, sides=self.sides, by=self.how.decided_by)
@@ -360,29 +298,25 @@ class Judge(Block[Any, JudgedVerdict]):
             schedule=str(self.how.plan),
             decided_by=self.how.decided_by,
             ballots=ballots,
-            planned=self.how.plan.calls(len(self.sides)) * len(self._jurors),
+            planned=self._planned(),
             scores=found.scores,
             flipped=found.flipped,
             on_flip=on_flip,
             effective_n=effective_n(len({ballot.model for ballot in used}), correlation),
         )
-        if on_flip == "human" and self._person is not None:
-            return await self._asked_person(self._person, judging, question, ctx)
+        if on_flip == "human" and (person := self._person) is not None:
+            shown = FlippedBallots(subject=question, ballots=ballots)
+            answer = await person(shown, ctx.child(person.name, f"{ctx.path}/{person.place}"))
+            return JudgedVerdict(
+                verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging
+            )
         if on_flip == "tie":
             first = {side for ballot in used for side in firsts_of(ballot, sides=self.sides)}
             tied = {side: 1 / len(first) if side in first else 0.0 for side in self.sides}
             return verdict_of(judging.model_copy(update={"scores": tied}), None)
         return verdict_of(judging, None if on_flip == "abstain" else found.winner)
 
-    async def _asked_person(
-        self, person: Block[Any, Any], judging: Judging, question: str, ctx: Context
-    ) -> JudgedVerdict:
-        """The verdict of a person who is shown the ballots."""
-        shown = FlippedBallots(subject=question, ballots=judging.ballots)
-        answer = await person(shown, ctx.child(person.name, f"{ctx.path}/{person.place}"))
-        return JudgedVerdict(verdict=answer.verdict, winner=answer.winner, reasoning=answer.reasoning, judging=judging)
-
-    def _tell(self, shown: JudgeInput, ctx: Context) -> None:
+    def _announce(self, shown: JudgeInput, ctx: Context) -> None:
         ctx.emit(
             JudgeViewMade(
                 block=self.name,
@@ -393,16 +327,18 @@ class Judge(Block[Any, JudgedVerdict]):
             )
         )
 
+    def _planned(self) -> int:
+        """The number of calls if none is left out."""
+        return self.how.plan.calls(len(self.sides)) * len(self._jurors)
+
     def outline(self) -> Outline:
-        if not self.how.scored:
-            return Outline(text=self.name, kind="generator")
-        calls = self.how.plan.calls(len(self.sides)) * len(self._jurors)
-        return Outline(text=f"{self.name} ({self.how.plan}, {calls} ballots)", kind="generator")
+        text = f"{self.name} ({self.how.plan}, {self._planned()} ballots)" if self.how.scored else self.name
+        return Outline(text=text, kind="generator")
 
 
 @dataclass(frozen=True, slots=True)
 class BallotCall:
-    """A ballot, the juror that was asked for it, at which place, and why there is none."""
+    """One call for a ballot: the ballot, its juror and context, and the error of a failed call."""
 
     ballot: JudgeBallot
     juror: Juror
@@ -412,20 +348,65 @@ class BallotCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlippedBallots:
-    """The input of a person who decides between ballots that flipped."""
+    """Input of the person who decides a flipped verdict."""
 
     subject: str
     ballots: Sequence[JudgeBallot]
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:
-    """The human who decides where ballots flip."""
+    """The human who decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
+    def ballots_in_words(shown: FlippedBallots) -> str:
+        return render_ballots(shown.ballots)
+
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
-    person = human(name=f"{name}-human", prompt=prompt, context=_ballots_in_words, ask=how.ask)
+    person = human(name=f"{name}-human", prompt=prompt, context=ballots_in_words, ask=how.ask)
     return with_answer_schema(person, lambda: verdict_among(sides))
 
 
-def _ballots_in_words(shown: FlippedBallots) -> str:
-    return render_ballots(shown.ballots)
+_UNDECIDED = {
+    "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
+    "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
+    None: "A tie: no position has more than all others.",
+}
+
+
+def verdict_of(judging: Judging, winner: str | None) -> JudgedVerdict:
+    """The verdict for `winner`, in the words of the ballot that is most clearly for it; its reasons if there is none.
+
+    Where positions had labels, the reasons say which is which.
+    """
+    used = [ballot for ballot in judging.ballots if ballot.problem is None]
+    if winner is None:
+        why = _UNDECIDED[judging.on_flip if judging.on_flip in ("abstain", "tie") else None]
+        return JudgedVerdict(verdict=why, winner=None, reasoning=_each(used), judging=judging)
+    best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
+    return JudgedVerdict(verdict=best.verdict, winner=winner, reasoning=_reasons(best), judging=judging)
+
+
+def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
+    """What each ballot found, for a person who is asked to decide between them; as text that cannot forge a line."""
+    lines = []
+    for number, ballot in enumerate(ballots, start=1):
+        if ballot.problem is not None:
+            continue
+        who = "" if ballot.model is None else f" of {tag_text(ballot.model)}"
+        found = "nobody" if ballot.winner is None else tag_text(ballot.winner)
+        shares = ", ".join(f"{tag_text(side)} {share:.2f}" for side, share in ballot.shares.items())
+        first = tag_text(ballot.order[0]) if ballot.order else "nobody"
+        lines.append(f"Ballot {number}{who}, which was shown {first} first: {found} ({shares})")
+        lines.append(f"  Reasons: {quoted(_reasons(ballot))}")
+    return "\n".join(lines)
+
+
+def _each(ballots: Sequence[JudgeBallot]) -> str:
+    return "\n\n".join(f"For {ballot.winner or 'none of them'}: {_reasons(ballot)}" for ballot in ballots)
+
+
+def _reasons(ballot: JudgeBallot) -> str:
+    if ballot.labels is None:
+        return ballot.reasoning
+    called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
+    return f"{ballot.reasoning} ({called})"

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
 from flowdebate.patterns.debate.judging.prompt import (
     render_judge_office,
     render_judge_system,
@@ -15,7 +16,6 @@ from flowdebate.patterns.debate.judging.prompt import (
     shares_of,
     verdict_among,
 )
-from flowdebate.patterns.debate.judging.schemas import JudgeBallot, Judging
 from flowdebate.patterns.debate.quotes.prompt import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import render_entries
@@ -57,7 +57,7 @@ class JudgeInput:
 class Juror:
     """One model that judges: its prompt, and the reading of its answer."""
 
-    def __init__(  # noqa: PLR0913 - the parts of one value, put together by build_judge()
+    def __init__(  # noqa: PLR0913 - the parts of one value, put together by a Judge
         self,
         name: str,
         *,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip
 from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, ScheduleLike, as_schedule
-from flowdebate.patterns.debate.judging.schemas import DecidedBy, OnFlip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
