@@ -27,7 +27,7 @@ from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade
 from flowdebate.patterns.round_robin.schemas import RefereeReported
-from flowdebate.resources.tasks.changes import TaskChanged
+from flowdebate.resources.tasks.collection import TaskChanged
 from flowdebate.runs.events import (
     BlockAnswered,
     CallFellBack,

@@ -15,7 +15,7 @@ from flowdebate.resources.tasks.collection import TaskCollection
 from flowdebate.resources.tasks.task import TASK_STATUSES, Task
 
 if TYPE_CHECKING:
-    from flowdebate.resources.tasks.changes import TaskChanged
+    from flowdebate.resources.tasks.collection import TaskChanged
 
 WORKERS = st.sampled_from([None, "anna", "ben"])
 ASSIGNEES = st.sampled_from([None, "pro", "con"])

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from flowdebate._util.validation import check_seconds
+from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import ConfigurationError, IllegalTransition, TaskNotFound
-from flowdebate.resources.tasks.changes import ChangeFeed, TaskChanged
-from flowdebate.resources.tasks.task import TASK_STATUSES, Task, TaskSpec, TaskStatus, changed, check_names, new_tasks
-from flowdebate.resources.tasks.transitions import outcome
+from flowdebate.resources.tasks.task import (
+    TASK_STATUSES,
+    Task,
+    TaskSpec,
+    TaskStatus,
+    changed,
+    check_names,
+    new_tasks,
+    outcome,
+)
 
 if TYPE_CHECKING:
     import builtins
@@ -20,23 +28,65 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from flowdebate.resources.resource import ResourceScope
-    from flowdebate.resources.tasks.transitions import TaskAction, TaskChange
+    from flowdebate.resources.tasks.task import TaskAction, TaskChange
 
 __all__ = (
     "Task",
+    "TaskChanged",
     "TaskCollection",
     "TaskCollectionResource",
     "create_task_collection",
 )
 
 
-class TaskCollection:
-    """Tasks in memory, for one thread; the table in `transitions.py` says what may happen to each.
+@dataclass(slots=True, kw_only=True)
+class TaskChanged(BaseEvent):
+    """One change of one task; the last `task` of each id, put together, is the whole collection."""
 
-    Every method that changes a task returns the task as it is afterwards, and calls `on_change` for each changed task
-    once the change is in place (see `ChangeFeed` for a listener that raises, or changes the collection itself).
-    A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition for what the
-    task's state does not allow, ConfigurationError for an invalid argument.
+    kind: ClassVar[str] = "task_changed"
+    collection_id: str
+    change: TaskChange
+    task: Task
+    """The task as it is after the change."""
+
+
+class _ChangeFeed:
+    """Delivers events to a listener, one at a time, in the order of the changes."""
+
+    __slots__ = ("_busy", "_listener", "_waiting")
+
+    def __init__(self, listener: Callable[[TaskChanged], None]) -> None:
+        self._listener = listener
+        self._waiting: deque[TaskChanged] = deque()
+        self._busy = False
+
+    def send(self, events: Iterable[TaskChanged]) -> None:
+        """Deliver `events` after those that are waiting already."""
+        self._waiting.extend(events)
+        if self._busy:
+            return
+        failures: list[Exception] = []
+        self._busy = True
+        try:
+            while self._waiting:
+                try:
+                    self._listener(self._waiting.popleft())
+                except Exception as error:  # noqa: BLE001 - it is raised once everything is delivered
+                    failures.append(error)
+        finally:
+            self._busy = False
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("on_change raised", failures)
+
+
+class TaskCollection:
+    """Task board in memory, for one thread; `TRANSITIONS` lists the legal actions.
+
+    Every method that changes a task returns its new state, and calls `on_change` for each changed task once the change
+    is in place. A listener may change the collection: it receives those events after it has returned. If it raises,
+    the changes stand, all waiting events are delivered, and then the exception reaches the caller (several of them as
+    an ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id,
+    IllegalTransition for an action that the task's state does not allow, ConfigurationError for an invalid argument.
 
     Methods that take `by` are refused unless that worker holds the claim: a worker whose lease has expired cannot
     touch a task that another one has claimed since. None skips the check.
@@ -66,7 +116,7 @@ class TaskCollection:
         self._collection_id = _checked_id(collection_id)
         self._where = f"task collection {collection_id!r}"
         self._now = now
-        self._feed = None if on_change is None else ChangeFeed(on_change)
+        self._feed = None if on_change is None else _ChangeFeed(on_change)
         self._tasks: dict[str, Task] = {}  # in order of creation
         self._counts: Counter[TaskStatus] = Counter()
         self._ready: list[tuple[int, int, str]] = []  # heap of (-priority, seq, id); may hold outdated entries
@@ -90,16 +140,16 @@ class TaskCollection:
         max_attempts: int = 1,
     ) -> Task:
         """Add a pending task; `deps` are ids of tasks that exist already."""
-        spec = TaskSpec(
-            goal=goal,
-            id=id,
-            assignee=assignee,
-            priority=priority,
-            labels=labels,
-            metadata=metadata,
-            deps=deps,
-            max_attempts=max_attempts,
-        )
+        spec: TaskSpec = {
+            "goal": goal,
+            "id": id,
+            "assignee": assignee,
+            "priority": priority,
+            "labels": labels,
+            "metadata": metadata,
+            "deps": deps,
+            "max_attempts": max_attempts,
+        }
         (task,) = self._add((spec,))
         return task
 
@@ -125,7 +175,7 @@ class TaskCollection:
         """
         wanted = frozenset(check_names(self._where, "labels", labels))
         now = self._now()
-        expires_at = None if lease is None else now + self._seconds(lease)
+        expires_at = None if lease is None else now + self._checked_lease(lease)
         task = self._next(assignee, wanted) if task_id is None else self._claimable(task_id, assignee, wanted)
         if task is None:
             return None
@@ -165,7 +215,7 @@ class TaskCollection:
 
     def renew(self, task_id: str, lease: float, *, by: str | None = None) -> Task:
         """Give a claimed task `lease` seconds from now, even if its lease has expired, or if it had none."""
-        return self._move(task_id, "renew", by, lease_expires_at=self._now() + self._seconds(lease))
+        return self._move(task_id, "renew", by, lease_expires_at=self._now() + self._checked_lease(lease))
 
     def reclaim(self) -> builtins.list[Task]:
         """Take back the tasks whose leases have expired, and return them, the longest overdue first.
@@ -334,9 +384,8 @@ class TaskCollection:
             raise ConfigurationError(self._where, field, value, "a string, or None" if optional else "a string")
         return value
 
-    def _seconds(self, lease: float) -> float:
-        if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not isfinite(lease) or lease <= 0:
-            raise ConfigurationError(self._where, "lease", lease, "a number of seconds > 0, or None for no lease")
+    def _checked_lease(self, lease: float) -> float:
+        check_seconds(self._where, lease=lease)
         return lease
 
     def _check_status(self, status: TaskStatus | None) -> None:

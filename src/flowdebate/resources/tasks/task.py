@@ -1,4 +1,4 @@
-"""Tasks as values: `Task`, and the validation of new ones."""
+"""Tasks as values: their fields, their life cycle, and the validation of new ones."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Required, TypedDict, get_args
 
-from flowdebate.errors import ConfigurationError, shown
+from pydantic.alias_generators import to_camel
+
+from flowdebate.errors import ConfigurationError, IllegalTransition, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Callable, Container, Sequence
 
 __all__ = (
     "TASK_STATUSES",
     "TERMINAL_STATUSES",
+    "TRANSITIONS",
+    "Outcome",
     "Task",
+    "TaskAction",
+    "TaskChange",
     "TaskSpec",
     "TaskStatus",
     "changed",
     "check_names",
     "new_tasks",
+    "outcome",
 )
 
 TaskStatus = Literal["pending", "in_progress", "blocked", "awaiting_review", "completed", "errored", "cancelled"]
@@ -80,32 +87,17 @@ class Task:
 
         Values that JSON cannot hold are written as text.
         """
-        return {
-            "id": self.id,
-            "goal": self.goal,
-            "status": self.status,
-            "assignee": self.assignee,
-            "priority": self.priority,
-            "labels": sorted(self.labels),
-            "metadata": {str(key): _plain(value) for key, value in self.metadata.items()},
-            "deps": list(self.deps),
-            "attempts": self.attempts,
-            "maxAttempts": self.max_attempts,
-            "output": _plain(self.output),
-            "error": self.error,
-            "feedback": list(self.feedback),
-            "claimedBy": self.claimed_by,
-            "leaseExpiresAt": self.lease_expires_at,
-            "reason": self.reason,
-            "createdAt": self.created_at,
-            "updatedAt": self.updated_at,
-            "seq": self.seq,
-        }
+        wire = {key: getattr(self, name) for name, key in _WIRE_KEYS.items()}
+        wire["labels"] = sorted(self.labels)
+        wire["metadata"] = {str(key): _plain(value) for key, value in self.metadata.items()}
+        wire["deps"], wire["feedback"] = list(self.deps), list(self.feedback)
+        wire["output"] = _plain(self.output)
+        return wire
 
 
-_NAMES = tuple(item.name for item in fields(Task))
-_values = attrgetter(*_NAMES)
-_Draft = make_dataclass("_Draft", _NAMES, slots=True)
+_WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
+_values = attrgetter(*_WIRE_KEYS)
+_Draft = make_dataclass("_Draft", _WIRE_KEYS, slots=True)
 
 
 def changed(task: Task, changes: Mapping[str, Any]) -> Task:
@@ -120,6 +112,79 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
     draft.__class__ = Task
     made: Task = draft
     return made
+
+
+# Life cycle
+
+TaskAction = Literal[
+    "claim", "complete", "fail", "block", "unblock", "await_review", "resume_from_review", "cancel", "renew", "reclaim"
+]
+"""An action on a task: the name of a method of the collection."""
+
+TaskChange = Literal[
+    "added",
+    "claimed",
+    "completed",
+    "failed",
+    "retried",
+    "blocked",
+    "unblocked",
+    "review_requested",
+    "review_resumed",
+    "cancelled",
+    "reclaimed",
+    "renewed",
+]
+"""The change that an event reports: `failed` is final; after `retried` the task is pending again."""
+
+
+class Outcome(NamedTuple):
+    """The status after an action, and the change that the event reports."""
+
+    status: TaskStatus
+    change: TaskChange
+
+
+_CANCELLED = (Outcome("cancelled", "cancelled"),)
+_COMPLETED = (Outcome("completed", "completed"),)
+_BLOCKED = (Outcome("blocked", "blocked"),)
+_FAILED = (Outcome("pending", "retried"), Outcome("errored", "failed"))
+_RECLAIMED = (Outcome("pending", "reclaimed"), Outcome("errored", "reclaimed"))
+
+TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
+    ("pending", "claim"): (Outcome("in_progress", "claimed"),),
+    ("pending", "block"): _BLOCKED,
+    ("pending", "cancel"): _CANCELLED,
+    ("in_progress", "complete"): _COMPLETED,
+    ("in_progress", "fail"): _FAILED,
+    ("in_progress", "block"): _BLOCKED,
+    ("in_progress", "await_review"): (Outcome("awaiting_review", "review_requested"),),
+    ("in_progress", "cancel"): _CANCELLED,
+    ("in_progress", "renew"): (Outcome("in_progress", "renewed"),),
+    ("in_progress", "reclaim"): _RECLAIMED,
+    ("blocked", "unblock"): (Outcome("pending", "unblocked"),),
+    ("blocked", "cancel"): _CANCELLED,
+    ("awaiting_review", "complete"): _COMPLETED,
+    ("awaiting_review", "fail"): _FAILED,
+    ("awaiting_review", "resume_from_review"): (Outcome("pending", "review_resumed"),),
+    ("awaiting_review", "cancel"): _CANCELLED,
+}
+"""The legal actions. Of two outcomes the first applies while attempts are left, the second afterwards.
+
+A review ends by `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
+"""
+
+
+def outcome(task: Task, action: TaskAction) -> Outcome:
+    """The outcome of `action` on `task`; IllegalTransition names the statuses that allow the action."""
+    outcomes = TRANSITIONS.get((task.status, action))
+    if outcomes is None:
+        allowed = [status for status, known in TRANSITIONS if known == action]
+        raise IllegalTransition(task.id, action=action, status=task.status, allowed=allowed)
+    return outcomes[0] if task.attempts < task.max_attempts else outcomes[-1]
+
+
+# New tasks
 
 
 class TaskSpec(TypedDict, total=False):
