@@ -6,6 +6,7 @@ import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError, shown
 from flowdebate.measures.positions import answer_words, same_answer
@@ -64,9 +65,9 @@ def convergence(
     """
     _check(now, converged, diverging)
     measure = best_similarity() if similarity is None else similarity
-    alike = _all_pairs(_measured(measure, list(now.values())))
-    both = [(text, before[agent]) for agent, text in now.items() if before is not None and agent in before]
-    stability = _own_pairs(_measured(measure, [text for pair in both for text in pair])) if both else None
+    matrix = _measured(measure, list(now.values()))
+    alike = _mean(matrix[one][other] for one, other in combinations(range(len(now)), 2))
+    stability = _stability(measure, now, before or {})
     stated = [position for agent, position in (positions or {}).items() if agent in now and answer_words(position)]
     differ = any(not same_answer(one, other) for one, other in combinations(stated, 2))
     status: ConvergenceStatus
@@ -79,19 +80,16 @@ def convergence(
     return Convergence(similarity=alike, stability=stability, status=status, backend=measure.name)
 
 
-def _all_pairs(matrix: Matrix) -> float:
-    pairs = [matrix[one][other] for one, other in combinations(range(len(matrix)), 2)]
-    return _mean(pairs) if pairs else 1.0
-
-
-def _own_pairs(matrix: Matrix) -> float:
-    """The mean similarity of pairs of rows: an agent's text now, and before."""
-    return _mean(matrix[place][place + 1] for place in range(0, len(matrix), 2))
+def _stability(measure: Similarity, now: Mapping[str, str], before: Mapping[str, str]) -> float | None:
+    """The mean similarity of each agent's text with its text before; None where nobody had one."""
+    texts = [text for agent in now if agent in before for text in (now[agent], before[agent])]
+    matrix = _measured(measure, texts) if texts else []
+    return _mean(matrix[place][place + 1] for place in range(0, len(texts), 2)) if texts else None
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """The mean of equal numbers is that number; of all others the same in whatever order."""
-    every = list(numbers)
+    """The mean, the same in whatever order: exactly the number that all are, and 1 of none."""
+    every = list(numbers) or [1.0]
     return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
 
@@ -106,11 +104,9 @@ def _measured(measure: Similarity, texts: Sequence[str]) -> Matrix:
     return matrix
 
 
-def _check(now: Mapping[str, str], converged: object, diverging: object) -> None:
+def _check(now: Mapping[str, str], converged: float, diverging: float) -> None:
     if not now:
         raise ConfigurationError("convergence()", "now", now, "at least one proposal")
-    for field, value in (("converged", converged), ("diverging", diverging)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise ConfigurationError("convergence()", field, value, "a number from 0 to 1")
-    if diverging > converged:  # type: ignore[operator] # both are numbers, which a loop cannot tell mypy
+    check_share("convergence()", converged=converged, diverging=diverging)
+    if diverging > converged:
         raise ConfigurationError("convergence()", "diverging", diverging, f"no more than converged={converged}")

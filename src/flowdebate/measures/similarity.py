@@ -9,9 +9,10 @@ import logging
 import re
 import unicodedata
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from flowdebate._util.validation import check_library
 
@@ -48,6 +49,7 @@ class Similarity(Protocol):
         """The similarity of each of `texts` with each."""
 
 
+@dataclass(frozen=True)
 class Jaccard:
     """The share of words that two texts have in common, of those that either has (Jaccard 1912); needs no library.
 
@@ -55,33 +57,29 @@ class Jaccard:
     [1.0, 0.6666666666666666, 0.0]
     """
 
-    name = "jaccard"
+    name: ClassVar[str] = "jaccard"
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         return _matrix(texts, _shared_words)
 
-    def __repr__(self) -> str:
-        return "Jaccard()"
 
-
+@dataclass(frozen=True)
 class TfIdf:
     """The cosine of the texts' words, each counted by how rare it is among the texts (Spärck Jones 1972).
 
     Needs scikit-learn (`pip install "flowdebate[similarity]"`), which takes a second to import, at the first call.
     """
 
-    name = "tf-idf"
+    name: ClassVar[str] = "tf-idf"
 
-    def __init__(self) -> None:
+    def __post_init__(self) -> None:
         check_library("TfIdf()", "sklearn", library="scikit-learn", extra="similarity")
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         return _matrix(texts, _rare_words)
 
-    def __repr__(self) -> str:
-        return "TfIdf()"
 
-
+@dataclass(frozen=True)
 class Embeddings:
     """The cosine of the texts' embeddings by WordLlama, whose weights are in its wheel: nothing is downloaded.
 
@@ -89,16 +87,13 @@ class Embeddings:
     import it and to read the weights; a text takes a fraction of a millisecond from then on.
     """
 
-    name = "embeddings"
+    name: ClassVar[str] = "embeddings"
 
-    def __init__(self) -> None:
+    def __post_init__(self) -> None:
         check_library("Embeddings()", "wordllama", library="wordllama", extra="similarity")
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         return _matrix(texts, _meanings)
-
-    def __repr__(self) -> str:
-        return "Embeddings()"
 
 
 def best_similarity() -> Similarity:

@@ -7,8 +7,10 @@ import math
 from collections import Counter
 from functools import partial
 from hashlib import sha256
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError, shown
 
 if TYPE_CHECKING:
@@ -67,7 +69,15 @@ def edges(
     _check(topology, names, hub=hub, sparsity=sparsity, some={"targets": targets, "critics": critics})
     live = set(names if targets is None else targets)
     able = set(names if critics is None else critics)
-    choose = _made(topology, hub, sparsity) if isinstance(topology, str) else partial(_checked, topology)
+    named: dict[Topology, Callable[..., Collection[Edge]]] = {
+        "all-to-all": all_to_all,
+        "round-robin": round_robin,
+        "ring": ring,
+        "star": partial(star, hub=hub),
+        "sparse": partial(sparse, sparsity=sparsity),
+        "random-graph": partial(random_graph, sparsity=sparsity),
+    }
+    choose = named[topology] if isinstance(topology, str) else partial(_checked, topology)
     chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
     chosen += _missing(chosen, sorted(names), live=live, able=able)
     place = {name: index for index, name in enumerate(names)}
@@ -76,7 +86,7 @@ def edges(
 
 def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Everybody reviews every other proposal: N(N - 1) edges (Du et al. 2023)."""
-    return [(critic, target) for critic in names for target in names if critic != target]
+    return list(permutations(names, 2))
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
@@ -143,19 +153,6 @@ def _digest(*names: str) -> int:
     return int.from_bytes(sha256(whole).digest()[:8], "big")
 
 
-def _made(topology: Topology, hub: str | None, sparsity: float) -> Callable[[Sequence[str], int, Random], list[Edge]]:
-    """The function of that name."""
-    named: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
-        "all-to-all": all_to_all,
-        "round-robin": round_robin,
-        "ring": ring,
-        "star": partial(star, hub=hub),
-        "sparse": partial(sparse, sparsity=sparsity),
-        "random-graph": partial(random_graph, sparsity=sparsity),
-    }
-    return named[topology]
-
-
 def _missing(chosen: Sequence[Edge], ordered: Sequence[str], *, live: set[str], able: set[str]) -> list[Edge]:
     """A critic for each live proposal that has none: the least busy of those able, the next by name among equals."""
     busy = Counter(critic for critic, _ in chosen)
@@ -187,8 +184,7 @@ def _check(
         raise ConfigurationError(_WHERE, "names", names, "different names")
     if topology == "star" and hub is not None and hub not in names:
         raise ConfigurationError(_WHERE, "hub", hub, f"None or one of the agents {list(names)}")
-    if isinstance(sparsity, bool) or not isinstance(sparsity, (int, float)) or not 0 <= sparsity <= 1:
-        raise ConfigurationError(_WHERE, "sparsity", sparsity, "a number from 0 to 1")
+    check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
             raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {list(names)}")
@@ -208,9 +204,9 @@ def _checked(
     if problems:
         raise OutputError(block, expected, problems)
     own: list[Edge] = [(critic, target) for critic, target in given]
-    twice = [edge for edge, times in Counter(own).items() if times > 1]
+    twice = [("", f"{shown(edge)} is there more than once") for edge, times in Counter(own).items() if times > 1]
     if twice:
-        raise OutputError(block, expected, [("", f"{shown(edge)} is there more than once") for edge in twice])
+        raise OutputError(block, expected, twice)
     return own
 
 

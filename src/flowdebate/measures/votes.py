@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
+from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
 
@@ -186,9 +187,8 @@ def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
     return "contested" if len(chosen) > 1 and max(chosen) == 1 else "split"
 
 
-def _check_heads(counts: Mapping[str, int], eligible: object) -> None:
-    if isinstance(eligible, bool) or not isinstance(eligible, int) or eligible < 1:
-        raise ConfigurationError("agreement()", "eligible", eligible, "an int >= 1")
+def _check_heads(counts: Mapping[str, int], eligible: int) -> None:
+    check_count("agreement()", eligible=eligible)
     whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
     if not whole or sum(counts.values()) > eligible:
         allowed = f"ints >= 0, in all no more than the {eligible} eligible voters"

@@ -1,19 +1,20 @@
-"""Ballots of judges and votes of agents in one exact form, for every decision rule."""
+"""Ballots of judges and votes of agents in one form, for every decision rule."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate.errors import ConfigurationError, shown
-from flowdebate.measures.votes import Ballot, exact, leaders, margin, portions, split, total
+from flowdebate.measures.votes import Ballot, exact, portions, split
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, decide
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging, firsts_of, is_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flowdebate.measures.votes import Tally
 
@@ -21,7 +22,6 @@ __all__ = (
     "BallotData",
     "BallotSet",
     "Countable",
-    "ExactBallot",
     "ballot_set",
 )
 
@@ -32,36 +32,20 @@ Countable: TypeAlias = "Judging | ConsensusOutput | Sequence[JudgeBallot] | Sequ
 _WHERE = "recount()"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactBallot:
-    """One usable ballot."""
-
-    number: int
-    """Its place in the stored order, from 1."""
-    voter: str | None
-    """The model, or the agent; None where it is not known."""
-    view: int | None = None
-    shares: Mapping[str, Fraction] | None
-    """The share of each side, 1 in all; None where only the first place is known."""
-    first: tuple[str, ...]
-    """The side in the first place; several for a tie, all for a ballot without a winner."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class BallotSet:
     """All ballots of one decision, with the options of rules."""
 
     sides: tuple[str, ...]
-    ballots: Sequence[ExactBallot]
+    cast: Sequence[JudgeBallot]
+    """In the stored order. A vote is a ballot of its voter with a winner only; an unusable one has a `problem`."""
     votes: Sequence[Ballot]
-    """All ballots as votes, each for its first place."""
+    """The same as votes, each for its first place."""
     data: BallotData
     planned: int
     """The number of ballots if none had been saved or lost."""
     by: DecidedBy
-    """How they were decided, of judges."""
-    flipped: bool
-    """Whether one model chose different sides in different views."""
+    """The method by which judges' ballots were decided."""
     threshold: Fraction
     weights: Mapping[str, float] | None
     eligible: Sequence[str]
@@ -69,30 +53,33 @@ class BallotSet:
     tally: Tally | None = None
     """The stored count of a consensus."""
 
-    @property
-    def shares(self) -> list[Mapping[str, Fraction]] | None:
+    @cached_property
+    def usable(self) -> list[JudgeBallot]:
+        """The ballots that rules count."""
+        return [ballot for ballot in self.cast if ballot.problem is None]
+
+    @cached_property
+    def shares(self) -> list[dict[str, Fraction]] | None:
         """The shares of all ballots; None where one has none."""
-        known = [ballot.shares for ballot in self.ballots if ballot.shares is not None]
-        return known if len(known) == len(self.ballots) else None
+        if any(ballot.scores is None for ballot in self.usable):
+            return None
+        return [portions(ballot.shares, self.sides) for ballot in self.usable]
+
+    @cached_property
+    def firsts(self) -> list[dict[str, Fraction]]:
+        """The first place of each ballot, in equal parts for a tie."""
+        return [split(firsts_of(ballot, sides=self.sides), self.sides) for ballot in self.usable]
 
     @property
-    def rankings(self) -> list[Mapping[str, Fraction]] | None:
+    def rankings(self) -> list[dict[str, Fraction]] | None:
         """Numbers by which each ballot ranks all sides; None where one only has a first place of three or more."""
         return self.firsts if len(self.sides) <= 2 and self.shares is None else self.shares  # noqa: PLR2004
 
-    @property
-    def firsts(self) -> list[Mapping[str, Fraction]]:
-        """The first place of each ballot, in equal parts for a tie."""
-        return [split(ballot.first, self.sides) for ballot in self.ballots]
-
     def sufficient(self) -> int | None:
         """The number of ballots, in the stored order, that settled the decision; None where it is still open."""
-        parts = self.shares if self.by == "mean" and self.shares is not None else self.firsts
-        planned = len(self.votes) if self.data == "votes" else self.planned  # no other vote would have come
-        numbered = list(zip((ballot.number for ballot in self.ballots), parts, strict=True))
-        for number in range(len(self.votes) + 1):
-            totals = total((part for place, part in numbered if place <= number), self.sides)
-            if number == planned or len(self.sides) == 1 or margin(totals) > planned - number:
+        planned = len(self.cast) if self.data == "votes" else self.planned  # no other vote would have come
+        for number in range(len(self.cast) + 1):
+            if is_settled(self.cast[:number], left=planned - number, sides=self.sides, by=self.by):
                 return number
         return None
 
@@ -106,80 +93,72 @@ def ballot_set(
     eligible: Sequence[str] | None = None,
 ) -> BallotSet:
     """Read and check `data`; ConfigurationError for ballots that cannot be counted, see `recount`."""
-    parts, known, tally, judging = _parts(data)
-    cast: list[JudgeBallot | Ballot] = list(parts)
+    given, known = _parts(data)
     chosen = tuple(known if sides is None else sides)
     _check_sides(chosen, given=sides is not None or bool(known))
-    is_vote = isinstance(data, ConsensusOutput) or (bool(cast) and isinstance(cast[0], Ballot))
+    votes = [ballot for ballot in given if isinstance(ballot, Ballot)]
+    is_vote = isinstance(data, ConsensusOutput) or bool(votes)
     if eligible is not None and not is_vote:
         raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have voters who did not vote")
-    ballots = [each for number, ballot in enumerate(cast, 1) if (each := _exact(ballot, number, chosen)) is not None]
-    votes = [each for each in cast if isinstance(each, Ballot)] if is_vote else _as_votes(ballots, len(cast))
-    voters = _eligible(data, votes, eligible)
-    _check_weights(weights, voters if is_vote else {ballot.voter for ballot in ballots})
-    scored = bool(ballots) and all(ballot.shares is not None for ballot in ballots)
-    judged = [each for each in cast if isinstance(each, JudgeBallot)]
+    cast = [_read(ballot, index, chosen) for index, ballot in enumerate(given)]
+    usable = [ballot for ballot in cast if ballot.problem is None]
+    voters = _eligible(data, votes, eligible) if is_vote else [str(number) for number in range(1, len(cast) + 1)]
+    _check_weights(weights, voters if is_vote else [ballot.model for ballot in usable])
+    scored = bool(usable) and all(ballot.scores is not None for ballot in usable)
+    judging = data if isinstance(data, Judging) else None
     return BallotSet(
         sides=chosen,
-        ballots=ballots,
-        votes=votes,
+        cast=cast,
+        votes=votes if is_vote else [_as_vote(voter, each, chosen) for voter, each in zip(voters, cast, strict=True)],
         data="votes" if is_vote else "scores" if scored else "winners",
         planned=max(len(voters), 0 if judging is None else judging.planned),
         by="vote" if not scored else "mean" if judging is None else judging.decided_by,
-        flipped=decide(judged, sides=chosen).flipped,
         threshold=_threshold(threshold, len(chosen)),
         weights=weights,
         eligible=voters,
-        tally=tally,
+        tally=data.tally if isinstance(data, ConsensusOutput) else None,
     )
 
 
-def _parts(
-    data: Countable,
-) -> tuple[Sequence[JudgeBallot] | Sequence[Ballot], Sequence[str], Tally | None, Judging | None]:
-    """The ballots, the sides where they are known, and the stored result."""
+def _parts(data: Countable) -> tuple[Sequence[JudgeBallot | Ballot], Sequence[str]]:
+    """The ballots, and the sides where they are known."""
     if isinstance(data, Judging):
-        return data.ballots, list(data.scores), None, data
+        return data.ballots, list(data.scores)
     if isinstance(data, ConsensusOutput):
         proposed = [proposal.agent for proposal in data.final_proposals]
-        return data.ballots, proposed if data.tally is None else list(data.tally.counts), data.tally, None
+        return data.ballots, proposed if data.tally is None else list(data.tally.counts)
     kinds = {type(ballot) for ballot in data}
     if len(kinds) > 1 or not kinds <= {JudgeBallot, Ballot}:
         raise ConfigurationError(_WHERE, "data", data, "ballots of one kind, a Judging, or a ConsensusOutput")
-    return data, (), None, None
+    return data, ()
 
 
-def _exact(ballot: JudgeBallot | Ballot, number: int, sides: Sequence[str]) -> ExactBallot | None:
-    """The exact form; None for a spoiled ballot, ConfigurationError for a judge's ballot about other sides."""
+def _read(ballot: JudgeBallot | Ballot, index: int, sides: Sequence[str]) -> JudgeBallot:
+    """A ballot about `sides`; ConfigurationError for a judge's ballot about others."""
     if isinstance(ballot, Ballot):
-        choice = ballot.choice if ballot.choice in sides else None
-        return None if choice is None else ExactBallot(number=number, voter=ballot.voter, shares=None, first=(choice,))
-    if ballot.problem is not None:
-        return None
-    if ballot.scores is None:
-        shares, first = None, tuple(sides) if ballot.winner is None else (ballot.winner,)
-        _check_side("winner", ballot.winner, number, sides)
-    else:
-        for side in ballot.scores:
-            _check_side("scores", side, number, sides)
-        shares = portions(ballot.scores, sides)
-        first = tuple(leaders(shares))
-    return ExactBallot(number=number, voter=ballot.model, view=ballot.view, shares=shares, first=first)
+        spoiled = ballot.choice not in sides
+        return JudgeBallot(
+            order=list(sides),
+            model=ballot.voter,
+            winner=None if spoiled else ballot.choice,
+            problem="spoiled" if spoiled else None,
+        )
+    if ballot.problem is None:
+        named = [("winner", ballot.winner)] if ballot.scores is None else [("scores", side) for side in ballot.scores]
+        for field, side in named:
+            if side is not None and side not in sides:
+                allowed = f"one of the sides {shown(list(sides))}"
+                raise ConfigurationError(_WHERE, f"ballots[{index}].{field}", side, allowed)
+    return ballot.model_copy(update={"order": list(sides)})
 
 
-def _check_side(field: str, side: str | None, number: int, sides: Sequence[str]) -> None:
-    if side is not None and side not in sides:
-        allowed = f"one of the sides {shown(list(sides))}"
-        raise ConfigurationError(_WHERE, f"ballots[{number - 1}].{field}", side, allowed)
+def _as_vote(voter: str, ballot: JudgeBallot, sides: Sequence[str]) -> Ballot:
+    """A vote for the first place; an unusable ballot, and a tie, are spoiled."""
+    first = firsts_of(ballot, sides=sides) if ballot.problem is None else []
+    return Ballot(voter=voter, choice=first[0] if len(first) == 1 else None)
 
 
-def _as_votes(ballots: Sequence[ExactBallot], cast: int) -> list[Ballot]:
-    """A vote for each ballot that was cast; an unusable one, and a tie, are spoiled."""
-    first = {ballot.number: ballot.first[0] for ballot in ballots if len(ballot.first) == 1}
-    return [Ballot(voter=str(number), choice=first.get(number)) for number in range(1, cast + 1)]
-
-
-def _eligible(data: Countable, votes: Sequence[Ballot], given: Sequence[str] | None) -> list[str]:
+def _eligible(data: Countable, votes: Iterable[Ballot], given: Sequence[str] | None) -> list[str]:
     """The voters: of a stored consensus all agents that it names, and as many more as its tally had."""
     if given is not None:
         return list(given)
@@ -207,10 +186,10 @@ def _check_sides(sides: Sequence[str], *, given: bool) -> None:
         raise ConfigurationError(_WHERE, "sides", sides, "different sides, one at least")
 
 
-def _check_weights(weights: Mapping[str, float] | None, voters: Sequence[str] | set[str | None]) -> None:
+def _check_weights(weights: Mapping[str, float] | None, voters: Sequence[str | None]) -> None:
     for name, weight in (weights or {}).items():
         if name not in voters:
-            known = shown(sorted(voter for voter in voters if voter is not None))
+            known = shown(sorted({voter for voter in voters if voter is not None}))
             raise ConfigurationError(_WHERE, "weights", name, f"weights of those who have cast a ballot: {known}")
         if isinstance(weight, bool) or not (math.isfinite(weight) and weight > 0):
             raise ConfigurationError(_WHERE, f"weights[{name!r}]", weight, "a finite number > 0")

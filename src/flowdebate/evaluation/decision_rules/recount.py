@@ -11,6 +11,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.evaluation.decision_rules.ballots import BallotData, ballot_set
 from flowdebate.evaluation.decision_rules.rules import RULES, DecisionRule, RuleResult, reason_to_skip
+from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -121,22 +122,23 @@ def recount(
     return Recount(
         sides=list(cast.sides),
         data=cast.data,
-        cast=len(cast.votes),
-        usable=len(cast.ballots),
+        cast=len(cast.cast),
+        usable=len(cast.usable),
         planned=cast.planned,
         rows=rows,
         skipped={rule: reason for rule, reason in reasons.items() if reason is not None},
         per_ballot=[
             BallotWinner(
-                number=ballot.number,
-                voter=ballot.voter,
-                view=ballot.view,
-                winner=ballot.first[0] if len(ballot.first) == 1 else None,
+                number=number,
+                voter=ballot.model,
+                view=None if cast.data == "votes" else ballot.view,
+                winner=vote.choice,
             )
-            for ballot in cast.ballots
+            for number, (ballot, vote) in enumerate(zip(cast.cast, cast.votes, strict=True), 1)
+            if ballot.problem is None
         ],
         sufficient=cast.sufficient(),
-        flipped=cast.flipped,
+        flipped=decide(cast.cast, sides=cast.sides).flipped,
         agree=bool(rows) and rows[0].winner is not None and len({row.winner for row in rows}) == 1,
         line=_line(rows),
     )

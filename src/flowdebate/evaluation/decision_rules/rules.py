@@ -1,4 +1,4 @@
-"""Decision rules as a table of functions of exact ballots.
+"""Decision rules as a table of functions of a set of ballots.
 
 A ballot ranks the sides by its numbers; equal numbers are a tie, and no rule breaks ties. No rule depends on the order
 of ballots, or on the names of sides.
@@ -132,52 +132,57 @@ def instant_runoff(rankings: Sequence[Ranking], sides: Sequence[str]) -> Runoff:
 
 
 def _mean(cast: BallotSet) -> RuleResult:
-    return _most(cast, "mean", _weighted_mean(_shares(cast), cast.sides), "a mean share of {}")
+    shares = cast.shares or []
+    means = {side: amount / len(shares) for side, amount in total(shares, cast.sides).items()}
+    return _most(cast, "mean", means, "a mean share of {}")
 
 
 def _median(cast: BallotSet) -> RuleResult:
-    shares = _shares(cast)
+    shares = cast.shares or []
     medians = {side: Fraction(median(own[side] for own in shares)) for side in cast.sides}
     return _most(cast, "median", medians, "a median share of {}")
 
 
 def _plurality(cast: BallotSet) -> RuleResult:
-    places = f"{{}} of {counted(len(cast.ballots), 'first place')}"
+    places = f"{{}} of {counted(len(cast.usable), 'first place')}"
     return _most(cast, "plurality", total(cast.firsts, cast.sides), places)
 
 
 def _approval(cast: BallotSet) -> RuleResult:
-    shares = _shares(cast)
+    shares = cast.shares or []
     counts = {side: Fraction(sum(own[side] >= cast.threshold for own in shares)) for side in cast.sides}
     asked = f"{{}} of {counted(len(shares), 'ballot')} with a share of {_number(cast.threshold)} or more"
     return _most(cast, "approval", counts, asked)
 
 
 def _borda(cast: BallotSet) -> RuleResult:
-    most = len(cast.ballots) * (len(cast.sides) - 1)
-    return _most(cast, "borda", borda(_rankings(cast), cast.sides), f"{{}} of {most} points")
+    most = len(cast.usable) * (len(cast.sides) - 1)
+    return _most(cast, "borda", borda(cast.rankings or [], cast.sides), f"{{}} of {most} points")
 
 
 def _condorcet(cast: BallotSet) -> RuleResult:
-    duels = beaten(_rankings(cast), cast.sides)
+    duels = beaten(cast.rankings or [], cast.sides)
     best = next((side for side, own in duels.items() if all(duel > 0 for duel in own.values())), None)
     points = f"{{}} of {len(cast.sides) - 1} points of duels"
-    result = _most(cast, "condorcet", copeland(_rankings(cast), cast.sides), points)
+    result = _most(cast, "condorcet", copeland(cast.rankings or [], cast.sides), points)
     why = f"no side beats all others; {result.why}" if best is None else f"{shown(best)} beats all others in duels"
     return result.model_copy(update={"why": why})
 
 
 def _instant_runoff(cast: BallotSet) -> RuleResult:
-    runoff = instant_runoff(_rankings(cast), cast.sides)
-    votes = f"{{}} of {counted(len(cast.ballots), 'vote')} in count {runoff.rounds}"
+    runoff = instant_runoff(cast.rankings or [], cast.sides)
+    votes = f"{{}} of {counted(len(cast.usable), 'vote')} in count {runoff.rounds}"
     return _most(cast, "instant_runoff", runoff.scores, votes)
 
 
 def _weighted(cast: BallotSet) -> RuleResult:
     if cast.data == "votes":
         return _of_tally(cast, "weighted")
-    weights = [exact((cast.weights or {}).get(ballot.voter or "", 1.0)) for ballot in cast.ballots]
-    return _most(cast, "weighted", _weighted_mean(cast.shares or cast.firsts, cast.sides, weights), "{} of the weight")
+    weights = [exact((cast.weights or {}).get(ballot.model or "", 1.0)) for ballot in cast.usable]
+    parts = zip(cast.shares or cast.firsts, weights, strict=True)
+    heavy = total(({side: part[side] * weight for side in cast.sides} for part, weight in parts), cast.sides)
+    means = {side: amount / sum(weights) for side, amount in heavy.items()}
+    return _most(cast, "weighted", means, "{} of the weight")
 
 
 def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
@@ -227,7 +232,7 @@ _BY_RANKING = ("borda", "condorcet", "instant_runoff")
 def reason_to_skip(rule: DecisionRule, cast: BallotSet, *, asked: bool) -> str | None:
     """Why `rule` cannot count these ballots, or (unless it was `asked` for) cannot differ from another; else None."""
     kind = "a vote" if cast.data == "votes" else "a ballot with a winner only"
-    if not cast.ballots:
+    if not cast.usable:
         return "there is no ballot that could be used"
     if rule in _BY_SCORES and cast.shares is None:
         return f"not every ballot has scores: {kind} says who is first, and not by how much"
@@ -243,7 +248,7 @@ def _redundant(rule: DecisionRule, cast: BallotSet) -> str | None:
     even = rule == "approval" and cast.threshold == Fraction(1, len(cast.sides))
     if len(cast.sides) <= _PAIR and (rule in _BY_RANKING or even):
         return "with two sides it is plurality"
-    if len(cast.ballots) <= _PAIR and rule == "median":
+    if len(cast.usable) <= _PAIR and rule == "median":
         return "with two ballots it is the mean"
     return None
 
@@ -261,24 +266,8 @@ def _most(cast: BallotSet, rule: DecisionRule, totals: Mapping[str, Fraction], h
         why=f"{shown(lead[0])} has {amount}" if won else f"{names} have {amount} each",
         tied=[] if won else lead,
         scores={side: float(totals[side]) for side in cast.sides},
-        ballots=len(cast.ballots),
+        ballots=len(cast.usable),
     )
-
-
-def _weighted_mean(
-    parts: Sequence[Ranking], sides: Sequence[str], weights: Sequence[Fraction] | None = None
-) -> dict[str, Fraction]:
-    each = [Fraction(1)] * len(parts) if weights is None else weights
-    heavy = ({side: part[side] * weight for side in sides} for part, weight in zip(parts, each, strict=True))
-    return {side: amount / sum(each) for side, amount in total(heavy, sides).items()}
-
-
-def _shares(cast: BallotSet) -> Sequence[Ranking]:
-    return cast.shares or []
-
-
-def _rankings(cast: BallotSet) -> Sequence[Ranking]:
-    return cast.rankings or []
 
 
 def _sign(number: Fraction | int) -> int:
