@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
     from flowdebate.models.policies.limits import ConcurrencyLimit, RateLimit, SharedRateLimit
     from flowdebate.models.policies.resilience import Fallback, Retrying, Timeout
-    from flowdebate.models.recording.recorder import RecordingModel
-    from flowdebate.models.recording.replay import ReplayModel
+    from flowdebate.models.recording import RecordingModel, ReplayModel
     from flowdebate.models.retry import Retry
     from flowdebate.models.wrapper import PerRequestWrapper, Wrapper
 
@@ -80,8 +79,8 @@ _ELSEWHERE = {
     "Fallback": "policies.resilience",
     "LocalModel": "local.model",
     "RateLimit": "policies.limits",
-    "RecordingModel": "recording.recorder",
-    "ReplayModel": "recording.replay",
+    "RecordingModel": "recording",
+    "ReplayModel": "recording",
     "Retry": "retry",
     "Retrying": "policies.resilience",
     "SharedRateLimit": "policies.limits",

@@ -27,7 +27,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     if policies.are_none:
         return plan
     if policies.replay is not None:
-        from flowdebate.models.recording.replay import ReplayModel
+        from flowdebate.models.recording import ReplayModel
 
         replayed = ReplayModel(policies.replay)
         return with_models(plan, lambda _: replayed)
@@ -89,7 +89,7 @@ _ASKED: ContextVar[Model] = ContextVar("asked")
 def _recorded(made: _Made, first: Model, path: str) -> Callable[[Model | str], Model]:
     """A maker of models that record all answers in one file, under the name of the `first` one."""
     from flowdebate.models.call import answer
-    from flowdebate.models.recording.recorder import RecordingModel
+    from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
 
     if TYPE_CHECKING:

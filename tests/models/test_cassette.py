@@ -35,7 +35,7 @@ from flowdebate.models import (
     Usage,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.recording.cassette import CLASSES
+from flowdebate.models.cassette import CLASSES
 from flowdebate.models.usage import Attempts
 from tests.models.policies.helpers import Leaf, Naps, down, question
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk

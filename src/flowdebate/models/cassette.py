@@ -1,7 +1,7 @@
 """Cassette files: recorded model calls as JSON, one line for each call after a header.
 
-A line holds the request, its hash, its number among equal requests, and the answer or the error. All of it is data, and
-is checked when it is read: a line that does not fit is BadFile, with its number.
+A line holds the request, its hash, its number among equal requests, and the answer or the error. All of it is data,
+validated when it is read: a line that does not fit raises BadFile with its number.
 """
 
 from __future__ import annotations
@@ -13,34 +13,45 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from flowdebate import errors
-from flowdebate._util.text import clean_text, one_line, without_keys
+from flowdebate._util.text import clean_data, clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, ModelError, error_text, problems_of
-from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ToolCall
+from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, FinishReason, ModelResponse, ToolCall
 from flowdebate.models.codec import make_error
+from flowdebate.models.output import one_object
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
 
     from flowdebate.models.base import ModelRequest
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.models.usage import Attempt
 
 __all__ = (
     "CLASSES",
     "FACTS",
-    "Answer",
     "Call",
     "Failure",
     "Header",
-    "Notice",
-    "Sent",
     "as_line",
     "asked",
     "digest",
+    "new_call",
     "read_cassette",
 )
 
@@ -49,12 +60,20 @@ CLASSES: dict[str, type[ModelError]] = {
     for name in errors.__all__
     if isinstance(found := getattr(errors, name), type) and issubclass(found, ModelError)
 }
-"""Classes that an error may be made of."""
+"""Classes that a recorded error may have."""
 
 _FORMAT = "flowdebate.cassette"
 _VERSION = 1
 _LARGEST = 100_000_000
-"""Bytes of a file that is read."""
+"""Maximum bytes of a file."""
+
+
+def _redacted(value: Any) -> Any:  # noqa: ANN401 - other values stay
+    return without_keys(clean_text(value)) if isinstance(value, str) else value
+
+
+Redacted = Annotated[str, BeforeValidator(_redacted)]
+"""Text without anything that looks like a key."""
 
 
 class _Strict(BaseModel):
@@ -62,32 +81,32 @@ class _Strict(BaseModel):
 
 
 class Header(_Strict):
-    """The first line."""
+    """First line of the file."""
 
     format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
     version: Literal[1] = 1
     model: str
-    """The name of the model that answered."""
+    """Name of the recorded model."""
 
 
 class Failure(_Strict):
     """A `ModelError`, without anything that looks like a key."""
 
     kind: str
-    """The class: one of `flowdebate.errors`."""
-    message: str
-    model: str | None = None
-    block: str | None = None
+    """Class of `flowdebate.errors`."""
+    message: Redacted
+    model: Redacted | None = None
+    block: Redacted | None = None
     transient: bool = False
     status: int | None = None
     retry_after: float | None = None
     quota_exhausted: bool = False
     seconds: float | None = None
     limit: int | None = None
-    unit: str | None = None
-    reason: str | None = None
-    problems: tuple[tuple[str, str], ...] | None = None
-    answer: str | None = None
+    unit: Redacted | None = None
+    reason: Redacted | None = None
+    problems: tuple[tuple[Redacted, Redacted], ...] | None = None
+    answer: Redacted | None = None
     rounds: int | None = None
 
     @model_validator(mode="after")
@@ -103,45 +122,37 @@ class Failure(_Strict):
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
-        """Convert `error` to data; an application's own class becomes the library's class that it is derived from."""
-        kind = next(base for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
-        names = ("message", "model", "block", "transient", *FACTS[kind.__name__])
+        """Convert `error` to data; a class of the application becomes the library's class that it is derived from."""
+        kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
         try:
-            return cls(kind=kind.__name__, **{name: _without_keys(getattr(error, name, None)) for name in names})
+            facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
+            return cls.model_validate({"kind": kind, **facts})
         except ValidationError:  # an application's own, with facts of other types
-            return cls(kind="ModelError", message=_without_keys(error_text(error)), transient=bool(error.transient))
+            return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
-        """Build the error, as it was raised."""
-        kind = CLASSES[self.kind]
-        names = ("message", "model", "block", "transient", *FACTS[self.kind])
-        return make_error(kind, self.message, {name: getattr(self, name) for name in names})
+        """Build the error as it was raised."""
+        facts = {name: getattr(self, name) for name in (*_COMMON, *FACTS[self.kind])}
+        return make_error(CLASSES[self.kind], self.message, facts)
 
 
-def _facts_of(kind: type[ModelError]) -> dict[str, bool]:
-    common = signature(ModelError).parameters
-    return {
-        name: parameter.default is Parameter.empty
-        for name, parameter in signature(kind).parameters.items()
-        if name in Failure.model_fields and name not in common
+_COMMON = tuple(name for name in signature(ModelError).parameters if name in Failure.model_fields)
+
+FACTS = {
+    name: {
+        fact: parameter.default is Parameter.empty
+        for fact, parameter in signature(kind).parameters.items()
+        if fact in Failure.model_fields and fact not in _COMMON
     }
-
-
-FACTS = {name: _facts_of(kind) for name, kind in CLASSES.items()}
-"""The facts that each class has besides those of `ModelError`, and whether it must have them."""
-
-
-def _without_keys(value: Any) -> Any:  # noqa: ANN401 - a fact is of any of the types above
-    if isinstance(value, str):
-        return without_keys(clean_text(value))
-    return tuple(map(_without_keys, value)) if isinstance(value, tuple) else value
-
+    for name, kind in CLASSES.items()
+}
+"""Facts of each class besides those of `ModelError`, and whether they are required."""
 
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
 class Notice(_Strict):
-    """One event of a model call."""
+    """Event of a model call."""
 
     kind: str
     facts: dict[str, JsonValue]
@@ -157,7 +168,7 @@ class Notice(_Strict):
         if type(event) not in _EVENTS.values():
             return None
         try:
-            return cls(kind=event.kind, facts={name: _without_keys(value) for name, value in asdict(event).items()})
+            return cls(kind=event.kind, facts={name: _redacted(value) for name, value in asdict(event).items()})
         except ValidationError:  # an application's error with a message that is no text
             return None
 
@@ -166,12 +177,12 @@ class Notice(_Strict):
         if self.kind not in _EVENTS:
             problem = "no such kind of event"
             raise ValueError(problem)
-        made: object = TypeAdapter(_EVENTS[self.kind]).validate_json(json.dumps(self.facts), strict=True)
-        return made
+        event: object = TypeAdapter(_EVENTS[self.kind]).validate_json(json.dumps(self.facts), strict=True)
+        return event
 
 
 class Sent(_Strict):
-    """One request that was really sent for a call: an `Attempt` without its times."""
+    """Request that was sent for a call: an `Attempt` without its times."""
 
     model: str
     asked_as: str | None = None
@@ -180,11 +191,11 @@ class Sent(_Strict):
 
 
 class Answer(_Strict):
-    """An answer: a `ModelResponse`."""
+    """A `ModelResponse`."""
 
     text: str = ""
     data: str | None = None
-    """JSON from which the output schema reads the structured answer; None where it reads it from `text`."""
+    """JSON of a structured answer; None where the output schema reads it from `text`."""
     tool_calls: tuple[ToolCall, ...] = ()
     finish: FinishReason = "stop"
     usage: Usage = Usage.unknown()
@@ -192,26 +203,54 @@ class Answer(_Strict):
     asked_as: str | None = None
     flags: tuple[str, ...] = ()
 
+    def response(self, output: OutputSchema | None) -> ModelResponse:
+        """Build the response; SchemaViolation where its data does not fit `output`."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in Answer.model_fields}
+        parts["data"] = None if self.data is None or output is None else output.validate(self.data)
+        return ModelResponse(**parts)
+
+
+def _data_text(response: ModelResponse, output: OutputSchema) -> str | None:
+    """Return JSON from which `output` reads the answer's data; None where it reads it from the answer's text."""
+    found = one_object(response.text)
+    for text in (response.text, found):
+        if text and _reads_as(output, text, response.data):
+            return None if text is response.text else text
+    try:
+        text = clean_text(json.dumps(output.dumped(response.data, fallback=str), ensure_ascii=False))
+        output.validate(text)
+    except Exception:  # noqa: BLE001 - an application's own serializers and validators
+        return found
+    return text
+
+
+def _reads_as(output: OutputSchema, text: str, data: object) -> bool:
+    try:
+        read = output.validate(text)
+        return type(read) is type(data) and bool(read == data)
+    except Exception:  # noqa: BLE001 - an application's own validators and comparisons
+        return False
+
 
 class Call(_Strict):
-    """A line after the first: one call with its answer or error."""
+    """Line after the first: one call with its answer or error."""
 
     block: str
     sha256: str
-    """Of `block` and `request`."""
+    """Digest of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Its number among equal requests, in the order in which they were made."""
+    """Number among equal requests, in the order in which they were made."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
     sent: tuple[Sent, ...] = ()
     notices: tuple[Notice, ...] = ()
-    """Events that readers of the run were told meanwhile."""
+    """Events that the run's readers got meanwhile."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if (self.answer is None) == (self.error is None):
-            problem = "either an answer or an error must be there"
+            problem = "either an answer or an error is required"
             raise ValueError(problem)
         if self.sha256 != digest(self.block, self.request):
             problem = "the request is not the one that was recorded (sha256)"
@@ -237,7 +276,7 @@ def asked(request: ModelRequest) -> dict[str, JsonValue]:
 
 
 def digest(block: str, request: Mapping[str, JsonValue]) -> str:
-    """Return the hash by which a request is found again."""
+    """Hash a request, which is found by it."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
@@ -257,9 +296,35 @@ def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - whatever an appl
     return f"<{type(value).__name__}>"
 
 
+def new_call(
+    begun: Mapping[str, Any],
+    outcome: ModelResponse | ModelError,
+    output: OutputSchema | None,
+    *,
+    attempts: Iterable[Attempt],
+    events: Iterable[object],
+) -> Call:
+    """Make the line of a call from its first fields, `begun`; ValueError for an answer that could not be read back."""
+    line: dict[str, Any] = dict(begun)
+    if isinstance(outcome, ModelError):
+        line["error"] = Failure.of(outcome).model_dump()
+    else:
+        line["answer"] = _fields(outcome, Answer)
+        line["answer"]["tool_calls"] = [asdict(call) for call in outcome.tool_calls]
+        line["answer"]["data"] = None if output is None or outcome.tool_calls else _data_text(outcome, output)
+    line["sent"] = [_fields(attempt, Sent) for attempt in attempts]
+    line["notices"] = [notice.model_dump() for event in events if (notice := Notice.of(event)) is not None]
+    return Call.model_validate_json(json.dumps(clean_data(line)))
+
+
+def _fields(value: ModelResponse | Attempt, kind: type[BaseModel]) -> dict[str, Any]:
+    """Return those attributes of `value` that `kind` has, with its usage as data."""
+    return {name: getattr(value, name) for name in kind.model_fields} | {"usage": asdict(value.usage)}
+
+
 def as_line(part: Header | Call) -> bytes:
     """Format a line of the file."""
-    data = part.model_dump(mode="json", exclude_defaults=isinstance(part, Call), warnings=False)
+    data = part.model_dump(mode="json", exclude_defaults=isinstance(part, Call))
     return json.dumps(data, ensure_ascii=False).encode() + b"\n"
 
 

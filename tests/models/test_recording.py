@@ -43,7 +43,7 @@ from flowdebate.models import (
     forbid_real_models,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.recording.cassette import CLASSES, FACTS, Failure
+from flowdebate.models.cassette import CLASSES, FACTS, Failure
 from flowdebate.models.usage import Attempts
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits

@@ -1,1 +1,0 @@
-"""Record model calls to a file, and replay them."""
