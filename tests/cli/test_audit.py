@@ -121,7 +121,7 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
         (("--data", "x", "abcd"), "`RUN` must be left out where --data is given"),
         (("--data", "x", "--block", "debate"), "`--block` must be left out where --data is given"),
         (("abcd", "--limit", "3"), "`--limit` must be left out where the runs are named"),
-        (("--status", "done"), "`--status` must be one of "),
+        (("--status", "done"), "`--status` must be 'queued', 'running', "),
         (("--limit", "0"), "`--limit` must be an int >= 1, got 0"),
         (("--seed", "-1"), "`--seed` must be an int >= 0, got -1"),
         (("--data", " "), "`--data` must be the path of a file"),

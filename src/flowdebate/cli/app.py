@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flowdebate.cli import options as opt
 from flowdebate.cli.command import EXIT_CODES, show_saved
 from flowdebate.cli.commands.batch import BATCH_EXIT_CODES, batch
 from flowdebate.cli.commands.patterns import add_pattern_commands
@@ -14,8 +15,7 @@ from flowdebate.cli.commands.runs import delete, export, import_, runs, show
 from flowdebate.cli.evaluation.audit import AUDIT_EXIT_CODES, audit
 from flowdebate.cli.evaluation.evaluate import EVALUATE_EXIT_CODES, evaluate
 from flowdebate.cli.evaluation.recount import RECOUNT_EXIT_CODES, recount
-from flowdebate.cli.help import Command, Commands
-from flowdebate.cli.options import Markdown  # noqa: TC001 - typer reads the annotations
+from flowdebate.service.options import Option
 
 __all__ = ("app", "build_app")
 
@@ -25,7 +25,7 @@ _PATTERNS, _RUNS, _EVALUATION = "Patterns", "Runs", "Evaluation"
 def build_app() -> typer.Typer:
     """The command, with one subcommand for each registered pattern."""
     app = typer.Typer(
-        cls=Commands,
+        cls=opt.Commands,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -34,16 +34,16 @@ def build_app() -> typer.Typer:
     )
     app.callback()(flowdebate)
     add_pattern_commands(app, panel=_PATTERNS)
-    app.command(cls=Command, epilog=BATCH_EXIT_CODES, rich_help_panel=_PATTERNS)(batch)
+    app.command(cls=opt.Command, epilog=BATCH_EXIT_CODES, rich_help_panel=_PATTERNS)(batch)
     for continued in (resume, answer):
-        app.command(cls=Command, epilog=EXIT_CODES, rich_help_panel=_RUNS)(continued)
+        app.command(cls=opt.Command, epilog=EXIT_CODES, rich_help_panel=_RUNS)(continued)
     for about in (runs, show, delete, export):
-        app.command(cls=Command, rich_help_panel=_RUNS)(about)
-    app.command("import", cls=Command, rich_help_panel=_RUNS)(import_)
-    app.command(cls=Command, rich_help_panel=_RUNS)(render)
-    app.command(cls=Command, epilog=EVALUATE_EXIT_CODES, rich_help_panel=_EVALUATION)(evaluate)
-    app.command(cls=Command, epilog=RECOUNT_EXIT_CODES, rich_help_panel=_EVALUATION)(recount)
-    app.command(cls=Command, epilog=AUDIT_EXIT_CODES, rich_help_panel=_EVALUATION)(audit)
+        app.command(cls=opt.Command, rich_help_panel=_RUNS)(about)
+    app.command("import", cls=opt.Command, rich_help_panel=_RUNS)(import_)
+    app.command(cls=opt.Command, rich_help_panel=_RUNS)(render)
+    app.command(cls=opt.Command, epilog=EVALUATE_EXIT_CODES, rich_help_panel=_EVALUATION)(evaluate)
+    app.command(cls=opt.Command, epilog=RECOUNT_EXIT_CODES, rich_help_panel=_EVALUATION)(recount)
+    app.command(cls=opt.Command, epilog=AUDIT_EXIT_CODES, rich_help_panel=_EVALUATION)(audit)
     return app
 
 
@@ -67,10 +67,11 @@ def flowdebate(
     """
 
 
+@opt.command()
 def render(
-    file: Annotated[str, typer.Argument(help='A document of --json, or a bare raw output; "-" is stdin.')],
+    file: Annotated[str, Option(help='A document of --json, or a bare raw output; "-" is stdin.')],
     *,
-    markdown: Markdown = None,
+    markdown: opt.Markdown = None,
 ) -> None:
     """Show a saved JSON document as its command showed it. No model is called."""
     show_saved(file, markdown=markdown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from flowdebate.cli.streams import WriteFailed, leave_stdout, tell, warnings_told, writing
+from flowdebate.cli.process import WriteFailed, leave_stdout, tell, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
@@ -98,50 +98,48 @@ async def _begun(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Place
 
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
+    from flowdebate.cli.commands.patterns import ask_here
+    from flowdebate.service.plan import plan_of
+    from flowdebate.service.policies import with_policies
+    from flowdebate.service.runs import find_run, last_resumable, opened, resume
+
     as_json, markdown = options.pop("as_json"), options.pop("markdown")
-    with problems_told(), warnings_told():
-        from flowdebate.cli.commands.patterns import ask_here
-        from flowdebate.service.plan import plan_of
-        from flowdebate.service.policies import with_policies
-        from flowdebate.service.runs import find_run, last_resumable, opened, resume
+    check_report(markdown)
+    with opened(store) as place:
+        stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
+        plan = plan_of(stored, given, ask=ask_here())
+        if plan.policies.record is not None:
+            tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+        plan = with_policies(plan, recording=False)
 
-        check_report(markdown)
-        with opened(store) as place:
-            stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
-            plan = plan_of(stored, given, ask=ask_here())
-            if plan.policies.record is not None:
-                tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
-            plan = with_policies(plan, recording=False)
+        async def resumed() -> tuple[RunHandle[Any], Place | None]:
+            return await resume(plan, place.store, stored.header.run_id, **options), place
 
-            async def taken() -> tuple[RunHandle[Any], Place | None]:
-                return await resume(plan, place.store, stored.header.run_id, **options), place
-
-            held = asyncio.run(_attend(plan, taken, as_json=as_json))
-            code = _written(held, as_json=as_json, markdown=markdown)
+        held = asyncio.run(_attend(plan, resumed, as_json=as_json))
+        code = _written(held, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
 
 
 def show_saved(file: str, *, markdown: Path | None) -> None:
     """Show a saved run again."""
-    with problems_told():
-        from flowdebate.cli.page import Page, render
-        from flowdebate.service.documents import read_document
+    from flowdebate.cli.page import Page, render
+    from flowdebate.service.documents import read_document
 
-        document = read_document(file)
-        check_report(markdown)
-        try:
-            with writing():
-                render(document, Page(sys.stdout, document.speakers))
-            write_report(document, markdown)
-        except RecursionError:
-            raise BadFile(file, "is nested too deeply") from None
+    document = read_document(file)
+    check_report(markdown)
+    try:
+        with writing():
+            render(document, Page(sys.stdout, document.speakers))
+        write_report(document, markdown)
+    except RecursionError:
+        raise BadFile(file, "is nested too deeply") from None
 
 
 async def _attend(
     plan: Plan, start: Callable[[], Awaitable[tuple[RunHandle[Any], Place | None]]], *, as_json: bool
 ) -> _Held:
     """Start a run and follow it to its end, which an interrupt or a reader who leaves brings about."""
-    from flowdebate.cli.interrupt import Interrupts
+    from flowdebate.cli.process import Interrupts
     from flowdebate.service.runs import ended
 
     loop = asyncio.get_running_loop()
@@ -207,7 +205,7 @@ def write_json(text: str) -> None:
 def check_report(path: Path | None) -> None:
     """BadFile if there is a `path` and nothing can be written to it."""
     if path is not None:
-        from flowdebate.cli.streams import check_target
+        from flowdebate.cli.process import check_target
 
         check_target(path)
 
@@ -215,7 +213,7 @@ def check_report(path: Path | None) -> None:
 def write_report(document: Document, path: Path | None) -> None:
     """Write the report of `document` to `path`, if there is one."""
     if path is not None:
-        from flowdebate.cli.streams import write_whole
+        from flowdebate.cli.process import write_whole
         from flowdebate.service.markdown import report
 
         write_whole(path, report(document))

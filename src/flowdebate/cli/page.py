@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
 from flowdebate.cli.flow import TextFlow
-from flowdebate.cli.streams import writing
+from flowdebate.cli.process import writing
 from flowdebate.service.documents import as_json, speakers_of
 from flowdebate.service.sections import (
     Card,

@@ -53,7 +53,6 @@ __all__ = (
     "allowed",
     "check_option",
     "is_text",
-    "one_of",
     "option_of",
     "or_off",
     "parse_entry",
@@ -130,7 +129,7 @@ class Option:
 
     help: str
     flag: str | None = None
-    """Its name on the command line where that is not the field's; "" keeps it out of there."""
+    """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
     metavar: str | None = None
     read: Callable[[Any], Any] | None = None
     """Makes of what the command line was given what a file would say."""
@@ -141,18 +140,14 @@ def option_of(model: type[BaseModel], name: str) -> Option:
     return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
 
 
-def one_of(*values: str) -> Any:  # noqa: ANN401 - a type
-    """The type of one of a few words."""
-    return Literal[values]
-
-
 def check_option(kind: Any, field: str, value: object, *, where: str = COMMAND) -> None:  # noqa: ANN401 - any type
     """ConfigurationError unless `value`, where there is one, is a `kind`."""
     if value is not None:
         try:
             TypeAdapter(kind).validate_python(value, strict=True)
         except ValidationError as error:
-            raise ConfigurationError(where, field, value, _sentence(error.errors()[0], ())) from None
+            problem = error.errors()[0]
+            raise ConfigurationError(where, field, problem["input"], _sentence(problem, ())) from None
 
 
 # Who speaks, as a file has it

@@ -7,7 +7,7 @@ import os
 import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.service.documents import Tokens
@@ -17,7 +17,7 @@ from flowdebate.service.policies import with_models
 from flowdebate.store.base import StoredStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.models.base import ModelRequest
     from flowdebate.runs.durable.journal import OnUncertain
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 __all__ = (
-    "STATES",
     "WORDS",
     "Ended",
     "Place",
+    "State",
     "ago",
     "document_of_handle",
     "ended",
@@ -210,7 +210,21 @@ def _option(where: str | None, store: Store) -> str:
 # Stored runs
 
 
-WORDS = {
+State: TypeAlias = Literal[
+    "queued",
+    "running",
+    "left_behind",
+    "complete",
+    "degraded",
+    "no_verdict",
+    "interrupted",
+    "limit",
+    "failed",
+    "awaiting",
+    "dead_letter",
+]
+"""Status of a stored run, as users see it."""
+WORDS: Mapping[str, str] = {
     "queued": "queued",
     "running": "running",
     "left_behind": "left behind",
@@ -224,7 +238,6 @@ WORDS = {
     "dead_letter": "given up",
 }
 """Statuses in words."""
-STATES = tuple(WORDS)
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
 """Minimum number of characters that name a run."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.streams import WriteFailed, check_target, write_whole, writing
+from flowdebate.cli.process import WriteFailed, check_target, write_whole, writing
 from flowdebate.errors import BadFile, error_text
 from flowdebate.models.usage import Usage
 from flowdebate.runs.batch.result import decision_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.cli.streams import tell
+from flowdebate.cli.process import tell
 from flowdebate.errors import error_text
 from flowdebate.service.text import in_line
 

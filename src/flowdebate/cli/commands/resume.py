@@ -6,15 +6,13 @@ import asyncio
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import problems_told, resume_run
-from flowdebate.cli.streams import tell
-from flowdebate.errors import ConfigurationError, NotAwaited
-from flowdebate.service.options import COMMAND, Count, Seconds, check_option
+from flowdebate.cli.command import resume_run
+from flowdebate.cli.process import tell
+from flowdebate.errors import NotAwaited
+from flowdebate.service.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,51 +23,34 @@ if TYPE_CHECKING:
 __all__ = ("answer", "resume")
 
 
+@opt.command("base_url", "max_calls", "max_tokens", "max_seconds")
 def resume(  # noqa: PLR0913 - the options of the command
-    *,
     run: opt.RunName = None,
-    last: Annotated[bool, typer.Option("--last", help="The newest run that did not come to its end.")] = False,
+    *,
+    last: Annotated[bool, Option(help="The newest run that did not come to its end.")] = False,
     on_uncertain: Annotated[
-        str,
-        typer.Option(
-            metavar="retry|raise",
-            help="What to do about a call that was in flight when the run ended: it may have been paid for.",
-        ),
+        Literal["retry", "raise"],
+        Option(help="What to do about a call that was in flight when the run ended: it may have been paid for."),
     ] = "retry",
-    allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Resume with another model, or another version of flowdebate.")
-    ] = False,
-    retry_dead_letter: Annotated[
-        bool, typer.Option("--retry-dead-letter", help="Resume a run that was given up after repeated crashes.")
-    ] = False,
+    allow_changes: Annotated[bool, Option(help="Resume with another model, or another version of flowdebate.")] = False,
+    retry_dead_letter: Annotated[bool, Option(help="Resume a run that was given up after repeated crashes.")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="Another model for the rest; needs --allow-changes.")
+        str | None, Option(metavar="SPEC", help="Another model for the rest; needs --allow-changes.")
     ] = None,
-    base_url: opt.BaseUrl = None,
-    max_calls: opt.MaxCalls = None,
-    max_tokens: opt.MaxTokens = None,
-    max_seconds: opt.MaxSeconds = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
+    **given: object,
 ) -> None:
     """Resume a run that was interrupted, crashed, failed or reached a limit.
 
     No recorded call is paid for twice. The run is shown from its beginning, and its limits count for the whole run.
     """
-    given: dict[str, Any] = {"max_calls": max_calls, "max_tokens": max_tokens, "max_seconds": max_seconds}
-    with problems_told():
-        if last == (run is not None):
-            raise ConfigurationError(COMMAND, "RUN", run, "the id of a run, or its beginning; or else --last")
-        check_option(Literal["retry", "raise"], "--on-uncertain", on_uncertain)
-        check_option(Count, "--max-calls", max_calls)
-        check_option(Count, "--max-tokens", max_tokens)
-        check_option(Seconds, "--max-seconds", max_seconds)
-        if model is not None and not allow_changes:
-            raise ConfigurationError(COMMAND, "--model", model, "left out, or given with --allow-changes")
+    opt.check(last != (run is not None), "RUN", run, "the id of a run, or its beginning; or else --last")
+    opt.check(model is None or allow_changes, "--model", model, "left out, or given with --allow-changes")
     resume_run(
         run,
-        {**given, "model": model, "base_url": base_url},
+        {**given, "model": model},
         store=store,
         on_uncertain=on_uncertain,
         allow_changes=allow_changes,
@@ -86,34 +67,30 @@ _LONGEST = 4_000_000
 """Characters read from stdin: more than the limit of any answer."""
 
 
+@opt.command()
 def answer(
-    run: Annotated[str, typer.Argument(help=opt.RUN)],
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The answer. Default: typed in the terminal, or read from stdin.", show_default=False),
-    ] = None,
+    run: Annotated[str, Option(help=opt.RUN)],
+    text: Annotated[str | None, Option(help="The answer. Default: typed in the terminal, or read from stdin.")] = None,
     *,
     data: Annotated[
-        str | None, typer.Option("--json", metavar="DATA", help="The answer as JSON, if it has fields.")
+        str | None, Option(flag="--json", metavar="DATA", help="The answer as JSON, if it has fields.")
     ] = None,
     place: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Which request to answer, if the run waits for several.")
+        str | None, Option(metavar="PLACE", help="Which request to answer, if the run waits for several.")
     ] = None,
-    later: Annotated[bool, typer.Option("--later", help="Only record the answer; resume the run later.")] = False,
+    later: Annotated[bool, Option(help="Only record the answer; resume the run later.")] = False,
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
     """Answer what a run asks a human, and resume it. Only the first answer to a request counts."""
-    with problems_told():
-        from flowdebate.service.runs import find_run, opened
+    from flowdebate.service.runs import find_run, opened
 
-        if text is not None and data is not None:
-            raise ConfigurationError(COMMAND, "--json", data, "left out where there is a TEXT")
-        given = data if text is None else text
-        with opened(store) as where:
-            stored = asyncio.run(find_run(where.store, run))
-            left = asyncio.run(_answered(where.store, stored, given, place))
-            ready = _ready(stored, left, where.option, later=later)
+    opt.check(text is None or data is None, "--json", data, "left out where there is a TEXT")
+    given = data if text is None else text
+    with opened(store) as where:
+        stored = asyncio.run(find_run(where.store, run))
+        left = asyncio.run(_answered(where.store, stored, given, place))
+        ready = _ready(stored, left, where.option, later=later)
     if ready:
         resume_run(stored.header.run_id, {}, store=store, as_json=False, markdown=markdown)
 

@@ -12,10 +12,10 @@ import typer
 from pydantic import Field
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import check_report, problems_told, write_json, write_report
-from flowdebate.cli.streams import writing
+from flowdebate.cli.command import check_report, write_json, write_report
+from flowdebate.cli.process import writing
 from flowdebate.errors import BadFile, ConfigurationError, RunConflict
-from flowdebate.service.options import COMMAND, Count, Text, allowed, check_option, one_of
+from flowdebate.service.options import COMMAND, Count, Option, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,101 +28,83 @@ __all__ = ("delete", "export", "import_", "runs", "show")
 _DAY = 86_400
 _MOST = 20
 _Days = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
-Status = Annotated[
-    str | None,
-    typer.Option(
-        metavar="STATUS",
-        help="Only runs that are queued, running, left_behind, complete, degraded, no_verdict, interrupted, "
-        "failed, awaiting, dead_letter, or ended by a limit (limit).",
-    ),
-]
 
 
+@opt.command()
 def runs(
     *,
-    status: Status = None,
-    block: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only runs of this block: debate, consensus, …")
-    ] = None,
-    search: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only runs with this text in their question.")
-    ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="Maximum number of runs in the list.")] = _MOST,
+    status: opt.Status = None,
+    block: opt.Block = None,
+    search: opt.Search = None,
+    limit: Annotated[Count, Option(metavar="N", help="Maximum number of runs in the list.")] = _MOST,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
     """List the stored runs, the newest first."""
-    with problems_told():
-        from flowdebate.service.runs import STATES, list_runs, opened
+    from flowdebate.service.runs import list_runs, opened
 
-        check_option(one_of(*STATES), "--status", status)
-        check_option(Text, "--block", block)
-        check_option(Text, "--search", search)
-        check_option(Count, "--limit", limit)
-        with opened(store) as place:
-            found = asyncio.run(list_runs(place.store, state=status, block=block, search=search, limit=limit + 1))
-        with writing():
-            _list(found[:limit], more=len(found) > limit, as_json=as_json)
+    with opened(store) as place:
+        found = asyncio.run(list_runs(place.store, state=status, block=block, search=search, limit=limit + 1))
+    with writing():
+        _list(found[:limit], more=len(found) > limit, as_json=as_json)
 
 
+@opt.command()
 def show(
-    run: Annotated[str, typer.Argument(help=opt.RUN)],
+    run: Annotated[str, Option(help=opt.RUN)],
     *,
-    page: Annotated[bool, typer.Option("--page", help="Show the page of its command instead of the steps.")] = False,
+    page: Annotated[bool, Option(help="Show the page of its command instead of the steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
 ) -> None:
     """Show a stored run with its steps and its result."""
-    with problems_told():
-        from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
-        from flowdebate.cli.page import render
-        from flowdebate.service.documents import as_json as told
-        from flowdebate.service.runs import find_run, opened
+    from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
+    from flowdebate.cli.page import render
+    from flowdebate.service.documents import as_json as told
+    from flowdebate.service.runs import find_run, opened
 
-        check_report(markdown)
-        with opened(store) as place:
-            stored = asyncio.run(find_run(place.store, run))
-            steps = asyncio.run(place.store.steps(stored.header.run_id))
-        document = document_of(stored, steps) if page or markdown is not None else None
-        with writing():
-            if as_json and page and document is not None:
-                write_json(document.to_json())
-            elif as_json:
-                write_json(told({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
-            elif page and document is not None:
-                render(document, _page(document.speakers))
-            else:
-                show_run(stored, steps, _page())
-        if document is not None:
-            write_report(document, markdown)
+    check_report(markdown)
+    with opened(store) as place:
+        stored = asyncio.run(find_run(place.store, run))
+        steps = asyncio.run(place.store.steps(stored.header.run_id))
+    document = document_of(stored, steps) if page or markdown is not None else None
+    with writing():
+        if as_json and page and document is not None:
+            write_json(document.to_json())
+        elif as_json:
+            write_json(told({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
+        elif page and document is not None:
+            render(document, _page(document.speakers))
+        else:
+            show_run(stored, steps, _page())
+    if document is not None:
+        write_report(document, markdown)
 
 
+@opt.command()
 def delete(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", help=opt.RUN, show_default=False)] = None,
+    runs: opt.RunNames = None,
     *,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="Runs without a change for this many days.")
+        _Days | None, Option(metavar="DAYS", help="Runs without a change for this many days.")
     ] = None,
-    status: Status = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    status: opt.Status = None,
+    yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
     """Delete stored runs. Runs in progress are never deleted."""
-    with problems_told():
-        from flowdebate.service.runs import STATES, opened
+    from flowdebate.service.runs import opened
 
-        check_option(one_of(*STATES), "--status", status)
-        check_option(_Days, "--older-than", older_than)
-        if bool(runs) == (older_than is not None or status is not None):
-            raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --older-than, --status")
-        with opened(store) as place:
-            meant = asyncio.run(_meant(place.store, runs or [], older_than=older_than, status=status))
-            if not yes and meant:
-                _ask(meant)
-            asyncio.run(_delete(place.store, meant))
-        with writing():
-            _page().line(f"Deleted {_counted(len(meant))}.")
+    if bool(runs) == (older_than is not None or status is not None):
+        raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --older-than, --status")
+    with opened(store) as place:
+        meant = asyncio.run(_meant(place.store, runs or [], older_than=older_than, status=status))
+        if not yes and meant:
+            _ask(meant)
+        asyncio.run(_delete(place.store, meant))
+    with writing():
+        _page().line(f"Deleted {_counted(len(meant))}.")
 
 
 async def _meant(
@@ -178,27 +160,27 @@ def _counted(number: int) -> str:
 # export and import
 
 
+@opt.command()
 def export(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", help=opt.RUN, show_default=False)] = None,
+    runs: opt.RunNames = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All runs of the store.")] = False,
+    everything: Annotated[bool, Option(flag="--all", help="All runs of the store.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: stdout.")
+        Path | None, Option(flag="--output -o", metavar="FILE", help="A new file. Default: stdout.")
     ] = None,
     store: opt.StoreName = None,
 ) -> None:
     """Export runs to a file. Each run and each step is one line of JSON."""
-    with problems_told():
-        from flowdebate.service.runs import opened
+    from flowdebate.service.runs import opened
 
-        if everything == bool(runs):
-            raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --all")
-        if output is not None:
-            check_report(output)
-            if output.exists():
-                raise BadFile(str(output), "is there already: write to another file")
-        with opened(store) as place:
-            asyncio.run(_export(place.store, runs or [], output))
+    if everything == bool(runs):
+        raise ConfigurationError(COMMAND, "RUN", runs or None, "the ids of runs; or else --all")
+    if output is not None:
+        check_report(output)
+        if output.exists():
+            raise BadFile(str(output), "is there already: write to another file")
+    with opened(store) as place:
+        asyncio.run(_export(place.store, runs or [], output))
 
 
 async def _export(store: Store, names: Sequence[str], output: Path | None) -> None:
@@ -219,22 +201,22 @@ async def _export(store: Store, names: Sequence[str], output: Path | None) -> No
         sys.stdout.flush()
 
 
+@opt.command()
 def import_(
-    file: Annotated[str, typer.Argument(help='File that export wrote; "-" is stdin.')],
+    file: Annotated[str, Option(help='File that export wrote; "-" is stdin.')],
     *,
     store: opt.StoreName = None,
 ) -> None:
     """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
-    with problems_told():
-        from flowdebate.cli.page import Page
-        from flowdebate.service.runs import opened
-        from flowdebate.store.export import import_runs, read_export
+    from flowdebate.cli.page import Page
+    from flowdebate.service.runs import opened
+    from flowdebate.store.export import import_runs, read_export
 
-        lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
-        source = "stdin" if file == "-" else file
-        with opened(store) as place:
-            done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
-        there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
-        added = "1 run" if len(done.added) == 1 else f"{len(done.added):,} runs"
-        with writing():
-            Page(sys.stdout, ()).line(f"Imported {added}{there if done.skipped else ''}.")
+    lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
+    source = "stdin" if file == "-" else file
+    with opened(store) as place:
+        done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
+    there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
+    added = "1 run" if len(done.added) == 1 else f"{len(done.added):,} runs"
+    with writing():
+        Page(sys.stdout, ()).line(f"Imported {added}{there if done.skipped else ''}.")

@@ -7,12 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
 from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import problems_told, write_json
-from flowdebate.cli.evaluation import check, check_choice, check_count, check_text
-from flowdebate.cli.streams import tell, writing
+from flowdebate.cli.command import write_json
+from flowdebate.cli.options import check
+from flowdebate.cli.process import tell, writing
+from flowdebate.service.options import Count, FilePath, ModelName, Option, Text, allowed
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ __all__ = ("AUDIT_EXIT_CODES", "audit")
 _FAILED, _NO_RESULT = 1, 3
 AUDIT_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
 """The end of its help."""
+_Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 _HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
 _FIGURES = {
     "position_consistency": "position consistency (PC)",
@@ -39,77 +42,58 @@ _FIGURES = {
 }
 
 
+@opt.command("base_url")
 def audit(  # noqa: PLR0913 - the options of the command
+    runs: Annotated[list[str] | None, Option(metavar="RUN", help=f"{opt.RUN} Default: all stored runs.")] = None,
     *,
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="RUN", help=f"{opt.RUN} Default: all stored runs.", show_default=False),
-    ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="FILE", help='Ballots of this JSON Lines file instead; "-" is stdin.')
+        FilePath | None, Option(metavar="FILE", help='Ballots of this JSON Lines file; "-" is stdin.')
     ] = None,
-    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only runs with this status.")] = None,
-    block: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this block.")] = None,
-    search: Annotated[str | None, typer.Option(metavar="TEXT", help="Only runs whose subject has this text.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the newest N runs.")] = None,
-    rejudge: Annotated[
-        bool, typer.Option("--rejudge", help="Judge the stored debates again, without arguing again.")
-    ] = False,
+    status: opt.Status = None,
+    block: opt.Block = None,
+    search: opt.Search = None,
+    limit: Annotated[Count | None, Option(metavar="N", help="Only the newest N runs.")] = None,
+    rejudge: Annotated[bool, Option(help="Judge the stored debates again, without arguing again.")] = False,
     schedule: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: cyclic."),
+        Text | None,
+        Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: cyclic."),
     ] = None,
-    repeat: Annotated[int | None, typer.Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
-    labels: Annotated[
-        bool | None, typer.Option("--labels", help="Call the sides A, B, … instead of by their stances.")
-    ] = None,
+    repeat: Annotated[Count | None, Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
+    labels: Annotated[bool, Option(help="Call the sides A, B, …, not by their stances.")] = False,
     model: Annotated[
-        list[str] | None, typer.Option(metavar="SPEC", help="The model that judges again; repeat for several.")
+        list[ModelName] | None, Option(metavar="SPEC", help="The model that judges again; repeat for several.")
     ] = None,
-    base_url: opt.BaseUrl = None,
     max_concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Maximum number of debates at once. Default: 8.")
+        Count | None, Option(metavar="N", help="Maximum number of debates at once. Default: 8.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of orders, p-values and intervals.")] = 0,
+    seed: Annotated[_Seed, Option(help="Seed of orders, p-values and intervals.")] = 0,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
+    **given: object,
 ) -> None:
     """Audit judges for bias and consistency.
 
     The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
     The findings say which preferences were found, and for which there were too few verdicts to find any.
     """
-    with problems_told():
-        filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
-        _check(filters, runs, data=data, seed=seed)
-        asked = {
-            "schedule": schedule, "repeat": repeat, "labels": labels, "base_url": base_url,
-            "max_concurrency": max_concurrency, "model": model or None,
-        }  # fmt: skip
-        again = _rejudging(asked, data=data, wanted=rejudge)
-        items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
-        audited = _audited(items, seed)
-        with writing():
-            _write(audited, items, as_json=as_json)
+    filters: dict[str, Any] = {"status": status, "block": block, "search": search, "limit": limit}
+    reason = "the runs are named" if runs else "--data is given"
+    for name, value in filters.items():
+        check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
+    check(data is None or not runs, "RUN", runs, "left out where --data is given")
+    asked = {
+        **given, "schedule": schedule, "repeat": repeat, "labels": labels or None, "max_concurrency": max_concurrency,
+        "model": model or None,
+    }  # fmt: skip
+    again = _rejudging(asked, data=data, wanted=rejudge)
+    items, failed = _items(data, runs or [], filters, store, again=again, seed=seed)
+    audited = _audited(items, seed)
+    with writing():
+        _write(audited, items, as_json=as_json)
     if failed:
         raise typer.Exit(_FAILED)
     if not audited.ballots:
         raise typer.Exit(_NO_RESULT)
-
-
-def _check(filters: Mapping[str, Any], runs: Sequence[str] | None, *, data: str | None, seed: int) -> None:
-    from flowdebate.service.runs import STATES
-
-    instead = "the runs are named" if runs else "--data is given"
-    for name, value in filters.items():
-        check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {instead}")
-    check_choice("--status", filters["status"], STATES)
-    check_text("--block", filters["block"])
-    check_text("--search", filters["search"])
-    check_count("--limit", filters["limit"])
-    check(data is None or not runs, "RUN", runs, "left out where --data is given")
-    check_text("--data", data, "the path of a file")
-    check(seed >= 0, "--seed", seed, "an int >= 0")
 
 
 def _rejudging(options: Mapping[str, Any], *, data: str | None, wanted: bool) -> Rejudging | None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
-from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
-from flowdebate.cli.command import problems_told, write_json
-from flowdebate.cli.evaluation import COMMAND, check, check_choice, check_count, check_text
-from flowdebate.cli.streams import tell, warnings_told, writing
+from flowdebate.cli import options as opt
+from flowdebate.cli.command import write_json
+from flowdebate.cli.process import tell, writing
+from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
+from flowdebate.service.options import COMMAND, FilePath, Option, Text, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("EVALUATE_EXIT_CODES", "evaluate")
 
 _FAILED, _NO_RESULT, _KILLED = 1, 3, 128
-_BASELINES = ("single", "drafts", "self_consistency")
-_OWN = (
-    "truth", "choices", "baselines", "min_gain", "out", "max_concurrency", "name", "limit", "max_total_calls",
-    "max_total_tokens", "file_", "file", "store", "as_json",
-)  # fmt: skip
-"""Options of this command; the others are those of the debate."""
+_Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 EVALUATE_EXIT_CODES = (
     "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
@@ -40,120 +37,90 @@ EVALUATE_EXIT_CODES = (
 """The end of its help."""
 
 
+@opt.command("model", "judge_model", "base_url", "seed", "max_calls", "attempts", "fallback", "on_failure")
 def evaluate(  # noqa: PLR0913 - the options of the command
-    file_: Annotated[
+    questions: Annotated[
         str,
-        typer.Argument(metavar="FILE", help='CSV or JSON Lines: "question", what is right, and choices; "-" is stdin.'),
+        Option(metavar="FILE", help='CSV or JSON Lines: "question", what is right, and choices; "-" is stdin.'),
     ],
     *,
     truth: Annotated[
-        str, typer.Option(metavar="COLUMN", help="What is right: a position, its letter or place from 0, a debater.")
+        Text, Option(metavar="COLUMN", help="What is right: a position, its letter or place from 0, a debater.")
     ] = "answer",
     choices: Annotated[
         list[str] | None,
-        typer.Option(
-            "--choices",
+        Option(
             metavar="COLUMN",
             help='The positions: a column with a list, or once for each. Default: "choices", if there is one.',
         ),
     ] = None,
     debaters: Annotated[
         list[str] | None,
-        typer.Option("--debater", metavar="NAME=STANCE", help="A side of all questions that have no choices."),
+        Option(flag="--debater", metavar="NAME=STANCE", help="A side of all questions that have no choices."),
     ] = None,
     baselines: Annotated[
-        list[str] | None,
-        typer.Option("--baseline", metavar="|".join(_BASELINES), help="Compare with it; once for each. Default: all."),
+        list[BaselineName] | None,
+        Option(
+            flag="--baseline",
+            metavar="|".join(BASELINES),
+            help="Compare with it; once for each. Default: all.",
+        ),
     ] = None,
     min_gain: Annotated[
-        float, typer.Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
+        _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
     ] = 0.1,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
+        FilePath | None, Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
     ] = None,
     max_concurrency: opt.Concurrency = 8,
-    name: opt.KeptAs = None,
+    name: opt.BatchName = None,
     limit: opt.FirstOnly = None,
     file: opt.File = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds at most.")] = None,
-    model: opt.ModelSpec = None,
-    judge_model: opt.JudgeModel = None,
-    base_url: opt.BaseUrl = None,
-    seed: opt.Seed = None,
-    max_calls: opt.CallsOfEach = None,
+    rounds: Annotated[int | None, Option(help="Maximum number of rounds.")] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
-    attempts: opt.Attempts = None,
-    fallback: opt.Fallback = None,
-    on_failure: opt.OnFailure = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
+    **given: object,
 ) -> None:
     """Measure on a data set whether debates help, and at which cost.
 
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
+    --max-calls holds for each question.
     """
-    _run(dict(locals()))
-
-
-def _run(options: dict[str, Any]) -> None:
-    """Run the debates, and report; ends in Exit."""
-    with problems_told(), warnings_told():
-        own = _checked(options)
-        from flowdebate.cli.batch.rows import read_rows
-        from flowdebate.cli.batch.run import Totals, hold_batch, warned_once
-        from flowdebate.cli.evaluation.dataset import EvaluationPlans
-        from flowdebate.service.runs import opened
-
-        rows = read_rows(own["file_"])[: own["limit"]]
-        with warned_once(), opened(own["store"]) as place:
-            plans = EvaluationPlans(
-                options,
-                own["file"],
-                rows,
-                path=own["file_"],
-                truth=own["truth"],
-                choices=own["choices"] or (),
-                baselines=own["baselines"],
-            )
-            name = own["name"] or plans.name(rows)
-            held = asyncio.run(
-                hold_batch(
-                    plans,
-                    plans.questions,
-                    name=name,
-                    store=place.store,
-                    concurrency=own["max_concurrency"],
-                    totals=Totals(calls=own["max_total_calls"], tokens=own["max_total_tokens"]),
-                    out=own["out"],
-                )
-            )
-            outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions))
-        report = _report(outcome, own["min_gain"])
-        with writing():
-            _write(report, outcome, held, name, as_json=own["as_json"], out=own["out"])
-    raise typer.Exit(_exit_code(held, report))
-
-
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the command's own options out of `options`, and check them."""
+    from flowdebate.cli.batch.rows import read_rows
+    from flowdebate.cli.batch.run import Totals, hold_batch, warned_once
+    from flowdebate.cli.evaluation.dataset import EvaluationPlans
     from flowdebate.evaluation.statistics import check_scipy
     from flowdebate.patterns.debate.baselines import baselines_asked
+    from flowdebate.service.runs import opened
 
-    own = {key: options.pop(key) for key in _OWN}
-    check_text("--truth", own["truth"])
-    check_text("--out", own["out"], "the path of a file")
-    check_text("--batch", own["name"])
-    for key in ("max_concurrency", "limit", "max_total_calls", "max_total_tokens"):
-        check_count(f"--{key.replace('_', '-')}", own[key])
-    check(0 < own["min_gain"] < 1, "--min-gain", own["min_gain"], "a number between 0 and 1")
-    check(own["out"] != "-", "--out", "-", "the path of a file: the report is written on stdout")
-    asked: Any = list(dict.fromkeys(own["baselines"] or _BASELINES))
-    for given in asked:
-        check_choice("--baseline", given, _BASELINES)
-    own["baselines"] = baselines_asked(asked, where=COMMAND)
+    opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
+    compared = baselines_asked(list(dict.fromkeys(baselines or BASELINES)), where=COMMAND)
     check_scipy(COMMAND)
-    return own
+    rows = read_rows(questions)[:limit]
+    with warned_once(), opened(store) as place:
+        options = {"debaters": debaters, "rounds": rounds, **given}
+        plans = EvaluationPlans(
+            options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared
+        )
+        name = name or plans.name(rows)
+        held = asyncio.run(
+            hold_batch(
+                plans,
+                plans.questions,
+                name=name,
+                store=place.store,
+                concurrency=max_concurrency,
+                totals=Totals(calls=max_total_calls, tokens=max_total_tokens),
+                out=out,
+            )
+        )
+        outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions))
+    report = _report(outcome, min_gain)
+    with writing():
+        _write(report, outcome, held, name, as_json=as_json, out=out)
+    raise typer.Exit(_exit_code(held, report))
 
 
 @dataclass(frozen=True, kw_only=True)

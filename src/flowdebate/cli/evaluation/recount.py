@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from flowdebate._util.text import counted
-from flowdebate.cli import options as opt  # noqa: TC001 - typer reads the annotations
-from flowdebate.cli.command import problems_told, write_json
-from flowdebate.cli.evaluation import check, check_text
-from flowdebate.cli.streams import tell, writing
+from flowdebate.cli import options as opt
+from flowdebate.cli.command import write_json
+from flowdebate.cli.options import check
+from flowdebate.cli.process import tell, writing
+from flowdebate.service.options import FilePath, Option
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -46,22 +47,23 @@ class _Decided(NamedTuple):
     sides: Sequence[str] | None = None
 
 
+@opt.command()
 def recount(
     run: opt.RunName = None,
     *,
-    last: Annotated[bool, typer.Option("--last", help="The newest run that has ballots.")] = False,
+    last: Annotated[bool, Option(help="The newest run that has ballots.")] = False,
     data: Annotated[
-        str | None, typer.Option(metavar="FILE", help='What --json printed, or a bare raw output; "-" is stdin.')
+        FilePath | None, Option(metavar="FILE", help='What --json printed, or a bare raw output; "-" is stdin.')
     ] = None,
     rule: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this decision rule; repeat for several.")
+        list[str] | None, Option(metavar="NAME", help="Only this decision rule; repeat for several.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="For approval. Default: 1 / the number of sides.")
+        float | None, Option(metavar="SHARE", help="For approval. Default: 1 / the number of sides.")
     ] = None,
     weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=N", help="Weight of a model, or an agent, for weighted; repeat for several."),
+        Option(metavar="NAME=N", help="Weight of a model, or an agent, for weighted; repeat for several."),
     ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -70,22 +72,20 @@ def recount(
 
     The findings say whether the outcome depends on the rule, and which rules cannot count these ballots.
     """
-    with problems_told():
-        check((run is not None) + (data is not None) + last == 1, "RUN", run, _ONE_RUN)
-        check_text("--data", data, "the path of a file")
-        check(data is None or store is None, "--store", store, "left out where --data is given")
-        weights = _weights(weight or [])
-        decided = _read(data) if data is not None else _stored(run, store)
-        if isinstance(decided.ballots, str):
-            where = data if decided.run_id is None else f"run {decided.run_id}"
-            tell(f"Error: {where} {decided.ballots}")
-            raise typer.Exit(_NO_RESULT)
-        from flowdebate.evaluation.decision_rules.recount import recount as count_again
+    check((run is not None) + (data is not None) + last == 1, "RUN", run, _ONE_RUN)
+    check(data is None or store is None, "--store", store, "left out where --data is given")
+    weights = _weights(weight or [])
+    decided = _read(data) if data is not None else _stored(run, store)
+    if isinstance(decided.ballots, str):
+        where = data if decided.run_id is None else f"run {decided.run_id}"
+        tell(f"Error: {where} {decided.ballots}")
+        raise typer.Exit(_NO_RESULT)
+    from flowdebate.evaluation.decision_rules.recount import recount as count_again
 
-        rules: Any = [name.replace("-", "_") for name in rule] if rule else None
-        recounted = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
-        with writing():
-            _write(recounted, decided, as_json=as_json)
+    rules: Any = [name.replace("-", "_") for name in rule] if rule else None
+    recounted = count_again(decided.ballots, sides=decided.sides, rules=rules, weights=weights, threshold=threshold)
+    with writing():
+        _write(recounted, decided, as_json=as_json)
     if not recounted.usable:
         raise typer.Exit(_NO_RESULT)
 

@@ -8,14 +8,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.cli.evaluation import COMMAND, check, check_count, check_text
 from flowdebate.cli.evaluation.ballots import Items, argued
-from flowdebate.cli.streams import tell
+from flowdebate.cli.options import check
+from flowdebate.cli.process import tell
 from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.service.options import COMMAND
 from flowdebate.service.plan import Models
 
 if TYPE_CHECKING:
@@ -53,13 +54,7 @@ class Rejudging:
     ) -> Rejudging:
         """Read the options of the command line; None was not given. ConfigurationError with the option."""
         specs = list(model or ())
-        check_text("--schedule", schedule)
-        check_text("--base-url", base_url)
-        check_count("--repeat", repeat)
-        check_count("--max-concurrency", max_concurrency)
         check(base_url is None or specs, "--model", None, f"the model's name as the server at {base_url} has it")
-        for spec in specs:
-            check_text("--model", spec, "the name of a model")
         make = Models(base_url)
         made = [make(spec, COMMAND, "--model") for spec in specs]
         try:

@@ -1,4 +1,4 @@
-"""Output of the process: streams that are safe for any text and early readers, and files written whole."""
+"""Process of the command: output that is safe for any text and early readers, files written whole, and signals."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import stat
 import sys
+import threading
 import warnings
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, FlowDebateWarning
 from flowdebate.service.files import reason_of
 from flowdebate.service.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TextIO
+    from collections.abc import Callable, Iterator
+    from typing import Self, TextIO
 
 __all__ = (
+    "Interrupts",
     "WriteFailed",
     "check_target",
     "leave_stdout",
@@ -137,3 +140,37 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(f"{record.levelname.capitalize()}: {record.getMessage()}")
+
+
+class Interrupts:
+    """While it is entered, the first SIGINT or SIGTERM calls `stop`, and leaves the next one to the system.
+
+    That next one then ends the process even where Python is busy. Signals that the caller had ignored stay ignored
+    (`nohup`, background jobs); outside the main thread nothing is changed.
+    """
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        self.received: signal.Signals | None = None
+        """The signal received, or None."""
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                if before not in (signal.SIG_IGN, None):
+                    self._before[number] = before
+                    signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.received is None:
+            for number, before in self._before.items():
+                signal.signal(number, before)
+
+    def _receive(self, number: int, _: object) -> None:
+        self.received = signal.Signals(number)
+        for each in self._before:
+            signal.signal(each, signal.SIG_DFL)
+        self._stop()
