@@ -16,7 +16,7 @@ from flowdebate.patterns.debate.quotes.verify import verify_quotes
 
 if TYPE_CHECKING:
     from flowdebate import DebateContributionEntry
-    from flowdebate.evaluation.arguments.schemas import Contested
+    from flowdebate.evaluation.arguments.graph import Contested
     from flowdebate.models import Model
 
 REPORT = (

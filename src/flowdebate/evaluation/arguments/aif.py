@@ -1,16 +1,13 @@
-"""Argument Interchange Format (AIF): export of argument graphs, and import of graphs that others wrote.
-
-Nothing that is imported is trusted: each error names the place in the data.
-"""
+"""Argument Interchange Format (AIF): export of argument graphs, and import with full validation."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.arguments.graph import check_graph
-from flowdebate.evaluation.arguments.schemas import ArgumentGraph, Claim
+from flowdebate.evaluation.arguments.graph import ArgumentGraph, Claim, check_graph
 
 __all__ = (
     "EXTENSION",
@@ -19,13 +16,13 @@ __all__ = (
 )
 
 EXTENSION = "flowdebate"
-"""The field of an I-node for data that the format has no place for."""
+"""The field of an I-node for data that has no place in the format."""
 
 _WHERE = "from_aif()"
 _CLAIM = "I"
 _SCHEMES = {"RA": "supports", "CA": "attacks"}
 _DIALOGUE = {"L", "TA", "YA"}
-"""Nodes of the dialogue, which are no part of the argument itself."""
+"""Nodes of the dialogue, not of the argument."""
 _TYPES = "one of 'I', 'RA', 'CA', 'L', 'TA', 'YA'"
 
 
@@ -45,10 +42,10 @@ class _Edge(NamedTuple):
 def from_aif(data: Mapping[str, Any], *, base: float = 0.5) -> ArgumentGraph:
     """Read a graph from AIF: I-nodes as claims, RA-nodes as supports, CA-nodes as attacks.
 
-    `base` is the base score of claims that have none of their own. Each of several premises of an RA-node supports its
-    conclusion. Of what was said (L, TA, YA) only the authors of claims are taken, where `flowdebate` fields name none.
-    ConfigurationError, with the place, for what is no AIF, and for what a graph of claims cannot hold: other schemes
-    (MA, PA), an attack on an inference instead of a claim, a cycle.
+    `base` is the base score of claims without a `flowdebate` field. Several premises of one RA-node become one support
+    each. Of the dialogue (L, TA, YA) only the authors of claims are read. ConfigurationError, with the place, for
+    malformed data, and for what a graph of claims cannot represent: other schemes (MA, PA), an attack on an inference,
+    a cycle.
 
     >>> nodes = [{"nodeID": "1", "type": "I", "text": "Yes."}, {"nodeID": "2", "type": "MA", "text": ""}]
     >>> from_aif({"nodes": nodes, "edges": []})
@@ -136,6 +133,7 @@ def _authors(data: Mapping[str, Any], nodes: Mapping[str, _Node], edges: list[_E
 
 
 def _claim(key: str, node: _Node, base: float, author: str | None) -> Claim:
+    """The claim of an I-node."""
     own = node.data.get(EXTENSION, {})
     place = f"{node.place}.{EXTENSION}"
     if not isinstance(own, Mapping):
@@ -150,8 +148,7 @@ def _claim(key: str, node: _Node, base: float, author: str | None) -> Claim:
     number = own.get("round")
     if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
         raise ConfigurationError(_WHERE, f"{place}.round", number, "an int >= 1")
-    # model_construct: all is checked, and texts may hold halves of surrogate pairs, which validation refuses.
-    return Claim.model_construct(
+    return Claim.model_construct(  # validation refuses texts with half a surrogate pair
         id=key,
         text=node.data["text"],
         base=float(score),
@@ -175,7 +172,7 @@ def _items(data: object, field: str, *, needed: bool = True) -> list[tuple[str, 
 
 
 def _id(item: Mapping[str, Any], field: str, place: str) -> str:
-    """An id; some programs write numbers."""
+    """An id of `item` as text; some programs write numbers."""
     key = item.get(field)
     if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
         raise ConfigurationError(_WHERE, f"{place}.{field}", key, "an id")
@@ -186,68 +183,65 @@ _TEXTS = {"RA": "Default Inference", "CA": "Default Conflict", "YA": "Default Il
 
 
 def to_aif(graph: ArgumentGraph, *, locutions: bool = False) -> dict[str, Any]:
-    """Export `graph` as AIF: `nodes`, `edges` and `locutions`, all of it JSON.
+    """Export `graph` as AIF: `nodes`, `edges` and `locutions`, ready for JSON.
 
-    With `locutions`, each claim that has an author is said by an L-node, through a YA-node. Programs that know only
-    arguments leave these out. ConfigurationError for a graph that `argument_graph` would have refused.
+    With `locutions`, L- and YA-nodes record the author of each claim that has one. ConfigurationError for a graph that
+    `argument_graph` would have refused.
 
-    >>> from flowdebate.evaluation.arguments.graph import Claim, argument_graph
+    >>> from flowdebate.evaluation.arguments.graph import argument_graph
     >>> graph = argument_graph([Claim(id="a", text="Yes."), Claim(id="b", text="No.")], attacks=[("b", "a")])
     >>> [(node["nodeID"], node["type"], node["text"]) for node in to_aif(graph)["nodes"]]
     [('a', 'I', 'Yes.'), ('b', 'I', 'No.'), ('CA1', 'CA', 'Default Conflict')]
     """
     check_graph(graph, where="to_aif()")
-    written = _Written({claim.id for claim in graph.claims})
+    export = _Export({claim.id for claim in graph.claims})
     for claim in graph.claims:
-        written.node(claim.id, "I", claim.text)[EXTENSION] = _extension(claim)
+        extension = {field: getattr(claim, field) for field in ("base", "author", "stance", "round")}
+        given = {field: value for field, value in extension.items() if value is not None}
+        export.node(claim.id, "I", claim.text)[EXTENSION] = given
     for kind, pairs in (("RA", graph.supports), ("CA", graph.attacks)):
         for source, target in pairs:
-            written.between(source, kind, target)
+            export.scheme(source, kind, target)
     for claim in graph.claims if locutions else ():
         if claim.author is not None:
-            written.locution(claim, claim.author)
-    return {"nodes": written.nodes, "edges": written.edges, "locutions": written.locutions}
+            export.locution(claim, claim.author)
+    return {"nodes": export.nodes, "edges": export.edges, "locutions": export.locutions}
 
 
-class _Written:
-    """Nodes and edges of an export, with ids that no claim has."""
+class _Export:
+    """Nodes and edges of an export; new ids never collide with those of claims."""
 
     def __init__(self, taken: set[str]) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.edges: list[dict[str, Any]] = []
         self.locutions: list[dict[str, Any]] = []
         self._taken = taken
-        self._count: dict[str, int] = {}
+        self._counts: defaultdict[str, int] = defaultdict(int)
 
     def node(self, key: str, kind: str, text: str) -> dict[str, Any]:
         made: dict[str, Any] = {"nodeID": key, "text": text, "type": kind, "timestamp": ""}
         self.nodes.append(made)
         return made
 
-    def between(self, source: str, kind: str, target: str) -> None:
+    def scheme(self, source: str, kind: str, target: str) -> None:
         """Add a scheme from one node to another."""
-        scheme = self._fresh(kind)
-        self.node(scheme, kind, _TEXTS[kind])
-        for one, other in ((source, scheme), (scheme, target)):
+        key = self._fresh(kind)
+        self.node(key, kind, _TEXTS[kind])
+        for one, other in ((source, key), (key, target)):
             self.edges.append({"edgeID": self._fresh("E"), "fromID": one, "toID": other, "formEdgeID": None})
 
     def locution(self, claim: Claim, author: str) -> None:
         """Add a locution of `author` for `claim`."""
         said = self._fresh("L")
         self.node(said, "L", f"{author}: {claim.text}")
-        self.between(said, "YA", claim.id)
+        self.scheme(said, "YA", claim.id)
         self.locutions.append(
             {"nodeID": said, "personID": author, "timestamp": "", "start": None, "end": None, "source": None}
         )
 
     def _fresh(self, kind: str) -> str:
         while True:
-            self._count[kind] = self._count.get(kind, 0) + 1
-            key = f"{kind}{self._count[kind]}"
+            self._counts[kind] += 1
+            key = f"{kind}{self._counts[kind]}"
             if key not in self._taken:
                 return key
-
-
-def _extension(claim: Claim) -> dict[str, Any]:
-    fields = {"base": claim.base, "author": claim.author, "stance": claim.stance, "round": claim.round}
-    return {name: value for name, value in fields.items() if value is not None}

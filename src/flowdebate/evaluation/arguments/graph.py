@@ -1,17 +1,20 @@
 """Argument graphs and their DF-QuAD strengths (Rago, Toni, Aurisicchio, Baroni 2016).
 
 A claim has a base score b from 0 to 1. With c = (1 - ∏(1 - supports)) - (1 - ∏(1 - attacks)), over the strengths of
-its supporters and attackers, its strength is b + c(1 - b) where c ≥ 0, else b + cb. A claim without relations keeps
-its base score. The order of claims and relations changes no bit of a strength.
+its supporters and attackers, its strength is b + c(1 - b) if c ≥ 0, else b + cb. The order of claims and relations
+changes no bit of a strength.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
-from flowdebate.evaluation.arguments.schemas import ArgumentGraph, Claim, Contested, StrengthChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,15 +31,56 @@ __all__ = (
     "claim_strengths",
     "contest",
     "graph_of_debate",
-    "in_order_of_relations",
 )
 
 _LONGEST_CYCLE = 12
-"""Claims of a cycle that an error message names."""
+"""The number of claims of a cycle that an error message names."""
+
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-def check_graph(graph: ArgumentGraph, *, where: str) -> None:
-    """Raise a ConfigurationError of `where` for the first problem of `graph`."""
+class Claim(WireModel):
+    """A claim or an argument of a debate."""
+
+    id: str
+    """The id that attacks and supports refer to."""
+    text: str = ""
+    base: Score = 0.5
+    """Its strength without attacks and supports."""
+    author: str | None = None
+    stance: str | None = None
+    round: Annotated[int, Field(ge=1)] | None = None
+
+
+class ArgumentGraph(WireModel):
+    """Claims with their attacks and supports; `argument_graph` builds and checks one."""
+
+    claims: tuple[Claim, ...]
+    attacks: tuple[tuple[str, str], ...] = ()
+    """Pairs of ids: the first claim attacks the second."""
+    supports: tuple[tuple[str, str], ...] = ()
+    """Pairs of ids: the first claim supports the second."""
+
+
+class StrengthChange(WireModel):
+    """The strength of one claim before and after; None before for a new claim."""
+
+    claim: str
+    before: Score | None
+    after: Score
+
+
+class Contested(WireModel):
+    """A graph after one of its claims was contested."""
+
+    graph: ArgumentGraph
+    strengths: dict[str, float]
+    changes: tuple[StrengthChange, ...]
+    """The claims whose strengths changed, in the graph's order."""
+
+
+def check_graph(graph: ArgumentGraph, *, where: str) -> list[str]:
+    """The ids of `graph`, each after all that attack or support it; a ConfigurationError of `where` for a problem."""
     known: set[str] = set()
     for place, claim in enumerate(graph.claims):
         if claim.id in known:
@@ -51,8 +95,13 @@ def check_graph(graph: ArgumentGraph, *, where: str) -> None:
             if problem := _problem(pair, known, given):
                 raise ConfigurationError(where, f"{field}[{place}]", pair, problem)
             given[pair[0], pair[1]] = f"{field}[{place}]"
-    if len(in_order_of_relations(graph)) < len(known):
-        raise ConfigurationError(where, "attacks and supports", _cycle(graph), "without a cycle")
+    sources: dict[str, list[str]] = {claim.id: [] for claim in graph.claims}
+    for source, target in (*graph.attacks, *graph.supports):
+        sources[target].append(source)
+    try:
+        return list(TopologicalSorter(sources).static_order())
+    except CycleError as error:
+        raise ConfigurationError(where, "attacks and supports", _cycle(error, sources), "without a cycle") from None
 
 
 def _problem(pair: object, known: set[str], given: Mapping[tuple[str, str], str]) -> str | None:
@@ -70,48 +119,15 @@ def _problem(pair: object, known: set[str], given: Mapping[tuple[str, str], str]
             return "a pair of ids"
 
 
-def in_order_of_relations(graph: ArgumentGraph) -> list[str]:
-    """Ids, each after all that attack and support it; those on a cycle, and what depends on it, are left out."""
-    targets, waiting = _targets(graph)
-    ready = [claim for claim, count in waiting.items() if not count]
-    for claim in ready:  # it grows while it is gone through
-        for target in targets[claim]:
-            waiting[target] -= 1
-            if not waiting[target]:
-                ready.append(target)
-    return ready
-
-
-def _targets(graph: ArgumentGraph) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """The targets of each claim, and the number of claims that have it as a target."""
-    targets: dict[str, list[str]] = {claim.id: [] for claim in graph.claims}
-    count = dict.fromkeys(targets, 0)
-    for source, target in _pairs(graph):
-        targets[source].append(target)
-        count[target] += 1
-    return targets, count
-
-
-def _pairs(graph: ArgumentGraph) -> Iterable[tuple[str, str]]:
-    yield from graph.attacks
-    yield from graph.supports
-
-
-def _cycle(graph: ArgumentGraph) -> str:
-    """One cycle, as "a → b → a": from a claim that is left over, backwards until one comes again."""
-    left = {claim.id for claim in graph.claims}.difference(in_order_of_relations(graph))
-    source_of = {target: source for source, target in _pairs(graph) if source in left and target in left}
-    # What only depends on a cycle has a source on it, so that going back always ends on the cycle itself.
-    path: dict[str, None] = {}
-    claim = next(item.id for item in graph.claims if item.id in left)
-    while claim not in path:
-        path[claim] = None
-        claim = source_of[claim]
-    back = list(path)
-    around = [claim, *reversed(back[back.index(claim) :])]
-    if len(around) > _LONGEST_CYCLE:
-        around = [*around[: _LONGEST_CYCLE - 1], "…", claim]
-    return " → ".join(around)
+def _cycle(error: CycleError, claims: Iterable[str]) -> str:
+    """The cycle as "a → b → a", from its first claim in the order of `claims`."""
+    around: list[str] = error.args[1][1:]
+    on_cycle = set(around)
+    first = around.index(next(claim for claim in claims if claim in on_cycle))
+    path = [*around[first:], *around[:first], around[first]]
+    if len(path) > _LONGEST_CYCLE:
+        path = [*path[: _LONGEST_CYCLE - 1], "…", path[-1]]
+    return " → ".join(path)
 
 
 def argument_graph(
@@ -122,8 +138,8 @@ def argument_graph(
 ) -> ArgumentGraph:
     """Build a graph of `claims` and of pairs of ids: the first claim attacks or supports the second.
 
-    ConfigurationError for two claims with one id, an unknown id, a claim that attacks or supports itself, a pair that
-    is given twice or both attacks and supports, a base score that is none, and a cycle, which the message names.
+    ConfigurationError for a duplicate id, an unknown id, a claim that attacks or supports itself, a pair that is given
+    twice or as attack and support, a base score outside 0 to 1, and a cycle, which the message names.
 
     >>> rent = Claim(id="cap", text="Cap rents.", base=0.5)
     >>> supply = Claim(id="supply", text="Caps cut supply.", base=0.8)
@@ -141,23 +157,22 @@ def claim_strengths(graph: ArgumentGraph) -> dict[str, float]:
 
     ConfigurationError for a graph that `argument_graph` would have refused.
     """
-    check_graph(graph, where="claim_strengths()")
-    against = _sources(graph.attacks)
-    speaking_for = _sources(graph.supports)
+    order = check_graph(graph, where="claim_strengths()")
+    attackers, supporters = _sources(graph.attacks), _sources(graph.supports)
     base = {claim.id: claim.base for claim in graph.claims}
     found: dict[str, float] = {}
-    for claim in in_order_of_relations(graph):
-        attacked = _together([found[other] for other in against.get(claim, ())])
-        supported = _together([found[other] for other in speaking_for.get(claim, ())])
+    for claim in order:
+        attacked = _together([found[other] for other in attackers.get(claim, ())])
+        supported = _together([found[other] for other in supporters.get(claim, ())])
         found[claim] = _combined(base[claim], supported - attacked)
     return {claim: found[claim] for claim in base}
 
 
 def contest(graph: ArgumentGraph, claim: str, *, base: float | None = None, by: Claim | None = None) -> Contested:
-    """Contest one `claim` of `graph` by another `base` score, a new claim that attacks it, or both.
+    """Contest one `claim` of `graph`: give it another `base` score, let the new claim `by` attack it, or both.
 
-    The graph that is given stays as it is. ConfigurationError for an unknown `claim`, a base score that is none, a new
-    claim whose id is taken, and where nothing is contested.
+    Returns a new graph. ConfigurationError for an unknown `claim`, a base score outside 0 to 1, a new claim whose id is
+    taken, and a call with neither `base` nor `by`.
 
     >>> said = [Claim(id="caps work", base=0.6), Claim(id="a study says so", base=0.9)]
     >>> graph = argument_graph(said, supports=[("a study says so", "caps work")])
@@ -170,14 +185,20 @@ def contest(graph: ArgumentGraph, claim: str, *, base: float | None = None, by: 
         raise ConfigurationError("contest()", "claim", claim, "the id of a claim of the graph")
     if base is None and by is None:
         raise ConfigurationError("contest()", "base", None, "given, or a new claim as `by`")
-    claims = graph.claims if base is None else tuple(_with_base(item, claim, base) for item in graph.claims)
-    attacks = graph.attacks
+    claims, attacks = graph.claims, graph.attacks
+    if base is not None:
+        claims = tuple(item.model_copy(update={"base": base}) if item.id == claim else item for item in claims)
     if by is not None:
         claims, attacks = (*claims, by), (*attacks, (by.id, claim))
     changed = ArgumentGraph.model_construct(claims=claims, attacks=attacks, supports=graph.supports)
     check_graph(changed, where="contest()")
     after = claim_strengths(changed)
-    return Contested(graph=changed, strengths=after, changes=_changes(before, after))
+    changes = tuple(
+        StrengthChange(claim=name, before=before.get(name), after=strength)
+        for name, strength in after.items()
+        if before.get(name) != strength
+    )
+    return Contested(graph=changed, strengths=after, changes=changes)
 
 
 def graph_of_debate(
@@ -185,11 +206,11 @@ def graph_of_debate(
     *,
     base: float | Callable[[DebateContributionEntry], float] = 0.5,
 ) -> ArgumentGraph:
-    """The shape of a debate, without looking at what is said: each of `entries`, in their order, is a claim.
+    """The graph of a transcript, from its structure alone: each of `entries` is a claim, numbered from "1".
 
-    It attacks the latest argument before it of each other stance, and supports the latest of its own. Ids are "1", "2",
-    … by place; `base` is the base score, or a function that gives each argument's. So it knows who could answer whom,
-    not whether they did: with one base score for all, strengths tell mostly who spoke last.
+    It attacks the latest earlier argument of each other stance and supports the latest of its own. `base` is the base
+    score, or a function that scores each argument. Nobody has checked whether an argument answers the one before it, so
+    with equal base scores strengths mostly show who spoke last.
 
     >>> from flowdebate.patterns.debate.schemas import DebateContributionEntry as Entry
     >>> said = [Entry(round=1, agent_name=name, stance=name, text="…") for name in ("pro", "con", "pro")]
@@ -207,19 +228,12 @@ def graph_of_debate(
             (supports if stance == entry.stance else attacks).append((key, earlier))
         latest[entry.stance] = key
         score = base(entry) if callable(base) else base
-        claims.append(_claim_of(entry, key, score))
+        claims.append(
+            Claim.model_construct(  # validation refuses texts with half a surrogate pair
+                id=key, text=entry.text, base=score, author=entry.agent_name, stance=entry.stance, round=entry.round
+            )
+        )
     return argument_graph(claims, attacks=attacks, supports=supports)
-
-
-def _claim_of(entry: DebateContributionEntry, key: str, base: float) -> Claim:
-    # model_construct: an entry may hold what pydantic's validation refuses, such as half a surrogate pair.
-    return Claim.model_construct(
-        id=key, text=entry.text, base=base, author=entry.agent_name, stance=entry.stance, round=entry.round
-    )
-
-
-def _with_base(claim: Claim, contested: str, base: float) -> Claim:
-    return claim.model_copy(update={"base": base}) if claim.id == contested else claim
 
 
 def _sources(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -231,19 +245,11 @@ def _sources(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _together(strengths: list[float]) -> float:
-    """The joint strength of several claims: 1 - ∏(1 - strength), sorted, since a product of floats depends on order."""
+    """The joint strength of several claims: 1 - ∏(1 - strength), sorted, as float products depend on their order."""
     return 1 - math.prod(1 - strength for strength in sorted(strengths))
 
 
 def _combined(base: float, influence: float) -> float:
-    """`base`, drawn towards 1 or 0; rounding does not carry it beyond either."""
+    """`base`, drawn towards 1 or 0, but never beyond them by rounding."""
     drawn = base + influence * (1 - base) if influence >= 0 else base + influence * base
     return min(1.0, max(0.0, drawn))
-
-
-def _changes(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[StrengthChange, ...]:
-    return tuple(
-        StrengthChange(claim=claim, before=before.get(claim), after=strength)
-        for claim, strength in after.items()
-        if before.get(claim) != strength
-    )
