@@ -49,7 +49,6 @@ def build(model: Model | str, archive: Archive) -> Sequencer[Any, ConsensusOutpu
         convergence=0.85,
         voting="weighted",  # by the ratings in the archive
         breakers=Breakers(failures=3, cooldown=60.0, successes=2),
-        turn_timeout=90.0,
         archive=archive,  # past debates, critique patterns, ratings, positions
         history_limit=5,
         research=research,

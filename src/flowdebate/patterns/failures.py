@@ -38,6 +38,7 @@ __all__ = (
     "record_failure",
     "record_loss",
     "recorded_failure",
+    "start_clock",
 )
 
 
@@ -132,6 +133,12 @@ def record_loss(
             target=target,
         )
     )
+
+
+def start_clock(failures: FailurePolicy, ctx: Context) -> None:
+    """Begin the time that the turns of a round have together, if it is limited."""
+    if failures.round_timeout is not None:
+        ctx.sequencer.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401

@@ -10,7 +10,6 @@ An assembly adds the steps from top to bottom:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -23,7 +22,7 @@ from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.events import RoundsEnded, RoundStarted
-from flowdebate.patterns.failures import FailurePolicy, guarded
+from flowdebate.patterns.failures import FailurePolicy, guarded, start_clock
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.recording import audit_resources, create_init_transcript
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
@@ -129,8 +128,7 @@ class Loop:
     def open_round(self, ctx: Context, number: int) -> None:
         """Begin round `number`, and the time that its turns have."""
         ctx.sequencer.update(round=number)
-        if self.failures.round_timeout is not None:
-            ctx.sequencer.deadline = asyncio.get_running_loop().time() + self.failures.round_timeout
+        start_clock(self.failures, ctx)
         ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
 
     def until_stopped(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:

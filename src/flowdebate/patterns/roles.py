@@ -34,6 +34,7 @@ __all__ = (
     "render_members",
     "speaker_tag",
     "trim_to_sentence",
+    "whole_sentences",
 )
 
 SHOWN = Visibility()
@@ -132,13 +133,14 @@ def debater_block(
         name=name,
         prompt=system,
         user=turn,
-        transform=_whole_sentences,
+        transform=whole_sentences,
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
     )
 
 
-def _whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
+def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
+    """`text`, cut at its last full sentence if the answer ran out of room."""
     return trim_to_sentence(text) if response.finish == "length" else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,18 @@ from hypothesis import HealthCheck, settings
 from flowdebate import consensus
 from flowdebate.errors import ProviderFailed
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus import events as told
-from flowdebate.patterns.consensus.stages import in_order_of_stages
+from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.runs.result import RunView
 
 TASK = "How can rents be affordable?"
@@ -112,6 +114,39 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
     """A debate of `names`, whose texts are compared by their words."""
     agents = options.pop("agents", [{"name": name} for name in names])
     return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})
+
+
+def within(seconds: float | None) -> FailurePolicy:
+    """The default failure policy with another time for each call."""
+    return replace(CONSENSUS_FAILURES, turn_timeout=seconds)
+
+
+_S = ConsensusStage
+FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
+    **{stage: frozenset({after}) for stage, after in zip(_S, list(_S)[1:], strict=False)},
+    _S.CONVERGENCE_CHECK: frozenset({_S.ROUND_N_CRITIQUE, _S.ROUNDS_COMPLETE}),
+    _S.VOTE_AGGREGATION: frozenset({_S.CONSENSUS_REACHED, _S.NO_CONSENSUS}),
+    _S.CONSENSUS_REACHED: frozenset(),
+    _S.NO_CONSENSUS: frozenset(),
+}
+"""The stages that may come after each: the next one, but at the end of a round and of the vote."""
+
+
+def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
+    """Whether the stages begin at the start, each follows the one before it, and rounds are counted from 1."""
+    before: StageReached | None = None
+    number = 0
+    for at in reached:
+        if at.stage not in (FOLLOWS[before.stage] if before else {_S.START}):
+            return False
+        number += at.stage is _S.ROUND_N_CRITIQUE
+        if at.round != (number if at.stage in _OF_ROUNDS else None):
+            return False
+        before = at
+    return True
+
+
+_OF_ROUNDS = (_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK)
 
 
 def comparable(output: ConsensusOutput) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from flowdebate.runs.events import CircuitChanged
 from tests.ids import shown
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan, within
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
@@ -217,5 +217,5 @@ def test_an_agent_that_hangs_is_counted() -> None:
         if call.agent == "bob" and call.phase == "vote":
             await asyncio.Event().wait()
 
-    plan(max_rounds=1, breakers=breakers, turn_timeout=0.05).run_sync(TASK, model=model(hang))
+    plan(max_rounds=1, breakers=breakers, failures=within(0.05)).run_sync(TASK, model=model(hang))
     assert [breakers.state(name) for name in THREE] == ["closed", "open", "closed"]

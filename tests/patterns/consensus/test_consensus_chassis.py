@@ -19,7 +19,7 @@ from flowdebate.patterns.state import ProviderFailure
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_told, model, plan, within
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -107,7 +107,7 @@ def test_the_output_has_what_the_outputs_of_all_patterns_have() -> None:
         return ProviderFailed("down") if lost else None
 
     judge = create_conclusive_judge(name="plan")
-    result = plan(NAMES[:2], max_rounds=2, convergence=None, judge=judge, turn_timeout=5).run_sync(
+    result = plan(NAMES[:2], max_rounds=2, convergence=None, judge=judge, failures=within(5)).run_sync(
         TASK, model=model(answer), seed=7
     )
     raw = result.raw

@@ -31,7 +31,7 @@ from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import TextDelta
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan, within
 
 PHASES = ("proposal", "critique", "revision", "vote")
 WHISPER = "Xanthippe"
@@ -311,7 +311,7 @@ def test_an_agent_that_hangs_is_a_failure(phase: str) -> None:
         if call.phase == phase and call.agent == "bob":
             await asyncio.Event().wait()
 
-    result = plan(max_rounds=1, topology="round-robin", turn_timeout=0.05).run_sync(TASK, model=model(hang))
+    result = plan(max_rounds=1, topology="round-robin", failures=within(0.05)).run_sync(TASK, model=model(hang))
     check_told(result)
     (failure,) = result.output.failures
     assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, "ModelTimeout")
@@ -327,7 +327,9 @@ def test_a_block_of_ones_own_that_hangs_is_a_failure_too() -> None:
         raise AssertionError
 
     agents = [{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": hang}]
-    output = plan(agents=agents, max_rounds=1, topology="star", turn_timeout=0.05).run_sync(TASK, model=model()).output
+    output = (
+        plan(agents=agents, max_rounds=1, topology="star", failures=within(0.05)).run_sync(TASK, model=model()).output
+    )
     assert [(f.agent, f.phase) for f in output.failures] == [("cy", "proposal"), ("cy", "critique"), ("cy", "vote")]
     assert {failure.kind for failure in output.failures} == {"ModelTimeout"}
 

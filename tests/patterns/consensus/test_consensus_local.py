@@ -11,7 +11,7 @@ from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
 from tests.models.small_model import small_test_model
 
-from .debates import check_told, plan
+from .debates import check_told, plan, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
         max_rounds=1,
         model=LocalModel(),
         similarity=None,
-        turn_timeout=None,
+        failures=within(None),
         settings=ModelSettings(timeout=600),
     )
     result = await pattern.run(TASK, seed=2)

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.consensus.prompts import (
-    CONSENSUS,
-    ConsensusTemplate,
-    render_agent_system,
-    render_critique_turn,
-    render_judge_turn,
-    render_proposal_turn,
-    render_revision_turn,
-    render_tie_turn,
-    render_vote_turn,
+from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
+from flowdebate.patterns.consensus.schemas import (
+    ConsensusContext,
+    Critique,
+    CritiqueAsked,
+    Proposal,
+    ProposalAsked,
+    RevisionAsked,
+    RoundsAsked,
+    TieAsked,
+    VoteAsked,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
 from flowdebate.prompts.escaping import tag_name, unquoted
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS
@@ -66,16 +66,26 @@ def known(text: str) -> ConsensusContext:
 VIEWS: dict[str, Callable[[str, str], str]] = {
     "system": lambda name, text: render_agent_system(task=text, context=known(text), name=name, role=name),
     "judge's system": lambda _, text: render_agent_system(task=text, context=known(text)),
-    "proposal": lambda *_: render_proposal_turn(),
-    "critique": lambda name, text: render_critique_turn(proposal=proposal(name, text), round=1),
-    "revision": lambda name, text: render_revision_turn(
-        proposal=proposal(name, text), critiques=[critique("bob", name, text), critique(name, "cy", text)], round=2
+    "proposal": lambda *_: render_turn(ProposalAsked(task="Q?", agent="bob")),
+    "critique": lambda name, text: render_turn(
+        CritiqueAsked(task="Q?", agent="bob", proposal=proposal(name, text), round=1)
     ),
-    "vote": lambda name, text: render_vote_turn(proposals=[proposal(name, text), proposal("bob", text)]),
-    "judge": lambda name, text: render_judge_turn(
-        proposals=[proposal(name, text)], critiques=[critique("bob", name, text)], round=3
+    "revision": lambda name, text: render_turn(
+        RevisionAsked(
+            task="Q?",
+            agent="bob",
+            proposal=proposal(name, text),
+            critiques=[critique("bob", name, text), critique(name, "cy", text)],
+            round=2,
+        )
     ),
-    "tie": lambda name, text: render_tie_turn(proposals=[proposal(name, text), proposal("bob", text)]),
+    "vote": lambda name, text: render_turn(
+        VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text), proposal("bob", text)])
+    ),
+    "judge": lambda name, text: render_turn(
+        RoundsAsked(task="Q?", round=3, proposals=[proposal(name, text)], critiques=[critique("bob", name, text)])
+    ),
+    "tie": lambda name, text: render_turn(TieAsked(task="Q?", proposals=[proposal(name, text), proposal("bob", text)])),
 }
 each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
@@ -123,7 +133,7 @@ def test_no_text_begins_a_line(view: Callable[[str, str], str], name: str, text:
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
 def test_proposals_can_be_told_apart_and_read_back(written: list[tuple[str, str]]) -> None:
     """Whoever reads the lines by the rule that the system message states gets who proposed what."""
-    shown = render_vote_turn(proposals=[proposal(name, text) for name, text in written])
+    shown = render_turn(VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written]))
     entries: list[list[str]] = []
     for line in shown.split("\n\nVote for the best one")[0].split("\n")[1:]:
         if line.startswith("  | "):
@@ -154,13 +164,15 @@ def test_an_agents_own_words_stand_last_and_as_they_are() -> None:
 
 def test_nothing_is_said_about_a_proposal_where_nothing_was() -> None:
     """A round whose critics were all lost."""
-    assert "in this round:\n(nothing)\n" in render_judge_turn(proposals=[proposal("a", "b")], critiques=[], round=1)
+    asked = RoundsAsked(task="Q?", round=1, proposals=[proposal("a", "b")], critiques=[])
+    assert "in this round:\n(nothing)\n" in render_turn(asked)
 
 
 def test_a_template_of_ones_own_is_filled() -> None:
     """Every part of it can be replaced."""
     own = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
-    assert render_vote_turn(proposals=[proposal("ann", "Cap.")], template=own) == "Choose:\n[ann] Cap.\nNow."
+    asked = VoteAsked(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
+    assert render_turn(asked, template=own) == "Choose:\n[ann] Cap.\nNow."
 
 
 @pytest.mark.parametrize(

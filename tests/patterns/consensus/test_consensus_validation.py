@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from flowdebate import Persona, Visibility, consensus, create_debate_transcript, handler
+from flowdebate import (
+    DebaterOptions,
+    FailurePolicy,
+    Persona,
+    StandIn,
+    Visibility,
+    consensus,
+    create_debate_transcript,
+    handler,
+)
 from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.patterns.council import CHAIR
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks.collection import create_task_collection
 from tests.ids import shown
 
-from .debates import TASK, THREE, model, plan
+from .debates import TASK, THREE, model, plan, within
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,20 @@ REJECTED = [
     Case("a budget in part", {"budget": 9.5}, "budget", "an int >= 1"),
     Case("no time", {"timeout": 0}, "timeout", "a number of seconds > 0"),
     Case("time without end", {"timeout": float("inf")}, "timeout", "a number of seconds > 0"),
-    Case("no time for a turn", {"turn_timeout": -1}, "turn_timeout", "a number of seconds > 0"),
-    Case("time that is a text", {"turn_timeout": "90"}, "turn_timeout", "a number of seconds > 0"),
+    Case("no time for a turn", {"failures": within(-1)}, "turn_timeout", "a number of seconds > 0"),
+    Case("time that is a text", {"failures": within(cast("Any", "90"))}, "turn_timeout", "a number of seconds > 0"),
+    Case("no time for a round", {"failures": FailurePolicy(round_timeout=0)}, "round_timeout", "a number of seconds"),
+    Case("a policy that is a word", {"failures": "skip"}, "failures", "FailurePolicy(…), or None"),
+    Case("a quorum of no proposals", {"failures": FailurePolicy(quorum=0)}, "quorum", "an int >= 1"),
+    Case(
+        "a stand-in that is none", {"failures": FailurePolicy(on_failure=StandIn(""))}, "on_failure", "provider/model"
+    ),
+    Case(
+        "a template of another pattern",
+        {"agents": [Persona("ann", options=DebaterOptions(template=CHAIR))]},
+        "template of 'ann'",
+        "a ConsensusTemplate",
+    ),
     Case("a judge that is none", {"judge": "wise"}, "judge", "a block or a function"),
     Case("a judge that is switched off", {"judge": False}, "judge", "a block or a function"),
     Case("a tie rule that is none", {"tie_break": "first"}, "tie_break", "a block or a function"),
@@ -129,7 +151,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"sparsity": 0, "topology": "random-graph"},
     {"voting": "weighted", "weights": {"ann": 2, "bob": 0.5}},
     {"quorum": 3},
-    {"turn_timeout": None, "timeout": 3},
+    {"failures": FailurePolicy(round_timeout=5), "timeout": 3},
     {"history_limit": 0, "archive": Archive(patience=1)},
     {"agent_visibility": {"client": False}},
     {"agent_visibility": Visibility(history=True)},

@@ -17,18 +17,20 @@ from flowdebate.patterns.consensus.agents import create_conclusive_judge, create
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusDecided,
+    ConsensusStage,
     CritiqueMade,
     DebateEnded,
     DebateStarted,
+    StageReached,
     VoteCast,
     wire_events,
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.consensus.stages import FOLLOWS, ConsensusStage, StageReached, in_order_of_stages
 from flowdebate.patterns.events import RoundStarted
 from tests.patterns.debates import events
 
 from .debates import (
+    FOLLOWS,
     NAMES,
     QUICK,
     TASK,
@@ -38,6 +40,7 @@ from .debates import (
     answer_of,
     check_told,
     consensus_events,
+    in_order_of_stages,
     model,
     plan,
     stages,

@@ -1,7 +1,8 @@
-"""Calls of agents: turns that are taken at the same time, each behind the circuit of its agent."""
+"""Concurrent calls of agents: the turns of a phase, each behind its agent's circuit breaker."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,18 @@ from flowdebate.errors import CircuitOpen, error_text
 from flowdebate.models.base import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
-from flowdebate.patterns.events import TurnFinished, TurnStarted
-from flowdebate.patterns.failures import in_time, is_provider_failure, record_loss
-from flowdebate.patterns.turn import TurnTask
+from flowdebate.patterns.failures import ask, is_provider_failure, record_loss
+from flowdebate.patterns.turn import take_turn
 from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from flowdebate.models.policies.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
+    from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.state import Recovery
+    from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -52,69 +55,82 @@ class Phase:
     name: AgentPhase
     read: Callable[[Any, str, Any, Context], Any]
     """`(answer, block, asked, ctx)`: the checked answer; OutputError for one that cannot be used."""
-    keep: Callable[[Any, Any, Context], object]
+    record: Callable[[Any, Any, Context], object]
     """`(answer, asked, ctx)`: puts the checked answer into the state, and emits it; the output of the task."""
 
 
 class AgentCalls(Block[Any, None]):
-    """Hands each question of a phase to its agent, and keeps the answer at once.
+    """Hands each question of a phase to its agent, or to the agent's stand-in, and records the answer at once.
 
-    A call that fails for good is an `AgentFailure`, and counted by the agent's circuit. An agent whose circuit is open
-    is not asked, which is a failure as well. Errors of the application's code are raised.
+    The agent's circuit counts each call. An agent whose circuit is open is not asked: that is a failed call, too.
     """
 
     def __init__(
-        self, name: str, *, phase: Phase, agents: Mapping[str, Block[Any, Any]], timeout: float | None
+        self,
+        name: str,
+        *,
+        phase: Phase,
+        agents: Mapping[str, Block[Any, Any]],
+        stand_ins: Mapping[str, Block[Any, Any]],
+        failures: FailurePolicy,
     ) -> None:
-        members = list(agents.values())
+        members = [*agents.values(), *stand_ins.values()]
         shared, hidden = merged_resources(name, members, closed=members)
         super().__init__(name, resources=shared, hidden=hidden)
         self._phase = phase
         self._agents = agents
-        self._timeout = timeout
+        self._stand_ins = stand_ins
+        self._failures = failures
 
-    async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - each phase asks in a shape of its own
-        block = self._agents[asked.agent]
+    async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
+        phase, agent, number, target = self._phase, asked.agent, ctx.sequencer.state.round, _target(asked)
+        block = self._agents[agent]
+        speakers = [block, self._stand_ins[agent]] if agent in self._stand_ins else [block]
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            failure = AgentFailure(
+                name=agent,
+                phase=phase.name,
+                round=number,
+                target=target,
+                kind=type(error).__name__,
+                error=one_line(error_text(error)),
+                instead=instead,
+            )
+            record_loss(failure, error, ctx, block=block.name, phase=phase.name, target=target)
+
+        async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
+            with _counted(step, agent, inside) if speaker is block else nullcontext():
+                answer = await ask(speaker, asked, ctx, self._failures)
+                answer = phase.read(answer, speaker.name, asked, ctx)
+            task.heard()
+            output = phase.record(answer, asked, ctx)
+            task.complete(output)
+            return output
+
         inside = ctx.child(block.name, f"{ctx.path}/{block.place}")
         try:
-            step = await _admitted(asked.agent, inside, ctx)
-            await self._take_turn(asked, block, inside, step, ctx)
-        except Exception as error:
-            if not is_provider_failure(error):
+            step = await _admitted(agent, inside, ctx)
+        except CircuitOpen as refusal:
+            if not self._failures.goes_on:
                 raise
-            self._fail(error, asked, block.name, ctx)
-
-    async def _take_turn(self, asked: Any, block: Block[Any, Any], inside: Context, step: Step, ctx: Context) -> None:  # noqa: ANN401 - see act
-        number, target = ctx.sequencer.state.round, _target(asked)
-        about = {"block": block.name, "round": number, "agent_name": asked.agent, "phase": self._phase.name}
-        metadata = {"round": number} if target is None else {"round": number, "target": target}
-        succeeded: bool | None = None  # only a provider's failure counts against the agent
-        with TurnTask(ctx, self._phase.name, agent_name=asked.agent, metadata=metadata) as task:
-            ctx.emit(TurnStarted(**about, target=target, path=ctx.path))
-            try:
-                call = block(asked, inside)
-                answer = await in_time(call, ctx, block=block.name, timeout=self._timeout, losses=is_provider_failure)
-                answer = self._phase.read(answer, block.name, asked, ctx)
-                succeeded = True
-            except Exception as error:
-                succeeded = False if is_provider_failure(error) else None
-                raise
-            finally:
-                _settle(step, asked.agent, inside, succeeded=succeeded)
-            task.heard()
-            task.complete(self._phase.keep(answer, asked, ctx))
-        ctx.emit(TurnFinished(**about, target=target, path=ctx.path))
-
-    def _fail(self, error: Exception, asked: Any, block: str, ctx: Context) -> None:  # noqa: ANN401 - see act
-        failure = AgentFailure(
-            name=asked.agent,
-            phase=self._phase.name,
-            round=ctx.sequencer.state.round,
-            target=_target(asked),
-            kind=type(error).__name__,
-            error=one_line(error_text(error)),
+            speakers = speakers[1:]
+            lose(refusal, "stand_in" if speakers else "skipped")
+            if not speakers:
+                return
+        await take_turn(
+            ctx,
+            speakers,
+            speak,
+            goal=phase.name,
+            metadata={"round": number} if target is None else {"round": number, "target": target},
+            failures=self._failures,
+            lose=lose,
+            round=number,
+            agent_name=agent,
+            phase=phase.name,
+            target=target,
         )
-        record_loss(failure, error, ctx, block=block, phase=failure.phase, target=failure.target)
 
     def outline(self) -> Outline:
         children = [Outline(text=f"{agent}:", children=(block.outline(),)) for agent, block in self._agents.items()]
@@ -127,9 +143,9 @@ def _target(asked: Any) -> str | None:  # noqa: ANN401 - each phase asks in a sh
 
 
 async def _admitted(agent: str, inside: Context, ctx: Context) -> Step:
-    """The circuit's leave to ask the block at `inside`; CircuitOpen if it must not be asked.
+    """Ask the agent's circuit for permission to call the block at `inside`; CircuitOpen if it refuses.
 
-    A stored run records a refusal, and needs no leave for an answer that is recorded.
+    A stored run records a refusal, and needs no permission to read a recorded answer.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.lost(key)
@@ -146,10 +162,19 @@ async def _admitted(agent: str, inside: Context, ctx: Context) -> Step:
     raise refusal
 
 
-def _settle(step: Step, agent: str, inside: Context, *, succeeded: bool | None) -> None:
-    """Tell the agent's circuit how the call went; None for neither well nor badly."""
-    if step.ticket is not None:
-        _emit_change(breakers_of(inside).of(agent).settle(step.ticket, succeeded=succeeded), agent, inside)
+@contextmanager
+def _counted(step: Step, agent: str, inside: Context) -> Iterator[None]:
+    """Count the admitted call for the agent's circuit: a success, a provider failure, or neither."""
+    succeeded: bool | None = None
+    try:
+        yield
+        succeeded = True
+    except Exception as error:
+        succeeded = False if is_provider_failure(error) else None
+        raise
+    finally:
+        if step.ticket is not None:
+            _emit_change(breakers_of(inside).of(agent).settle(step.ticket, succeeded=succeeded), agent, inside)
 
 
 def _emit_change(step: Step, agent: str, inside: Context) -> None:

@@ -1,54 +1,185 @@
-"""Assembly of a consensus debate: its phases from top to bottom, and the lifecycle around them."""
+"""Assembly of a consensus debate: its checked options, and its phases from top to bottom."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from typing import TYPE_CHECKING, Any
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import as_block
+from flowdebate._util.validation import check_count, check_seconds
+from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import error_text
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Similarity, VotingRule
+from flowdebate.measures.topologies import edges
+from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.models.resolve import check_model
+from flowdebate.patterns import checks
+from flowdebate.patterns.binding import member_options
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
-from flowdebate.patterns.consensus.agents import Who, create_critic, create_proposer, create_reviser, create_voter
-from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
-from flowdebate.patterns.consensus.output import analyse, build_output
-from flowdebate.patterns.consensus.phases.archive import gather_context, give_feedback
-from flowdebate.patterns.consensus.phases.ending import check_convergence, conclusive_judge, rounds_go_on, time_is_up
-from flowdebate.patterns.consensus.phases.rounds import (
+from flowdebate.patterns.consensus.agents import create_critic, create_proposer, create_reviser, create_voter
+from flowdebate.patterns.consensus.archive import gather_context
+from flowdebate.patterns.consensus.events import ConsensusStage, enter
+from flowdebate.patterns.consensus.output import ConsensusLifecycle, build_output
+from flowdebate.patterns.consensus.prompts import ConsensusTemplate
+from flowdebate.patterns.consensus.rounds import (
     CRITICISING,
     PROPOSING,
     REVISING,
     ask_for_critiques,
     ask_for_proposals,
     ask_for_revisions,
+    check_convergence,
     check_proposals,
+    conclusive_judge,
     open_round,
+    rounds_go_on,
 )
-from flowdebate.patterns.consensus.phases.vote import VOTING, ask_for_votes, count_votes
-from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState, Feedback
-from flowdebate.patterns.consensus.stages import ConsensusStage, stage_block
+from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState
+from flowdebate.patterns.consensus.vote import VOTING, ask_for_votes, count_votes
 from flowdebate.patterns.loop import input_validator
-from flowdebate.patterns.output import publish, stamp_subject
+from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.recording import AUDIT
+from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks.collection import create_task_collection
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
-    from flowdebate.patterns.consensus.options import Options
+    from collections.abc import Callable, Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.handler import Function, Invocation
+    from flowdebate.models.base import Model
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roster import Persona
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
 
-__all__ = ("assemble",)
+__all__ = ("ConsensusOptions", "assemble")
 
 _S = ConsensusStage
 
 
-def assemble(options: Options) -> Sequencer[Any, ConsensusOutput]:
+@dataclass(frozen=True, kw_only=True)
+class ConsensusOptions:
+    """The options of `consensus`; ConfigurationError for one that cannot be."""
+
+    name: str
+    where: str
+    roster: tuple[Persona, ...]
+    max_rounds: int
+    topology: Any
+    hub: str | None
+    sparsity: float
+    convergence: float | None
+    diverging: float
+    similarity: Similarity
+    voting: VotingRule
+    weights: Mapping[str, float] | None
+    quorum: int | None
+    judge: Block[Any, Any] | None
+    tie_break: Block[Any, Any] | None
+    terminate_when: Function | None
+    budget: int | None
+    timeout: float | None
+    failures: FailurePolicy
+    breakers: Breakers | None
+    archive: Archive | None
+    history_limit: int
+    research: Invocation | None
+    shuffle: bool
+    model: ModelChoice
+    """For all blocks inside that name none."""
+    defaults: Mapping[str, Any]
+    """Options that reach the default blocks only."""
+    collection_id: str
+
+    @property
+    def names(self) -> list[str]:
+        """The agents, in declared order."""
+        return [agent.name for agent in self.roster]
+
+    def __post_init__(self) -> None:
+        where = self.where
+        checks.check_rounds(self.max_rounds, where=where)
+        self._check_topology()
+        self._check_bounds()
+        self._check_vote()
+        optional = {"budget": self.budget, "quorum": self.quorum}
+        check_count(where, **{field: value for field, value in optional.items() if value is not None})
+        if self.timeout is not None:
+            check_seconds(where, timeout=self.timeout)
+        checks.check_failure_policy(self.failures, where=where)
+        limit = self.history_limit
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise ConfigurationError(where, "history_limit", limit, "an int >= 0")
+        for field, kind, value in (("breakers", Breakers, self.breakers), ("archive", Archive, self.archive)):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigurationError(where, field, value, f"{kind.__name__}(…), or None")
+        for agent in self.roster:
+            template = None if agent.options is None else agent.options.template
+            if not isinstance(template, (ConsensusTemplate, type(None))):
+                raise ConfigurationError(where, f"template of {agent.name!r}", template, "a ConsensusTemplate")
+        checks.check_predicate(self.terminate_when, where=where)
+        measure: object = self.similarity
+        if not isinstance(measure, Similarity):
+            allowed = "a measure with a name, to be called with texts, or None"
+            raise ConfigurationError(where, "similarity", measure, allowed)
+        check_model(self.model, where=where)
+        checks.check_name(self.collection_id, where=where, field="collection_id")
+
+    def _check_topology(self) -> None:
+        if self.hub is not None and self.topology != "star":
+            raise ConfigurationError(self.where, "hub", self.hub, "None: only the star has a hub")
+        own = callable(self.topology) and not inspect.iscoroutinefunction(self.topology)
+        topology: Any = "all-to-all" if own else self.topology  # an application's function is checked in each round
+        try:
+            edges(topology, self.names, round=1, random=Random(0), hub=self.hub, sparsity=self.sparsity)  # noqa: S311
+        except ConfigurationError as error:
+            raise ConfigurationError(self.where, error.field, error.got, error.allowed) from None
+
+    def _check_bounds(self) -> None:
+        convergence = 1.0 if self.convergence is None else self.convergence
+        for field, value in (("convergence", convergence), ("diverging", self.diverging)):
+            if not _is_number(value) or not 0 <= value <= 1:
+                allowed = "a number from 0 to 1" + " or None" * (field == "convergence")
+                raise ConfigurationError(self.where, field, value, allowed)
+        if self.convergence is not None and self.diverging > self.convergence:
+            allowed = f"no more than convergence={self.convergence}"
+            raise ConfigurationError(self.where, "diverging", self.diverging, allowed)
+
+    def _check_vote(self) -> None:
+        names = self.names
+        if self.voting not in get_args(VotingRule):
+            allowed = f"one of {', '.join(map(repr, get_args(VotingRule)))}"
+            raise ConfigurationError(self.where, "voting", self.voting, allowed)
+        if isinstance(self.quorum, int) and self.quorum > len(names):
+            raise ConfigurationError(self.where, "quorum", self.quorum, f"no more than the {len(names)} agents")
+        if self.weights is None:
+            return
+        if not isinstance(self.weights, Mapping):
+            raise ConfigurationError(self.where, "weights", self.weights, "a dict of agent to number, or None")
+        if self.voting != "weighted":
+            raise ConfigurationError(self.where, "weights", self.weights, "None with voting other than 'weighted'")
+        _check_weights(self.where, self.weights, names)
+
+
+def _check_weights(where: str, weights: Mapping[str, float], names: Sequence[str]) -> None:
+    for agent, weight in weights.items():
+        if agent not in names:
+            raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {names}")
+        if not _is_number(weight) or not math.isfinite(weight) or weight <= 0:
+            raise ConfigurationError(where, f"weights[{agent!r}]", weight, "a finite number > 0")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def assemble(options: ConsensusOptions) -> Sequencer[Any, ConsensusOutput]:
     """The debate as a block."""
     return (
         sequencer(
@@ -63,108 +194,65 @@ def assemble(options: Options) -> Sequencer[Any, ConsensusOutput]:
     )
 
 
-def _phases(options: Options) -> Sequencer[Any, Any]:
-    name, names = options.name, options.names
-    opening = open_round(options)
+def _phases(options: ConsensusOptions) -> Sequencer[Any, Any]:
+    name, opening = options.name, open_round(options)
     pipeline = (
         sequencer(name=f"{name}-phases")
-        .tap(stage_block(name, _S.START, _S.INITIALIZING))
+        .tap(_stage(name, _S.START, _S.INITIALIZING))
         .tap(gather_context(options))
-        .tap(stage_block(name, _S.CONTEXT_READY, _S.GENERATING_PROPOSALS))
-        .tap_each(_calls(options, PROPOSING, create_proposer), over=ask_for_proposals(names))
-        .tap(check_proposals(name, names))
+        .tap(_stage(name, _S.CONTEXT_READY, _S.GENERATING_PROPOSALS))
+        .tap_each(_calls(options, PROPOSING, create_proposer), over=ask_for_proposals(options))
+        .tap(check_proposals(options))
         .tap(opening)
         .tap_each(_calls(options, CRITICISING, create_critic), over=ask_for_critiques)
-        .tap(stage_block(name, _S.ROUND_N_REVISION))
-        .tap_each(_calls(options, REVISING, create_reviser), over=ask_for_revisions(names))
+        .tap(_stage(name, _S.ROUND_N_REVISION))
+        .tap_each(_calls(options, REVISING, create_reviser), over=ask_for_revisions(options))
         .tap(check_convergence(options))
     )
     if options.judge is not None:
         pipeline = pipeline.tap(conclusive_judge(options, options.judge))
     return (
         pipeline.loop_back(opening.name, when=rounds_go_on(options), max_iterations=options.max_rounds, label="round")
-        .tap(stage_block(name, _S.ROUNDS_COMPLETE, _S.VOTING))
-        .tap_each(_calls(options, VOTING, create_voter), over=ask_for_votes(names))
+        .tap(_stage(name, _S.ROUNDS_COMPLETE, _S.VOTING))
+        .tap_each(_calls(options, VOTING, create_voter), over=ask_for_votes(options))
         .tap(count_votes(options))
     )
 
 
-def _calls(options: Options, phase: Phase, create: Any) -> AgentCalls:  # noqa: ANN401 - one of the factories
-    """The calls of a phase: of the agents' own blocks, or of default ones."""
-    agents = {agent.name: _block(options, agent, phase, create) for agent in options.roster}
-    return AgentCalls(f"{options.name}-{phase.name}", phase=phase, agents=agents, timeout=options.turn_timeout)
+def _stage(name: str, *stages: ConsensusStage) -> Handler[Any, None]:
+    """A tap that goes on to `stages`, one after the other."""
+
+    @handler(name=f"{name}-{stages[-1].value.lower().replace('_', '-')}")
+    def go_on(_: object, ctx: Context) -> None:
+        for stage in stages:
+            enter(stage, ctx)
+
+    return go_on
 
 
-def _block(options: Options, agent: Persona, phase: Phase, create: Any) -> Block[Any, Any]:  # noqa: ANN401 - see _calls
-    if agent.block is not None:
-        name = f"{options.name}-agent-{agent.name}"
-        block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
-        return with_answer_schema(block, who=render_who(agent.name, role=agent.role))
-    given = dict(options.defaults) if agent.model is None else {**options.defaults, "model": agent.model}
-    if phase.name == "vote":
-        given |= {"choices": options.names, "shuffle": options.shuffle}
-    who = Who(name=agent.name, role=agent.role, system_prompt=agent.system_prompt)
-    return create(name=options.name, agent=who, **given)  # type: ignore[no-any-return]  # all of them make generators
+def _calls(options: ConsensusOptions, phase: Phase, create: Callable[..., Block[Any, Any]]) -> AgentCalls:
+    """The calls of a phase: to the agents' own blocks, or to default ones, and to their stand-ins."""
+    given = {"choices": options.names, "shuffle": options.shuffle} if phase is VOTING else {}
+    model = options.failures.stand_in
+
+    def default(agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
+        own = {**options.defaults, **member_options(agent), **given}
+        if stand_in is None:
+            return create(name=options.name, agent=agent, **own)
+        return create(name=f"{options.name}-stand-in", agent=agent, **{**own, "model": stand_in})
+
+    return AgentCalls(
+        f"{options.name}-{phase.name}",
+        phase=phase,
+        agents={agent.name: _own_block(options, agent) or default(agent) for agent in options.roster},
+        stand_ins={} if model is None else {agent.name: default(agent, model) for agent in options.roster},
+        failures=options.failures,
+    )
 
 
-class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Runs the phases within the debate's time; makes the output, of what was done by then, with its feedback."""
-
-    def __init__(self, options: Options, phases: Block[Any, Any]) -> None:
-        super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
-        self._options = options
-        self._phases = phases
-
-    async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
-        began = time.perf_counter()
-        names, path = tuple(self._options.names), ctx.sequencer.path
-        ctx.emit(DebateStarted(task=value.task, agents=names, max_rounds=self._options.max_rounds, path=path))
-        error: str | None = None
-        try:
-            await self._run_phases(value, ctx)
-            return await self._finished(ctx, began)
-        except BaseException as failure:
-            error = error_text(failure)
-            raise
-        finally:
-            state: ConsensusState = ctx.sequencer.state
-            ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
-
-    async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if the debate's time is up first, what was done until then stays done."""
-        time_limit = asyncio.timeout(self._options.timeout)
-        try:
-            async with time_limit:
-                await self._phases.act(value, ctx)
-        except Exception:
-            if not time_limit.expired():
-                raise
-            if ctx.sequencer.state.tally is None:
-                time_is_up(ctx, self._options.timeout)
-                ctx.run.degrade("limit")
-
-    async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
-        state: ConsensusState = ctx.sequencer.state
-        status: RunStatus = "degraded" if state.losses or state.problems else "complete"
-        output = build_output(self._options, ctx, "limit" if state.tally is None else status)
-        if output.tally is not None:
-            output = await self._with_aftermath(output, ctx, began)
-        publish(output, ctx)
-        return output
-
-    async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:
-        """`output` with analytics and feedback; a failure of either neither changes nor loses the answer."""
-        problems = list(ctx.sequencer.state.problems)
-        try:
-            output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
-        except Exception as error:  # noqa: BLE001 - the answer stands
-            problems.append(f"analytics: {one_line(error_text(error))}")
-        try:
-            feedback = await give_feedback(self._options, output, ctx)
-        except Exception as error:  # noqa: BLE001 - the answer stands
-            feedback = Feedback(problems=[f"feedback: {one_line(error_text(error))}"])
-        feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
-        return output.model_copy(update={"feedback": feedback})
-
-    def outline(self) -> Outline:
-        return self._phases.outline()
+def _own_block(options: ConsensusOptions, agent: Persona) -> Block[Any, Any] | None:
+    if agent.block is None:
+        return None
+    name = f"{options.name}-agent-{agent.name}"
+    block = as_block(agent.block, name=name, where=options.where, field=f"block of {agent.name!r}")
+    return with_answer_schema(block, who=render_who(agent.name, role=agent.role))

@@ -1,17 +1,18 @@
-"""Events of a consensus debate, and the wire form of the pipeline that it follows.
+"""Stages and events of a consensus debate, and their wire form under the names of the pipeline that it follows.
 
-A debate emits the events that all patterns emit: rounds, turns and failed roles. Those of this module are its own.
+A debate also emits the events of all patterns: rounds, turns and failed roles.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
-from flowdebate._util.wire import BaseEvent
+from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.events import RoleFailed
 
 if TYPE_CHECKING:
@@ -19,19 +20,59 @@ if TYPE_CHECKING:
 
     from flowdebate.measures import Ballot, Strength, Tally
     from flowdebate.patterns.consensus.schemas import Critique, Outcome
-    from flowdebate.patterns.consensus.stages import StageReached
+    from flowdebate.runs.context import Context
 
 __all__ = (
     "AgentMessage",
     "ConsensusDecided",
+    "ConsensusStage",
     "CritiqueMade",
     "DebateEnded",
     "DebateStarted",
     "StageEntered",
+    "StageReached",
     "VoteCast",
     "WireEvents",
+    "enter",
     "wire_events",
 )
+
+
+class ConsensusStage(StrEnum):
+    """The stages of a consensus debate, in their order; the three of a round repeat."""
+
+    START = "START"
+    INITIALIZING = "INITIALIZING"
+    CONTEXT_READY = "CONTEXT_READY"
+    GENERATING_PROPOSALS = "GENERATING_PROPOSALS"
+    PROPOSALS_COMPLETE = "PROPOSALS_COMPLETE"
+    ROUND_N_CRITIQUE = "ROUND_N_CRITIQUE"
+    ROUND_N_REVISION = "ROUND_N_REVISION"
+    CONVERGENCE_CHECK = "CONVERGENCE_CHECK"
+    ROUNDS_COMPLETE = "ROUNDS_COMPLETE"
+    VOTING = "VOTING"
+    VOTE_AGGREGATION = "VOTE_AGGREGATION"
+    CONSENSUS_REACHED = "CONSENSUS_REACHED"
+    NO_CONSENSUS = "NO_CONSENSUS"
+
+    @property
+    def in_round(self) -> bool:
+        """Whether it is one of the stages of a round."""
+        stage = type(self)
+        return self in (stage.ROUND_N_CRITIQUE, stage.ROUND_N_REVISION, stage.CONVERGENCE_CHECK)
+
+
+class StageReached(WireModel):
+    """A stage, and the round that it belongs to."""
+
+    stage: ConsensusStage
+    round: int | None = None
+    """For the stages of a round; None for the others."""
+
+    @property
+    def label(self) -> str:
+        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
+        return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +144,14 @@ class DebateEnded(BaseEvent):
     """The error that ended it early, if one did."""
 
 
+def enter(stage: ConsensusStage, ctx: Context) -> None:
+    """Go on to `stage`, and emit it."""
+    state = ctx.sequencer.state
+    reached = StageReached.model_construct(stage=stage, round=state.round if stage.in_round else None)
+    state.stages.append(reached)
+    ctx.emit(StageEntered(stage=reached))
+
+
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
     """The wire form of consensus debates in a run's `events`; see `WireEvents`."""
     wire = WireEvents()
@@ -161,7 +210,9 @@ def _facts(event: Any) -> dict[str, Any]:  # noqa: ANN401 - one of the events ab
 
 
 def _failure(event: RoleFailed) -> dict[str, Any]:
+    recovery = {} if event.instead == "skipped" else {"instead": event.instead}
     return {
+        **recovery,
         "agent": event.name,
         "phase": event.phase,
         "round": event.round,

@@ -8,9 +8,9 @@ from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
 from flowdebate.patterns import checks
-from flowdebate.patterns.consensus.agents import AGENT_VISIBILITY
-from flowdebate.patterns.consensus.assembly import assemble
-from flowdebate.patterns.consensus.options import Options
+from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
+from flowdebate.patterns.failures import FailurePolicy
+from flowdebate.patterns.roles import NOT_KEPT
 from flowdebate.patterns.roster import Persona, checked_roster
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.resources.archive import Archive
 
-__all__ = ("consensus",)
+__all__ = ("CONSENSUS_FAILURES", "consensus")
+
+CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
+"""The default failure policy: a debate goes on without an agent that fails or takes longer than 90 seconds."""
 
 
 def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
@@ -52,7 +55,6 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     terminate_when: Function | None = None,
     budget: int | None = None,
     timeout: float | None = None,
-    turn_timeout: float | None = 90.0,
     breakers: Breakers | None = None,
     archive: Archive | None = None,
     history_limit: int = 5,
@@ -66,6 +68,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     settings: ModelSettings | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
+    failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ConsensusOutput]:
     """Build a consensus debate, in which agents search for the best answer: `await pattern.run("How should we …?")`.
 
@@ -85,7 +88,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
       weight. `weights` by agent (None: from the archive's ratings); `quorum` in valid votes (None: half of the agents,
       at least two). `tie_break` receives the tied proposals and names one author.
     - `timeout`: seconds for the whole debate; after that the output contains what was done so far, without an outcome.
-      `turn_timeout`: seconds for one call, tools and retries included.
+    - `failures`: a `FailurePolicy`; None is `CONSENSUS_FAILURES`: failed calls are skipped, after 90 seconds at the
+      latest. With `StandIn(model)` another model answers for the agent; with "fail" the run raises the error. Its
+      `quorum` counts agents with a proposal; `quorum` here counts votes. `turn_timeout` bounds each call,
+      `round_timeout` all calls of a round together, and likewise all proposals, and all votes.
     - `breakers`: the agents' circuit breakers, to share between runs (None creates new ones for each run): after three
       failures in a row an agent is not asked for a minute.
     - `archive`: past debates, critics' points, ratings and positions, read before the proposals (`history_limit` of
@@ -95,8 +101,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `instructions`, `tools`, `uses`, `context`, `settings` and `agent_visibility` apply to the agents' default blocks
       only.
 
-    `output.failures` lists failed calls, whose partial answers are not used; after a failed revision the proposal stays
-    as it was. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
+    `output.failures` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
+    as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
     makes a proposal; exceptions from your own code are always raised. The pattern follows the pipeline of aragora.
 
     >>> from flowdebate.testing import FunctionModel
@@ -118,7 +124,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     checks.check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
-    options = Options(
+    options = ConsensusOptions(
         name=name,
         where=where,
         roster=checked_roster(agents, where=where, kind=Persona, field="agents", least=1),
@@ -137,7 +143,6 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         terminate_when=terminate_when,
         budget=budget,
         timeout=timeout,
-        turn_timeout=turn_timeout,
         breakers=breakers,
         archive=archive,
         history_limit=history_limit,
@@ -150,9 +155,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             "context": context,
             "instructions": instructions,
             "settings": settings,
-            "visibility": as_visibility(agent_visibility, AGENT_VISIBILITY, where=where, field="agent_visibility"),
+            "visibility": as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility"),
         },
         collection_id=name if collection_id is None else collection_id,
+        failures=CONSENSUS_FAILURES if failures is None else failures,
     )
     return assemble(options)
 

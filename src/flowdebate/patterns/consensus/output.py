@@ -1,23 +1,40 @@
-"""Output of a consensus debate, and what can be read off it; pure."""
+"""Output of a consensus debate: the lifecycle that ends in it, its parts, and its analytics."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.text import one_line
+from flowdebate.blocks.base import Block
+from flowdebate.errors import error_text
 from flowdebate.measures import agreement, claims_without_evidence, strength
-from flowdebate.patterns.consensus.phases.ending import early_end
-from flowdebate.patterns.consensus.schemas import AgentFailure, Analytics, ConsensusOutput, Dissent
+from flowdebate.patterns.consensus.archive import give_feedback
+from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
+from flowdebate.patterns.consensus.rounds import early_end, time_is_up
+from flowdebate.patterns.consensus.schemas import (
+    AgentFailure,
+    Analytics,
+    ConsensusInput,
+    ConsensusOutput,
+    Dissent,
+    Feedback,
+)
+from flowdebate.patterns.output import publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.blocks.outline import Outline
+    from flowdebate.patterns.consensus.assembly import ConsensusOptions
     from flowdebate.patterns.consensus.schemas import ConsensusRound, ConsensusState, Critique
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
 __all__ = (
+    "ConsensusLifecycle",
     "analyse",
     "build_output",
 )
@@ -29,7 +46,70 @@ _SHOWN = 10
 _PHASES = ("proposal", "critique", "revision", "vote")
 
 
-def build_output(options: Options, ctx: Context, status: RunStatus) -> ConsensusOutput:
+class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
+    """Runs the phases within the debate's time; makes the output, of what was done by then, with its feedback."""
+
+    def __init__(self, options: ConsensusOptions, phases: Block[Any, Any]) -> None:
+        super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
+        self._options = options
+        self._phases = phases
+
+    async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
+        began = time.perf_counter()
+        names, path = tuple(self._options.names), ctx.sequencer.path
+        ctx.emit(DebateStarted(task=value.task, agents=names, max_rounds=self._options.max_rounds, path=path))
+        error: str | None = None
+        try:
+            await self._run_phases(value, ctx)
+            return await self._finished(ctx, began)
+        except BaseException as failure:
+            error = error_text(failure)
+            raise
+        finally:
+            state: ConsensusState = ctx.sequencer.state
+            ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
+
+    async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
+        """Run the phases; if the debate's time is up first, what was done until then stays done."""
+        time_limit = asyncio.timeout(self._options.timeout)
+        try:
+            async with time_limit:
+                await self._phases.act(value, ctx)
+        except Exception:
+            if not time_limit.expired():
+                raise
+            if ctx.sequencer.state.tally is None:
+                time_is_up(ctx, self._options.timeout)
+                ctx.run.degrade("limit")
+
+    async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
+        state: ConsensusState = ctx.sequencer.state
+        status: RunStatus = "degraded" if state.losses or state.problems else "complete"
+        output = build_output(self._options, ctx, "limit" if state.tally is None else status)
+        if output.tally is not None:
+            output = await self._with_aftermath(output, ctx, began)
+        publish(output, ctx)
+        return output
+
+    async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:
+        """`output` with analytics and feedback; a failure of either neither changes nor loses the answer."""
+        problems = list(ctx.sequencer.state.problems)
+        try:
+            output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
+        except Exception as error:  # noqa: BLE001 - the answer stands
+            problems.append(f"analytics: {one_line(error_text(error))}")
+        try:
+            feedback = await give_feedback(self._options, output, ctx)
+        except Exception as error:  # noqa: BLE001 - the answer stands
+            feedback = Feedback(problems=[f"feedback: {one_line(error_text(error))}"])
+        feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
+        return output.model_copy(update={"feedback": feedback})
+
+    def outline(self) -> Outline:
+        return self._phases.outline()
+
+
+def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> ConsensusOutput:
     """The output of the debate around a step as it is now, in declared order, whatever order answers came in."""
     state: ConsensusState = ctx.sequencer.state
     names = options.names

@@ -1,13 +1,13 @@
 """Prompts of a consensus debate.
 
-What is the same for all agents and all their calls stands first in the system message (rules, task, what is known from
-before), who the agent is at its end; what a call is about stands in the user's message, and what to do last.
+The system message begins with what all calls share (rules, task, context), so that servers can reuse it, and ends with
+who the agent is. The user's message has the material of one call, and the request last.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
@@ -21,13 +21,8 @@ __all__ = (
     "CONSENSUS",
     "ConsensusTemplate",
     "render_agent_system",
-    "render_critique_turn",
     "render_human_task",
-    "render_judge_turn",
-    "render_proposal_turn",
-    "render_revision_turn",
-    "render_tie_turn",
-    "render_vote_turn",
+    "render_turn",
 )
 
 _READ = (
@@ -53,10 +48,10 @@ class ConsensusTemplate(Template):
     context: str = field(default="What is known from before:\n{context}", metadata=uses("context"))
     """Follows the rules, where something is known."""
     persona: str = field(default="You are the agent {name}.", metadata=uses("name"))
-    """Stands behind what is the same for all; then the role, then the agent's own system prompt."""
+    """Follows what all agents share; then the role, then the agent's own system prompt."""
     role: str = field(default="You act as: {role}", metadata=uses("role"))
     judge: str = field(default="You are no agent. You judge their discussion, and take no side.", metadata=uses())
-    """Instead of a persona."""
+    """In place of a persona."""
     propose: str = field(
         default=(
             "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
@@ -140,46 +135,29 @@ def render_agent_system(
     return "\n\n".join(parts)
 
 
-def render_proposal_turn(*, template: ConsensusTemplate = CONSENSUS) -> str:
-    """The request for a proposal."""
-    return template.propose
+def render_turn(asked: Any, *, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
+    """What an agent or a judge is asked: the proposals and critiques of `asked`, and what to do about them."""
+    return filled(
+        getattr(template, _PARTS[asked.kind]),
+        round=getattr(asked, "round", 0),
+        proposals=_proposals(_proposals_of(asked)),
+        critiques=_critiques(getattr(asked, "critiques", ())),
+    )
 
 
-def render_critique_turn(*, proposal: Proposal, round: int, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: A002
-    """A proposal, and the request for a critique."""
-    return filled(template.critique, round=round, proposals=_proposals([proposal]))
+_PARTS = {
+    "proposal": "propose",
+    "critique": "critique",
+    "revision": "revise",
+    "vote": "vote",
+    "rounds": "rounds",
+    "tie": "tie",
+}
+"""The part of the template for each kind of question."""
 
 
-def render_revision_turn(
-    *,
-    proposal: Proposal,
-    critiques: Sequence[Critique],
-    round: int,  # noqa: A002 - the field's word for it
-    template: ConsensusTemplate = CONSENSUS,
-) -> str:
-    """An agent's own proposal, its critiques, and the request for a revision."""
-    return filled(template.revise, round=round, proposals=_proposals([proposal]), critiques=_critiques(critiques))
-
-
-def render_vote_turn(*, proposals: Sequence[Proposal], template: ConsensusTemplate = CONSENSUS) -> str:
-    """All proposals, in the order in which they are given, and the request for a vote."""
-    return filled(template.vote, proposals=_proposals(proposals))
-
-
-def render_judge_turn(
-    *,
-    proposals: Sequence[Proposal],
-    critiques: Sequence[Critique],
-    round: int,  # noqa: A002 - the field's word for it
-    template: ConsensusTemplate = CONSENSUS,
-) -> str:
-    """The proposals and critiques of a round, and the question whether the discussion is conclusive."""
-    return filled(template.rounds, round=round, proposals=_proposals(proposals), critiques=_critiques(critiques))
-
-
-def render_tie_turn(*, proposals: Sequence[Proposal], template: ConsensusTemplate = CONSENSUS) -> str:
-    """The proposals that are tied, and the request for a choice."""
-    return filled(template.tie, proposals=_proposals(proposals))
+def _proposals_of(asked: Any) -> Sequence[Proposal]:  # noqa: ANN401 - one of the questions
+    return [asked.proposal] if hasattr(asked, "proposal") else getattr(asked, "proposals", ())
 
 
 def _proposals(proposals: Sequence[Proposal]) -> str:
@@ -212,14 +190,14 @@ def _known(context: ConsensusContext) -> Iterator[str]:
         yield f"research: {quoted(context.research)}"
 
 
-def render_human_task(asked: object) -> str:
+def render_human_task(asked: Any) -> str:  # noqa: ANN401 - one of the questions
     """What a human is shown and asked to do: the proposals, what was said of them, and the task."""
-    own = getattr(asked, "proposal", None)
-    proposals = getattr(asked, "proposals", ()) if own is None else [own]
+    proposals = _proposals_of(asked)
+    heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
     parts = [
-        _proposals_for_human(proposals),
+        heading + _proposals(proposals) if proposals else "",
         _critiques_for_human(getattr(asked, "critiques", ())),
-        _HUMAN_TASKS[getattr(asked, "kind", "")],
+        _HUMAN_TASKS[asked.kind],
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -232,11 +210,6 @@ _HUMAN_TASKS = {
     "tie": "These proposals are tied. Choose the best of them.",
     "rounds": "Is the discussion conclusive?",
 }
-
-
-def _proposals_for_human(proposals: Sequence[Proposal]) -> str:
-    lines = [f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}" for proposal in proposals]
-    return "\n".join([f"Proposal{'s' * (len(lines) > 1)}:", *lines]) if lines else ""
 
 
 def _critiques_for_human(critiques: Sequence[Critique]) -> str:

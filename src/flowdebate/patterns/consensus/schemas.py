@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
-from flowdebate.patterns.consensus.stages import ConsensusStage, StageReached
+from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, Recovery, Role
 from flowdebate.resources.archive import CritiquePattern, PastDebate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = (
     "AgentFailure",
@@ -26,6 +23,7 @@ __all__ = (
     "ConsensusOutput",
     "ConsensusRound",
     "ConsensusState",
+    "ContextSource",
     "CriticAnswer",
     "Critique",
     "CritiqueAsked",
@@ -52,7 +50,11 @@ AgentPhase = Literal["proposal", "critique", "revision", "vote"]
 """The kinds of questions that agents are asked."""
 
 
-# What is asked of agents, and what they answer. Questions are not frozen, for speed, as events are not.
+ContextSource = Literal["history", "patterns", "research"]
+"""The sources of what agents are shown besides the task."""
+
+
+# Questions and answers. Questions are not frozen, for speed, as events are not.
 
 
 class ConsensusInput(PatternInput):
@@ -70,43 +72,6 @@ class Proposal(WireModel):
     """The round in which it was revised last; 0 is as it was first proposed."""
     position: str | None = None
     """Its answer in a few words, as stated with the revision; None before the first."""
-
-
-class _Asked:
-    """An input of an agent's block, which a human is shown in words."""
-
-    __slots__ = ()
-
-    def task_for_human(self) -> str:
-        """The proposals, what was said of them, and the task."""
-        from flowdebate.patterns.consensus.prompts import render_human_task
-
-        return render_human_task(self)
-
-
-@dataclass(slots=True, kw_only=True)
-class ProposalAsked(_Asked):
-    """The question for a proposal: an agent's block returns text."""
-
-    kind: ClassVar[str] = "proposal"
-    task: str
-    agent: str
-
-
-@dataclass(slots=True, kw_only=True)
-class CritiqueAsked(_Asked):
-    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
-
-    kind: ClassVar[str] = "critique"
-    task: str
-    agent: str
-    """The critic."""
-    proposal: Proposal
-    round: int
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer."""
-        return HumanCritique
 
 
 class CriticAnswer(WireModel):
@@ -140,24 +105,6 @@ class Critique(CriticAnswer):
         return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part)
 
 
-@dataclass(slots=True, kw_only=True)
-class RevisionAsked(_Asked):
-    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
-
-    kind: ClassVar[str] = "revision"
-    task: str
-    agent: str
-    proposal: Proposal
-    """Its own, as it is now."""
-    critiques: list[Critique]
-    """This round's, of that proposal."""
-    round: int
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer."""
-        return RevisionAnswer
-
-
 class RevisionAnswer(WireModel):
     """What an agent answers to its critics."""
 
@@ -169,20 +116,6 @@ class RevisionAnswer(WireModel):
     """Whether the agent thinks that another round would change nothing."""
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteAsked(_Asked):
-    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
-
-    kind: ClassVar[str] = "vote"
-    task: str
-    agent: str
-    proposals: list[Proposal]
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer."""
-        return _choice_among([proposal.agent for proposal in self.proposals])
-
-
 class VoteAnswer(WireModel):
     """What a voter answers."""
 
@@ -190,22 +123,6 @@ class VoteAnswer(WireModel):
     choice: str
     """The name of the agent whose proposal is the best."""
     confidence: Share = 0.5
-
-
-@dataclass(slots=True, kw_only=True)
-class RoundsAsked(_Asked):
-    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
-
-    kind: ClassVar[str] = "rounds"
-    task: str
-    round: int
-    proposals: list[Proposal]
-    critiques: list[Critique]
-    """This round's."""
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer."""
-        return JudgeAnswer
 
 
 class JudgeAnswer(WireModel):
@@ -216,36 +133,107 @@ class JudgeAnswer(WireModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class TieAsked(_Asked):
+class _Asked:
+    """A question: the input of an agent's or a judge's block."""
+
+    kind: ClassVar[str]
+    answer: ClassVar[object] = None
+    task: str
+
+    def task_for_human(self) -> str:
+        """The proposals, what was said of them, and the task."""
+        from flowdebate.patterns.consensus.prompts import render_human_task
+
+        return render_human_task(self)
+
+    def answer_schema(self) -> object:
+        """The form of a human's answer; None for text."""
+        return self.answer
+
+
+@dataclass(slots=True, kw_only=True)
+class ProposalAsked(_Asked):
+    """The question for a proposal: an agent's block returns text."""
+
+    kind: ClassVar[str] = "proposal"
+    agent: str
+
+
+@dataclass(slots=True, kw_only=True)
+class CritiqueAsked(_Asked):
+    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
+
+    kind: ClassVar[str] = "critique"
+    answer: ClassVar[object] = HumanCritique
+    agent: str
+    """The critic."""
+    proposal: Proposal
+    round: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RevisionAsked(_Asked):
+    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
+
+    kind: ClassVar[str] = "revision"
+    answer: ClassVar[object] = RevisionAnswer
+    agent: str
+    proposal: Proposal
+    """Its own, as it is now."""
+    critiques: list[Critique]
+    """This round's, of that proposal."""
+    round: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _ChoiceAsked(_Asked):
+    proposals: list[Proposal]
+    """Those to choose from."""
+
+    def answer_schema(self) -> object:
+        """The form of a human's choice."""
+        choice: Any = Literal[tuple(proposal.agent for proposal in self.proposals)]
+        return create_model(
+            "VoteAnswer",
+            __base__=WireModel,
+            choice=(choice, Field(description="Whose proposal is the best")),
+            reasoning=(str, Field("", description="Why")),
+            confidence=(Share, Field(0.5, description="How sure you are")),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class VoteAsked(_ChoiceAsked):
+    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
+
+    kind: ClassVar[str] = "vote"
+    agent: str
+
+
+@dataclass(slots=True, kw_only=True)
+class TieAsked(_ChoiceAsked):
     """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
 
     kind: ClassVar[str] = "tie"
-    task: str
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundsAsked(_Asked):
+    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
+
+    kind: ClassVar[str] = "rounds"
+    answer: ClassVar[object] = JudgeAnswer
+    round: int
     proposals: list[Proposal]
-    """Those that are tied."""
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer."""
-        return _choice_among([proposal.agent for proposal in self.proposals])
-
-
-def _choice_among(names: Sequence[str]) -> type[WireModel]:
-    """A vote of a human for one of `names`."""
-    choice: Any = Literal[tuple(names)]
-    return create_model(
-        "VoteAnswer",
-        __base__=WireModel,
-        choice=(choice, Field(description="Whose proposal is the best")),
-        reasoning=(str, Field("", description="Why")),
-        confidence=(Annotated[float, Field(ge=0, le=1)], Field(0.5, description="How sure you are")),
-    )
+    critiques: list[Critique]
+    """This round's."""
 
 
 # What is recorded
 
 
 class AgentFailure(ProviderFailure):
-    """A call of an agent that failed for good; the debate went on without its answer.
+    """A call of an agent that failed for good; the debate went on without its answer, or with a stand-in's.
 
     On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
     """
@@ -254,7 +242,8 @@ class AgentFailure(ProviderFailure):
     name: str = Field(alias="agent")
     """The agent's."""
     stance: str | None = Field(None, exclude=True)
-    instead: Recovery = Field("skipped", exclude=True)
+    instead: Recovery = Field("skipped", exclude_if=lambda instead: instead == "skipped")
+    """"stand_in" if another model answered for it."""
     phase: AgentPhase
     round: int
     """0 for proposals; for votes the last round."""
@@ -296,7 +285,7 @@ class ConsensusRound(WireModel):
 class SkippedContext(WireModel):
     """A source that is not in the prompts, and the reason."""
 
-    source: Literal["history", "patterns", "research"]
+    source: ContextSource
     reason: str
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, DebateStarted, StageEntered, VoteCast
+from flowdebate.patterns.consensus.events import (
+    AgentMessage,
+    ConsensusStage,
+    CritiqueMade,
+    DebateStarted,
+    StageEntered,
+    VoteCast,
+)
 from flowdebate.patterns.consensus.schemas import ConsensusOutput  # noqa: TC001 - pydantic reads it
-from flowdebate.patterns.consensus.stages import ConsensusStage
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents import Document, Speaker
@@ -35,8 +42,8 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
+    from flowdebate.patterns.consensus.events import StageReached
     from flowdebate.patterns.consensus.schemas import Critique
-    from flowdebate.patterns.consensus.stages import StageReached
     from flowdebate.service.plan import Plan
 
 __all__ = ("PAGE", "ConsensusDocument", "ConsensusLive", "ConsensusOptions")
@@ -63,7 +70,7 @@ _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
 }
-_CONVERGENCE, _DIVERGING, _TURN_TIMEOUT = 0.85, 0.40, 90.0
+_CONVERGENCE, _DIVERGING = 0.85, 0.40
 
 
 class ConsensusOptions(PatternOptions):
@@ -288,11 +295,14 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        from flowdebate.patterns.consensus import CONSENSUS_FAILURES
         from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
         options: ConsensusOptions = plan.options
         bound = _CONVERGENCE if options.convergence is None else options.convergence
-        timeout = _TURN_TIMEOUT if options.turn_timeout is None else options.turn_timeout
+        failures = CONSENSUS_FAILURES
+        if options.turn_timeout is not None:
+            failures = replace(failures, turn_timeout=options.turn_timeout or None)
         names = [agent.name for agent in plan.speakers]
         with options.placing({key: key for key in ConsensusOptions.model_fields}):
             return plan.create(
@@ -306,7 +316,7 @@ class ConsensusPage(PatternPage):
                 voting=options.voting or "majority",
                 weights=options.weights,
                 quorum=options.quorum,
-                turn_timeout=None if timeout is False else timeout,
+                failures=failures,
                 judge=create_conclusive_judge(name=plan.name) if options.judge else None,
                 tie_break=create_tie_judge(name=plan.name, choices=names) if options.tie_break else None,
             )

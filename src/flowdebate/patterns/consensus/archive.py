@@ -1,10 +1,10 @@
-"""Archive of a consensus debate: what agents are told from before, and what the debate leaves for later ones."""
+"""Archive of a consensus debate: the context that agents are shown, and the feedback for later debates."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
@@ -17,28 +17,24 @@ from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from flowdebate.patterns.consensus.options import Options
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.patterns.consensus.assembly import ConsensusOptions
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput, ContextSource
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.context import Context
 
 __all__ = (
-    "ask_archive",
-    "critique_patterns",
     "gather_context",
     "give_feedback",
-    "positions_of",
-    "records_of",
+    "read_ratings",
 )
 
 T = TypeVar("T")
 
-_FROM_ARCHIVE: tuple[Literal["history"], Literal["patterns"]] = ("history", "patterns")
 LONGEST_RESEARCH = 20_000
-"""Characters: every call of every agent is shown it."""
+"""Characters: every call of every agent has it in its prompt."""
 
 
-async def ask_archive(
+async def _ask_archive(
     archive: Archive,
     call: Callable[[], Awaitable[T]],
     ctx: Context,
@@ -62,7 +58,16 @@ async def ask_archive(
     return found
 
 
-def gather_context(options: Options) -> Handler[Any, None]:
+async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
+    """The ratings of those of `names` that `archive` knows."""
+
+    async def read() -> dict[str, Rating]:
+        return dict(await archive.ratings.of(names))
+
+    return await _ask_archive(archive, read, ctx, key="ratings", returns=dict[str, Rating])
+
+
+def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
     """A tap that puts past debates, critique patterns and research into the debate's state; sources may fail."""
 
     @handler(name=f"{options.name}-context")
@@ -70,12 +75,14 @@ def gather_context(options: Options) -> Handler[Any, None]:
         skipped: list[SkippedContext] = []
         archive, limit = options.archive, options.history_limit
         task = ctx.sequencer.state.question
-        past: list[PastDebate] = []
-        patterns: list[CritiquePattern] = []
-        if archive is None:
-            skipped += [SkippedContext(source=source, reason="there is no archive") for source in _FROM_ARCHIVE]
-        elif limit == 0:
-            skipped += [SkippedContext(source=source, reason="history_limit is 0") for source in _FROM_ARCHIVE]
+        past: list[PastDebate] | None = None
+        patterns: list[CritiquePattern] | None = None
+        if archive is None or limit == 0:
+            reason = "there is no archive" if archive is None else "history_limit is 0"
+            skipped += [
+                SkippedContext(source="history", reason=reason),
+                SkippedContext(source="patterns", reason=reason),
+            ]
         else:
 
             async def history() -> list[PastDebate]:
@@ -86,33 +93,35 @@ def gather_context(options: Options) -> Handler[Any, None]:
                 found = await archive.critique_patterns.successful(limit=limit)
                 return [CritiquePattern.model_validate(item) for item in list(found)[:limit]]
 
-            asked = ask_archive(archive, history, ctx, key="history", returns=list[PastDebate])
-            past = await _fetched(asked, "history", skipped)
-            asked_too = ask_archive(archive, points, ctx, key="patterns", returns=list[CritiquePattern])
-            patterns = await _fetched(asked_too, "patterns", skipped)
+            read = _ask_archive(archive, history, ctx, key="history", returns=list[PastDebate])
+            past = await _fetched(read, "history", skipped)
+            read_too = _ask_archive(archive, points, ctx, key="patterns", returns=list[CritiquePattern])
+            patterns = await _fetched(read_too, "patterns", skipped)
         research = await _researched(options, skipped, ctx)
-        context = ConsensusContext(past_debates=past, critique_patterns=patterns, research=research, skipped=skipped)
+        context = ConsensusContext(
+            past_debates=past or [], critique_patterns=patterns or [], research=research, skipped=skipped
+        )
         ctx.sequencer.update(context=context)
 
     return gather
 
 
-async def _fetched(
-    call: Awaitable[list[T]], source: Literal["history", "patterns", "research"], skipped: list[SkippedContext]
-) -> list[T]:
+async def _fetched(call: Awaitable[T], source: ContextSource, skipped: list[SkippedContext]) -> T | None:
+    """What `call` gives; None, and an entry in `skipped`, if it fails or finds nothing."""
     try:
         found = await call
     except LimitReached:
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
-        return []
+        return None
     if not found:
         skipped.append(SkippedContext(source=source, reason="nothing was found"))
+        return None
     return found
 
 
-async def _researched(options: Options, skipped: list[SkippedContext], ctx: Context) -> str | None:
+async def _researched(options: ConsensusOptions, skipped: list[SkippedContext], ctx: Context) -> str | None:
     research = options.research
     if research is None:
         skipped.append(SkippedContext(source="research", reason="none was asked for"))
@@ -123,25 +132,17 @@ async def _researched(options: Options, skipped: list[SkippedContext], ctx: Cont
         found = await result_of(research(task, ctx))
         return "" if found is None else clean_text(str(found)).strip()
 
-    found = await _fetched(_as_list(ctx.step(call, key="research", failures=True)), "research", skipped)
-    text = "".join(found)
-    if not text:
-        if found:
-            skipped.append(SkippedContext(source="research", reason="nothing was found"))
-        return None
-    if len(text) > LONGEST_RESEARCH:
+    text: str | None = await _fetched(ctx.step(call, key="research", failures=True), "research", skipped)
+    if text is not None and len(text) > LONGEST_RESEARCH:
         reason = f"cut after {LONGEST_RESEARCH:,} of its {len(text):,} characters"
         skipped.append(SkippedContext(source="research", reason=reason))
-    return text[:LONGEST_RESEARCH]
+        return text[:LONGEST_RESEARCH]
+    return text
 
 
-async def _as_list(call: Awaitable[str]) -> list[str]:
-    return [await call]
-
-
-async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context) -> Feedback:
+async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx: Context) -> Feedback:
     """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
-    positions = positions_of(output)
+    positions = _positions(output)
     changed = flips(positions, similarity=options.similarity)
     archive = options.archive
     if archive is None:
@@ -158,7 +159,7 @@ async def give_feedback(options: Options, output: ConsensusOutput, ctx: Context)
         confidence=output.confidence,
         at=ctx.now(),
     )
-    patterns, records = critique_patterns(output), records_of(options, output, changed)
+    patterns, records = _critique_patterns(output), _records(options, output, changed)
     changes: dict[str, float] = {}
 
     async def rate() -> bool:
@@ -200,7 +201,7 @@ class _Writer:
             await call()
 
         try:
-            await ask_archive(self._archive, nothing, self._ctx, key=what, returns=None)
+            await _ask_archive(self._archive, nothing, self._ctx, key=what, returns=None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
             self.problems.append(f"{what}: {one_line(error_text(error))}")
             return False
@@ -210,22 +211,17 @@ class _Writer:
         """Change the agents' ratings, and give the changes; none without a winner, or if the archive failed."""
         if output.winner is None:
             return {}
-        ratings = self._archive.ratings
-
-        async def look() -> dict[str, Rating]:
-            return dict(await ratings.of(names))
-
         try:
-            known = await ask_archive(self._archive, look, self._ctx, key="ratings", returns=dict[str, Rating])
+            known = await read_ratings(self._archive, names, self._ctx)
         except Exception as error:  # noqa: BLE001 - as above
             self.problems.append(f"ratings: {one_line(error_text(error))}")
             return {}
         before = {name: known.get(name, Rating()).elo for name in names}
         changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
-        return changes if await self.write("ratings", lambda: ratings.apply(self.debate, changes)) else {}
+        return changes if await self.write("ratings", lambda: self._archive.ratings.apply(self.debate, changes)) else {}
 
 
-def positions_of(output: ConsensusOutput) -> list[Position]:
+def _positions(output: ConsensusOutput) -> list[Position]:
     """The positions that agents stated, round by round."""
     return [
         Position(agent=revised.agent, claim=output.task, answer=revised.position, round=one.round)
@@ -235,7 +231,7 @@ def positions_of(output: ConsensusOutput) -> list[Position]:
     ]
 
 
-def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
+def _critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
     """The points that critics made; one helped if its target then revised its proposal, and won with consensus."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
@@ -251,7 +247,7 @@ def critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
     ]
 
 
-def records_of(options: Options, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
+def _records(options: ConsensusOptions, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
     """The record that this debate adds for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     failed = Counter(failure.agent for failure in output.failures)

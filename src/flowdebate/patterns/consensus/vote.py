@@ -10,20 +10,19 @@ from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
-from flowdebate.patterns.consensus.events import ConsensusDecided, VoteCast
-from flowdebate.patterns.consensus.phases.archive import ask_archive
-from flowdebate.patterns.consensus.phases.ending import ask_judge, lose_judge
+from flowdebate.patterns.consensus.archive import read_ratings
+from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStage, VoteCast, enter
+from flowdebate.patterns.consensus.rounds import ask_judge, lose_judge
 from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
-from flowdebate.patterns.consensus.stages import ConsensusStage, enter
+from flowdebate.patterns.failures import start_clock
 from flowdebate.patterns.state import as_model
-from flowdebate.resources.archive import Rating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flowdebate.blocks.base import Block
     from flowdebate.measures import Tally
-    from flowdebate.patterns.consensus.options import Options
+    from flowdebate.patterns.consensus.assembly import ConsensusOptions
     from flowdebate.patterns.consensus.schemas import ConsensusState
     from flowdebate.runs.context import Context
 
@@ -34,13 +33,14 @@ __all__ = (
 )
 
 
-def ask_for_votes(names: list[str]) -> Callable[[object, Context], list[VoteAsked]]:
+def ask_for_votes(options: ConsensusOptions) -> Callable[[object, Context], list[VoteAsked]]:
     """The questions of the phase: every agent is asked, also one without a proposal of its own."""
 
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
+        start_clock(options.failures, ctx)
         state: ConsensusState = ctx.sequencer.state
-        proposals = [state.proposals[name] for name in names if name in state.proposals]
-        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
+        proposals = [state.proposals[name] for name in options.names if name in state.proposals]
+        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in options.names]
 
     return asks
 
@@ -57,20 +57,21 @@ def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
     )
 
 
-def _keep(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
+def _record(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
     ctx.sequencer.state.ballots[asked.agent] = ballot
-    ctx.emit(VoteCast(ballot=ballot, path=ctx.path))
+    ctx.emit(VoteCast(ballot=ballot))
     return ballot
 
 
-VOTING = Phase(name="vote", read=_read, keep=_keep)
+VOTING = Phase(name="vote", read=_read, record=_record)
 
 
-def count_votes(options: Options) -> Handler[Any, None]:
+def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
     """A tap that counts the ballots, asks `tie_break` about a tie, and finds the outcome."""
 
     @handler(name=f"{options.name}-count-votes")
     async def count(_: object, ctx: Context) -> None:
+        ctx.sequencer.deadline = None
         enter(ConsensusStage.VOTE_AGGREGATION, ctx)
         state: ConsensusState = ctx.sequencer.state
         weights = await _weights(options, ctx) if options.voting == "weighted" else None
@@ -85,7 +86,6 @@ def count_votes(options: Options) -> Handler[Any, None]:
             winner=counted.winner,
             strength=strength(counted.counts, eligible=counted.eligible),
             tally=counted,
-            path=ctx.path,
         )
         ctx.emit(decided)
 
@@ -93,7 +93,7 @@ def count_votes(options: Options) -> Handler[Any, None]:
 
 
 def _tally(
-    options: Options, state: ConsensusState, weights: Mapping[str, float] | None, tie_break: str | None
+    options: ConsensusOptions, state: ConsensusState, weights: Mapping[str, float] | None, tie_break: str | None
 ) -> Tally:
     return tally(
         [state.ballots[name] for name in options.names if name in state.ballots],
@@ -106,18 +106,14 @@ def _tally(
     )
 
 
-async def _weights(options: Options, ctx: Context) -> dict[str, float]:
+async def _weights(options: ConsensusOptions, ctx: Context) -> dict[str, float]:
     """The weights of the votes: those of the application, then those by the archive's ratings; 1 without either."""
     own = dict(options.weights or {})
     archive, unknown = options.archive, [name for name in options.names if name not in own]
     if archive is None or not unknown:
         return own
-
-    async def known() -> dict[str, Rating]:
-        return dict(await archive.ratings.of(unknown))
-
     try:
-        ratings = await ask_archive(archive, known, ctx, key="ratings", returns=dict[str, Rating])
+        ratings = await read_ratings(archive, unknown, ctx)
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
         ctx.sequencer.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
@@ -126,7 +122,7 @@ async def _weights(options: Options, ctx: Context) -> dict[str, float]:
     return rated | own
 
 
-async def _broken(options: Options, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
+async def _broken(options: ConsensusOptions, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
     """The author that `judge` has chosen among those tied; None if it gave no answer, or named nobody of them."""
     state: ConsensusState = ctx.sequencer.state
     asked = TieAsked(task=state.question, proposals=[state.proposals[name] for name in counted.tied])

@@ -1,0 +1,355 @@
+"""Proposals, rounds of critique and revision, and the end of the rounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.text import clean_data, clean_text, is_blank
+from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import NoProposals, OutputError
+from flowdebate.measures import Jaccard, convergence
+from flowdebate.measures.topologies import edges
+from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
+from flowdebate.patterns.consensus.events import AgentMessage, ConsensusStage, CritiqueMade, enter
+from flowdebate.patterns.consensus.schemas import (
+    ConsensusRound,
+    CriticAnswer,
+    Critique,
+    CritiqueAsked,
+    EarlyEnd,
+    JudgeAnswer,
+    Proposal,
+    ProposalAsked,
+    RevisionAnswer,
+    RevisionAsked,
+    RoundsAsked,
+)
+from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.failures import guarded, record_failure, start_clock
+from flowdebate.patterns.loop import another_round, check_quorum, round_limit
+from flowdebate.patterns.recording import text_said
+from flowdebate.patterns.state import as_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.handler import Function
+    from flowdebate.measures import Convergence
+    from flowdebate.patterns.consensus.assembly import ConsensusOptions
+    from flowdebate.patterns.consensus.schemas import ConsensusState
+    from flowdebate.runs.context import Context
+
+__all__ = (
+    "CRITICISING",
+    "PROPOSING",
+    "REVISING",
+    "ask_for_critiques",
+    "ask_for_proposals",
+    "ask_for_revisions",
+    "ask_judge",
+    "check_convergence",
+    "check_proposals",
+    "conclusive_judge",
+    "early_end",
+    "lose_judge",
+    "open_round",
+    "rounds_go_on",
+    "time_is_up",
+)
+
+
+def ask_for_proposals(options: ConsensusOptions) -> Callable[[object, Context], list[ProposalAsked]]:
+    """The questions of the phase: each agent is asked for a proposal."""
+
+    def asks(_: object, ctx: Context) -> list[ProposalAsked]:
+        start_clock(options.failures, ctx)
+        return [ProposalAsked(task=ctx.sequencer.state.question, agent=agent) for agent in options.names]
+
+    return asks
+
+
+def check_proposals(options: ConsensusOptions) -> Handler[Any, None]:
+    """A tap that ends the phase; NoProposals if nobody has proposed anything, QuorumLost if too few have."""
+
+    @handler(name=f"{options.name}-check-proposals")
+    def check(_: object, ctx: Context) -> None:
+        ctx.sequencer.deadline = None
+        state: ConsensusState = ctx.sequencer.state
+        if not state.proposals:
+            errors = {failure.agent: failure.error for failure in state.failures}
+            raise NoProposals(options.name, {agent: errors[agent] for agent in options.names})
+        check_quorum(state, list(state.proposals), quorum=options.failures.quorum, block=ctx.block)
+        enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
+
+    return check
+
+
+def _read_proposal(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> str:
+    text = text_said(answer, asked.agent, ctx)
+    if is_blank(text):
+        raise OutputError(block, "a proposal", [("", "got blank text")])
+    return text
+
+
+def _record_proposal(text: str, asked: ProposalAsked, ctx: Context) -> str:
+    state: ConsensusState = ctx.sequencer.state
+    proposal = Proposal.model_construct(agent=asked.agent, text=text, round=0, position=None)
+    state.first[asked.agent] = state.proposals[asked.agent] = proposal
+    ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=text))
+    return text
+
+
+PROPOSING = Phase(name="proposal", read=_read_proposal, record=_record_proposal)
+
+
+def open_round(options: ConsensusOptions) -> Handler[Any, None]:
+    """A tap that opens the next round, and decides who criticises whom."""
+
+    @handler(name=f"{options.name}-open-round")
+    def opening(_: object, ctx: Context) -> None:
+        state: ConsensusState = ctx.sequencer.state
+        number = state.round + 1
+        available = set(breakers_of(ctx).available(options.names))
+        names = [name for name in options.names if name in available or name in state.proposals]
+        chosen = edges(
+            options.topology,
+            names,
+            round=number,
+            random=ctx.random,
+            hub=options.hub if options.hub in names else None,
+            sparsity=options.sparsity,
+            targets=state.proposals,
+            critics=available,
+        )
+        opened = ConsensusRound.model_construct(
+            round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
+        )
+        state.rounds.append(opened)
+        ctx.sequencer.update(round=number)
+        start_clock(options.failures, ctx)
+        ctx.emit(RoundStarted(round=number, max_rounds=options.max_rounds))
+        enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
+
+    return opening
+
+
+def _current_round(ctx: Context) -> ConsensusRound:
+    """The round in progress."""
+    latest: ConsensusRound = ctx.sequencer.state.rounds[-1]
+    return latest
+
+
+def _critiques_made(ctx: Context) -> list[Critique]:
+    """This round's critiques in the order of its edges, whatever order they came in."""
+    latest = _current_round(ctx)
+    order = {edge: index for index, edge in enumerate(latest.edges)}
+    return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
+
+
+def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
+    """The questions of the phase: each critic is asked about each of its targets."""
+    state: ConsensusState = ctx.sequencer.state
+    return [
+        CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
+        for critic, target in _current_round(ctx).edges
+    ]
+
+
+def ask_for_revisions(options: ConsensusOptions) -> Callable[[object, Context], list[RevisionAsked]]:
+    """The questions of the phase: each author whose proposal was criticised is asked to revise it."""
+
+    def asks(_: object, ctx: Context) -> list[RevisionAsked]:
+        state: ConsensusState = ctx.sequencer.state
+        made = _critiques_made(ctx)
+        about = {name: [item for item in made if item.target == name] for name in options.names}
+        return [
+            RevisionAsked(
+                task=state.question,
+                agent=name,
+                proposal=state.proposals[name],
+                critiques=about[name],
+                round=state.round,
+            )
+            for name in options.names
+            if about[name]
+        ]
+
+    return asks
+
+
+def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context) -> Critique:
+    said = as_model(answer, CriticAnswer, block=block)
+    return Critique.model_construct(
+        critic=asked.agent,
+        target=asked.proposal.agent,
+        round=asked.round,
+        **clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields}),
+    )
+
+
+def _record_critique(critique: Critique, _: CritiqueAsked, ctx: Context) -> Critique:
+    _current_round(ctx).critiques.append(critique)
+    ctx.emit(CritiqueMade(critique=critique))
+    return critique
+
+
+def _read_revision(answer: object, block: str, asked: RevisionAsked, _: Context) -> tuple[Proposal, bool]:
+    said = as_model({"proposal": answer} if isinstance(answer, str) else answer, RevisionAnswer, block=block)
+    if is_blank(said.proposal):
+        raise OutputError(block, "a revised proposal", [("proposal", "got blank text")])
+    revised = Proposal.model_construct(
+        agent=asked.agent,
+        round=asked.round,
+        **clean_data({"text": said.proposal, "position": said.position.strip() or None}),
+    )
+    return revised, said.enough
+
+
+def _record_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Context) -> str:
+    proposal, enough = revised
+    latest = _current_round(ctx)
+    latest.revisions.append(proposal)
+    if enough:
+        latest.enough.append(asked.agent)
+    ctx.sequencer.state.proposals[asked.agent] = proposal
+    said = AgentMessage(agent=asked.agent, phase="revision", round=asked.round, text=proposal.text)
+    ctx.emit(said)
+    return proposal.text
+
+
+CRITICISING = Phase(name="critique", read=_read_critique, record=_record_critique)
+REVISING = Phase(name="revision", read=_read_revision, record=_record_revision)
+
+
+def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
+    """A tap that measures how alike the proposals are; that, the agents or the budget may end the rounds."""
+
+    @handler(name=f"{options.name}-convergence")
+    async def check(_: object, ctx: Context) -> None:
+        ctx.sequencer.deadline = None
+        enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
+        state: ConsensusState = ctx.sequencer.state
+        live = [name for name in options.names if name in state.proposals]
+        found = await _measured(options, state, live)
+        latest = state.rounds[-1] = _current_round(ctx).model_copy(update={"convergence": found})
+        if found.status == "converged" and options.convergence is not None:
+            _end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
+        elif len(latest.enough) * 2 > len(live):
+            reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
+            _end_early(ctx, "agents", reason)
+        elif options.budget is not None and state.round < options.max_rounds:
+            _check_budget(options, options.budget, ctx)
+
+    return check
+
+
+async def _measured(options: ConsensusOptions, state: ConsensusState, live: list[str]) -> Convergence:
+    now = {name: state.proposals[name].text for name in live}
+    before = {name: _before(name, state) for name in live}
+    positions = {name: said for name in live if (said := state.proposals[name].position) is not None}
+
+    def measure() -> Convergence:
+        return convergence(
+            now,
+            before,
+            positions=positions or None,
+            similarity=options.similarity,
+            converged=1.0 if options.convergence is None else options.convergence,
+            diverging=options.diverging,
+        )
+
+    # other measures load libraries and models: they must not block the event loop
+    return measure() if isinstance(options.similarity, Jaccard) else await asyncio.to_thread(measure)
+
+
+def _before(name: str, state: ConsensusState) -> str:
+    """The agent's proposal before the round in progress."""
+    for earlier in reversed(state.rounds[:-1]):
+        for revised in earlier.revisions:
+            if revised.agent == name:
+                return revised.text
+    return state.first[name].text
+
+
+def conclusive_judge(options: ConsensusOptions, judge: Block[Any, Any]) -> Handler[Any, None]:
+    """A tap that asks `judge` whether the discussion is conclusive, unless the rounds end anyway; no answer is no."""
+
+    @handler(name=f"{options.name}-conclusive")
+    async def ask(_: object, ctx: Context) -> None:
+        state: ConsensusState = ctx.sequencer.state
+        if state.early_end is not None or state.round >= options.max_rounds:
+            return
+        asked = RoundsAsked(
+            task=state.question,
+            round=state.round,
+            proposals=[state.proposals[name] for name in options.names if name in state.proposals],
+            critiques=_critiques_made(ctx),
+        )
+        answer = await ask_judge(judge, asked, options, ctx)
+        if answer is None:
+            return
+        said = as_model({"conclusive": answer} if isinstance(answer, bool) else answer, JudgeAnswer, block=judge.name)
+        if said.conclusive:
+            _end_early(ctx, "judge", clean_text(said.reasoning))
+
+    return ask
+
+
+async def ask_judge(judge: Block[Any, Any], asked: object, options: ConsensusOptions, ctx: Context) -> Any:  # noqa: ANN401 - what it gives
+    """The judge's answer, in time; None if its provider failed and failures are tolerated."""
+
+    def recover(error: Exception, _: object, inside: Context) -> None:
+        lose_judge(error, judge, inside)
+
+    call = guarded(judge, options.failures, recover)
+    return await call(asked, ctx.child(judge.name, f"{ctx.path}/{judge.place}"))
+
+
+def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
+    """Record that the debate goes on without the judge's answer."""
+    record_failure(error, ctx, block=judge.name, role="judge", name=judge.name, instead="no_report")
+
+
+def rounds_go_on(options: ConsensusOptions) -> Function:
+    """The condition of the loop: whether there is another round."""
+
+    def stops(state: ConsensusState, /, *, predicate: bool) -> str | None:
+        if state.early_end is not None and state.round < options.max_rounds:
+            return state.early_end.source
+        return round_limit(state.round, max_rounds=options.max_rounds, predicate=predicate)
+
+    return another_round(stops, options.terminate_when)
+
+
+def early_end(state: ConsensusState) -> EarlyEnd | None:
+    """The record of why the rounds ended before their number was up; None if they did not."""
+    if state.stop_reason == "predicate":
+        return EarlyEnd(source="predicate", reason="terminate_when", round=state.round)
+    return None if state.stop_reason == "max_rounds" else state.early_end
+
+
+def time_is_up(ctx: Context, timeout: float | None) -> None:
+    """Record that the debate took longer than `timeout`, unless its rounds had a reason of their own to end early."""
+    if early_end(ctx.sequencer.state) is None:
+        ctx.sequencer.update(early_end=None, stop_reason="timeout")
+        _end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
+
+
+def _end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
+    """Have the rounds end before their number is up; the first reason counts."""
+    state: ConsensusState = ctx.sequencer.state
+    if state.early_end is None:
+        ctx.sequencer.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
+
+
+def _check_budget(options: ConsensusOptions, budget: int, ctx: Context) -> None:
+    """End the rounds where the judge, another round like the last one and the vote would take too many calls."""
+    state: ConsensusState = ctx.sequencer.state
+    judged = 0 if options.judge is None else 1
+    calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
+    used = len(options.names) + sum(calls) + judged * (len(calls) - 1)
+    more = judged + calls[-1] + len(options.names) + (options.tie_break is not None)
+    if used + more > budget:
+        _end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")

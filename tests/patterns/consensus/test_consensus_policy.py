@@ -1,0 +1,191 @@
+"""Failure policies of a consensus debate: fail, skip, a stand-in, the quorum of proposals, and the time of a round."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import DebaterOptions, FailurePolicy, Persona, StandIn
+from flowdebate.errors import CircuitOpen, ConnectionLost, QuorumLost
+from flowdebate.models.policies.circuit_breaker import Breakers
+from flowdebate.patterns.consensus import CONSENSUS_FAILURES
+from flowdebate.patterns.consensus.agents import create_conclusive_judge
+from flowdebate.patterns.consensus.events import wire_events
+from flowdebate.patterns.consensus.prompts import ConsensusTemplate
+from flowdebate.patterns.consensus.schemas import ConsensusOutput
+from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.testing import FunctionModel
+from tests.patterns.debates import events
+
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, call_of, check_told, model, plan
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+PHASES = ("proposal", "critique", "revision", "vote")
+
+
+def lost(*phases: str, agent: str = "bob") -> FunctionModel:
+    """A model whose calls by `agent` in `phases` fail."""
+    return model(lambda call: ConnectionLost("gone") if call.agent == agent and call.phase in phases else None)
+
+
+def substitute(asked: list[Call], *, fails: bool = False) -> FailurePolicy:
+    """A policy with a stand-in, which is told from the agent by its block."""
+
+    def answer(request: ModelRequest) -> Any:
+        assert request.block.startswith("plan-stand-in-")
+        call = call_of(replace(request, block=request.block.replace("-stand-in", "", 1)))
+        asked.append(call)
+        if fails:
+            raise ConnectionLost("gone, too")
+        return answer_of(call)
+
+    return FailurePolicy(on_failure=StandIn(FunctionModel(answer)), quorum=1)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_with_fail_the_first_lost_call_ends_the_run(phase: str) -> None:
+    """The provider's error is raised, what was done before it is in its run, and nothing counts as skipped."""
+    with pytest.raises(ConnectionLost, match="gone") as caught:
+        plan(max_rounds=1, failures=FailurePolicy()).run_sync(TASK, model=lost(phase))
+    run = caught.value.run
+    check_told(run)
+    assert run.status == run.raw.status == "failed"
+    assert run.raw.losses == []
+    assert events(run, RoleFailed) == []
+
+
+def test_with_fail_a_judge_that_fails_ends_the_run_too() -> None:
+    """As in every pattern."""
+    failing = model(lambda call: ConnectionLost("gone") if call.phase == "judge" else None)
+    debate = plan(convergence=None, judge=create_conclusive_judge(name="plan"), failures=FailurePolicy())
+    with pytest.raises(ConnectionLost):
+        debate.run_sync(TASK, model=failing)
+
+
+def test_with_fail_an_agent_whose_circuit_is_open_ends_the_run() -> None:
+    """A circuit that is shared between runs refuses before the provider is asked."""
+    breakers = Breakers(failures=1)
+    breakers.record_failure("bob")
+    with pytest.raises(CircuitOpen):
+        plan(breakers=breakers, failures=FailurePolicy()).run_sync(TASK, model=model())
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
+    """Its answer is the agent's, and the failure says that another model gave it, on the wire as well."""
+    asked: list[Call] = []
+    result = plan(max_rounds=1, topology="round-robin", failures=substitute(asked)).run_sync(TASK, model=lost(phase))
+    check_told(result)
+    raw: ConsensusOutput = result.output
+    assert [(call.phase, call.agent) for call in asked] == [(phase, "bob")]
+    assert [(failure.agent, failure.phase, failure.instead) for failure in raw.failures] == [("bob", phase, "stand_in")]
+    assert [proposal.agent for proposal in raw.proposals] == list(THREE)
+    assert len(raw.rounds[0].critiques) == len(raw.rounds[0].revisions) == len(raw.ballots) == 3
+    assert raw.status == "degraded"
+    assert [failure["instead"] for failure in raw.to_wire()["failures"]] == ["stand_in"]
+    assert ConsensusOutput.model_validate(raw.to_wire()) == raw
+    assert len(events(result, TurnStarted)) == len(events(result, TurnFinished)) == 12
+
+
+def test_a_stand_in_that_fails_leaves_the_call_out() -> None:
+    """Both failures are recorded, in their order."""
+    asked: list[Call] = []
+    output = plan(max_rounds=1, failures=substitute(asked, fails=True)).run_sync(TASK, model=lost("vote")).output
+    assert [(failure.phase, failure.instead) for failure in output.failures] == [
+        ("vote", "stand_in"),
+        ("vote", "skipped"),
+    ]
+    assert output.tally is not None
+    assert output.tally.failed == 1
+
+
+def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
+    """The agent is not asked; its circuit counts nothing that the stand-in does."""
+    breakers = Breakers(failures=1)
+    breakers.record_failure("bob")
+    asked: list[Call] = []
+    calls: list[Call] = []
+    debate = plan(max_rounds=1, breakers=breakers, failures=substitute(asked))
+    result = debate.run_sync(TASK, model=model(calls=calls))
+    check_told(result)
+    assert all(call.agent != "bob" for call in calls)
+    assert {call.phase for call in asked} == {"proposal", "revision", "vote"}  # who cannot be asked is no critic
+    assert {failure.kind for failure in result.output.failures} == {"CircuitOpen"}
+    assert {turn.block for turn in events(result, TurnStarted) if turn.agent_name == "bob"} == {
+        "plan-stand-in-propose-bob",
+        "plan-stand-in-revise-bob",
+        "plan-stand-in-vote-bob",
+    }
+    assert breakers.state("bob") == "open"
+
+
+@QUICK
+@given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
+def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: float) -> None:
+    """However many calls fail: all propose, all that is asked for is answered, and all vote."""
+    debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=substitute([]))
+    result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
+    check_told(result)
+    raw: ConsensusOutput = result.output
+    assert len(raw.proposals) == len(raw.ballots) == 3
+    assert all(len(one.critiques) == len(one.edges) for one in raw.rounds)
+    assert all(failure.instead == "stand_in" for failure in raw.failures)
+    failures = [event["failure"] for event in wire_events(result.events) if event["kind"] == "agent_failure"]
+    assert all(failure["instead"] == "stand_in" for failure in failures)
+
+
+def test_the_policys_quorum_counts_proposals() -> None:
+    """With one proposal of three, a quorum of two ends the debate before anybody is criticised."""
+    failing = model(lambda call: ConnectionLost("gone") if call.phase == "proposal" and call.agent != "ann" else None)
+    one, two = (plan(max_rounds=1, failures=FailurePolicy(on_failure="skip", quorum=least)) for least in (1, 2))
+    assert one.run_sync(TASK, model=failing).output.winner == "ann"
+    with pytest.raises(QuorumLost) as caught:
+        two.run_sync(TASK, model=failing)
+    assert (caught.value.heard, caught.value.quorum) == (("ann",), 2)
+    check_told(caught.value.run)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_round_has_a_time_of_its_own(phase: str) -> None:
+    """Whoever has not answered by then has failed; proposals, each round and the vote have that time anew."""
+
+    async def hang(call: Call) -> None:
+        if call.phase == phase and call.agent == "bob":
+            await asyncio.Event().wait()
+
+    policy = FailurePolicy(on_failure="skip", round_timeout=0.3)
+    result = plan(max_rounds=1, topology="round-robin", failures=policy).run_sync(TASK, model=model(hang))
+    check_told(result)
+    timed_out = [(failure.agent, failure.phase, failure.kind) for failure in result.output.failures]
+    assert ("bob", phase, "ModelTimeout") in timed_out
+    assert result.output.winner == "ann"
+
+
+def test_the_default_policy_is_that_of_the_pipeline_that_the_pattern_follows() -> None:
+    """A debate goes on without an agent that fails, and waits 90 seconds for it."""
+    assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
+
+
+def test_an_agents_own_options_reach_its_default_blocks_and_its_stand_in() -> None:
+    """Instructions and template of one agent, in all its calls and in nobody else's."""
+    template = ConsensusTemplate(propose="Propose in one word.")
+    options = DebaterOptions(instructions="Be brief.", template=template)
+    agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]
+    calls: list[Call] = []
+    asked: list[Call] = []
+    debate = plan(agents=agents, max_rounds=1, failures=substitute(asked))
+    debate.run_sync(TASK, model=model(_lost_vote, calls=calls))
+    assert {call.agent for call in calls if "Be brief." in call.prompt} == {"bob"}
+    assert all("Be brief." in call.prompt for call in [*asked, *calls] if call.agent == "bob")
+    assert ["Propose in one word." in call.prompt for call in calls if call.phase == "proposal"] == [False, True, False]
+
+
+def _lost_vote(call: Call) -> Any:
+    return ConnectionLost("gone") if call == Call("vote", "bob") else None
