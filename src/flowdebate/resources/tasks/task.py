@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from flowdebate.errors import ConfigurationError, IllegalTransition, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Container, Sequence
 
 __all__ = (
     "TASK_STATUSES",
