@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 
 from flowdebate.errors import ConfigurationError, ResourceConflict, add_note
 from flowdebate.runs.context import place_of
@@ -23,10 +23,16 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
+    from flowdebate.runs.run import Run
     from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
 
-__all__ = ("Block", "merged_resources")
+__all__ = (
+    "Block",
+    "ResumeOptions",
+    "RunOptions",
+    "merged_resources",
+)
 
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -34,11 +40,34 @@ OutT_co = TypeVar("OutT_co", covariant=True)
 _NONE: Mapping[str, Resource] = MappingProxyType({})
 
 
-class Block(ABC, Generic[InT_contra, OutT_co]):
-    """One step of a debate: configuration only, so that the same block can act in a thousand runs at once.
+class RunOptions(TypedDict, total=False):
+    """The options of `Block.run()`."""
 
-    Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or hand in plain functions;
-    there is nothing that they have to inherit.
+    session: SessionLike
+    model: ModelChoice
+    seed: int | None
+    limits: Limits | None
+    store: StoreChoice | StoreOptions
+    run_id: str | None
+
+
+class ResumeOptions(TypedDict, total=False):
+    """The options of `Block.resume()`."""
+
+    store: StoreChoice
+    model: ModelChoice
+    session: SessionLike
+    limits: Limits | None
+    on_uncertain: OnUncertain
+    allow_changes: bool
+    retry_dead_letter: bool
+
+
+class Block(ABC, Generic[InT_contra, OutT_co]):
+    """One step of a debate: configuration only, so that one block can serve a thousand runs at once.
+
+    Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
+    not need to inherit from anything.
     """
 
     def __init__(
@@ -54,20 +83,20 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         self.place = place_of(name)
         """Its name as a part of paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
-        """What it shares with the blocks around it, by key."""
+        """The resources that it shares with the blocks around it, by key."""
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
-        """What it keeps to itself; nobody else may use another object under these keys."""
+        """Its private resources, by key; no other block may use another object under these keys."""
 
     @abstractmethod
     async def act(self, value: InT_contra, ctx: Context, /) -> OutT_co:
-        """Do the block's work; `ctx` is the block's own."""
+        """Compute the output; `ctx` is the block's own context."""
 
     @abstractmethod
     def outline(self) -> Outline:
-        """How the block is drawn."""
+        """The block as a drawing."""
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
-        """Act; an exception leaves with a note that names the block."""
+        """Act; an exception gets a note that names the block."""
         try:
             return await self.act(value, ctx)
         except Exception as error:
@@ -85,48 +114,25 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
     ) -> RunResult[OutT_co]:
-        """Run it to the end.
+        """Run the block to its end.
 
-        `model` says what the intents mean in this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
-        mapping of both intents); `seed` makes all that is drawn by chance repeat; `limits` bounds what the run may
-        take. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is
-        durable: every answer is committed before it is used, and `resume(run_id)` continues after a crash.
+        `model` resolves the intents of this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of
+        both intents); `seed` repeats all random draws; `limits` bounds calls, tokens, cost and time. With a `store` (a
+        path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is durable: every answer is
+        committed before it is used, and `resume(run_id)` continues after a crash.
         Exceptions of the application's code are raised as they are; the library's own are
-        `flowdebate.errors.FlowDebateError`, whose `run` shows what there was when it ended.
+        `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
         """
         run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
         return await run_block(self, value, run)
 
-    def start(
-        self,
-        value: InT_contra,
-        *,
-        session: SessionLike = None,
-        model: ModelChoice = None,
-        seed: int | None = None,
-        limits: Limits | None = None,
-        store: StoreChoice | StoreOptions = None,
-        run_id: str | None = None,
-    ) -> RunHandle[OutT_co]:
-        """Start it in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
-        run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
-        return start_block(self, value, run)
+    def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co]:
+        """Start a run in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
+        return start_block(self, value, make_run(self, value, **options))
 
-    def run_sync(
-        self,
-        value: InT_contra,
-        *,
-        session: SessionLike = None,
-        model: ModelChoice = None,
-        seed: int | None = None,
-        limits: Limits | None = None,
-        store: StoreChoice | StoreOptions = None,
-        run_id: str | None = None,
-    ) -> RunResult[OutT_co]:
+    def run_sync(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
-        return run_sync(
-            lambda: self.run(value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
-        )
+        return run_sync(lambda: self.run(value, **options))
 
     async def resume(
         self,
@@ -142,21 +148,17 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     ) -> RunResult[OutT_co]:
         """Resume a stored run, whatever ended it; the result covers the whole run.
 
-        Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session` are
-        those that the run was started with, unless they are given again: model objects have to be, limits may differ.
-        A call that was started and never recorded is repeated, or RunUncertain with `on_uncertain="raise"`.
+        Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session`
+        default to those of the first start; model objects must be passed again, and limits may differ. A call that was
+        started but never recorded is repeated, or raises RunUncertain with `on_uncertain="raise"`.
         RunChanged if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a
         recorded answer belongs to another request; RunNotFound; RunConflict while another process runs it; DeadLetter
-        if it has crashed its process again and again, unless `retry_dead_letter`.
+        if it has repeatedly crashed its process, unless `retry_dead_letter`.
         """
-        from flowdebate.runs.durable.resume import load_run
-
         check_outside(self)
-        run, value = await load_run(
-            store,
+        run, input_value = await self._load(
             run_id,
-            block=self.name,
-            outline=self.outline(),
+            store=store,
             model=model,
             session=session,
             limits=limits,
@@ -164,42 +166,18 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             allow_changes=allow_changes,
             retry_dead_letter=retry_dead_letter,
         )
-        return await run_block(self, value, run)
+        return await run_block(self, input_value, run)
 
-    async def start_resume(
-        self,
-        run_id: str,
-        *,
-        store: StoreChoice = None,
-        model: ModelChoice = None,
-        session: SessionLike = None,
-        limits: Limits | None = None,
-        on_uncertain: OnUncertain = "retry",
-        allow_changes: bool = False,
-        retry_dead_letter: bool = False,
-    ) -> RunHandle[OutT_co]:
+    async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co]:
         """Resume a run in the background: a handle to follow, await, cancel and read; else like `resume`."""
-        from flowdebate.runs.durable.resume import load_run
-
-        run, value = await load_run(
-            store,
-            run_id,
-            block=self.name,
-            outline=self.outline(),
-            model=model,
-            session=session,
-            limits=limits,
-            on_uncertain=on_uncertain,
-            allow_changes=allow_changes,
-            retry_dead_letter=retry_dead_letter,
-        )
+        run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
-    def resume_sync(self, run_id: str, **options: Any) -> RunResult[OutT_co]:  # noqa: ANN401 - those of resume
+    def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co]:
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
-    def batch(  # noqa: PLR0913 - what a batch may be told
+    def batch(  # noqa: PLR0913 - the options of a batch
         self,
         questions: Iterable[Any] | AsyncIterable[Any],
         *,
@@ -216,14 +194,15 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
     ) -> Batch[OutT_co]:
-        """Run it for each of `questions`, at most `max_concurrency` at once: `async for item in …`, or `await ….all()`.
+        """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
-        Questions are taken as there is room, so there may be no end of them; `question` says what of a row is asked.
-        `limits` are those of each run, seeds are derived from `seed` and a question's index. A run that fails is an
-        item with its error, or ends all with `on_error="raise"`. With a `store` the runs have the ids
-        "{batch_id}-{index}": called again with the same `batch_id`, what is complete is given without a call, and what
-        was left is resumed. RunChanged where another question, pattern, model or seed stands there.
-        `progress` is given the summary after each run; once `until` is true of it, no further question is taken.
+        At most `max_concurrency` runs go on at once, and questions are read as slots become free, so the iterable may
+        be endless; `question(row)` extracts the question from a row. `limits` apply to each run; the seed of a run is
+        derived from `seed` and its index. A failed run is an item with its error, or ends the batch with
+        `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}": called again with the same
+        `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged if a stored run
+        has another question, pattern, model or seed. `progress(summary)` is called after each run; once
+        `until(summary)` is true, no further question is read.
         """
         from flowdebate.runs.batch.batch import Batch
 
@@ -245,8 +224,13 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         )
 
     def batch_sync(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Any) -> BatchResult[OutT_co]:  # noqa: ANN401 - those of batch
-        """`batch`, all of it, for scripts and notebooks."""
+        """All results of `batch`, for scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
+
+    async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
+        from flowdebate.runs.durable.resume import load_run
+
+        return await load_run(run_id, block=self.name, outline=self.outline(), **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -255,12 +239,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 def _note(error: Exception, block: str, path: str) -> None:
     notes = getattr(error, "__notes__", None)
     if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
-        # else the innermost block has said it
-        add_note(error, f"in block {block!r} (at {path})")
-
-
-AnyBlock = Block[Any, Any]
-"""A block whatever it takes and gives."""
+        add_note(error, f"in block {block!r} (at {path})")  # only the innermost block
 
 
 def merged_resources(
@@ -271,13 +250,12 @@ def merged_resources(
     owned: Collection[Resource] = (),
     closed: Collection[Block[Any, Any]] = (),
 ) -> tuple[dict[str, Resource], dict[str, Resource]]:
-    """What `blocks` share with those around them, and what they keep to themselves, by key.
+    """The resources that `blocks` share with those around them, and their private ones, by key.
 
-    ResourceConflict where two blocks share different objects under one key, or where one shares an object under a
-    key for which another keeps an object to itself: nobody could tell which of the two is meant. Two blocks that
-    both keep theirs to themselves are no conflict. Resources in `owned` are kept back from those around: they come
-    with what is hidden. What blocks in `closed` keep to themselves concerns nobody else: a debate in a debater's role
-    has a transcript of its own beside that of the debate around it.
+    ResourceConflict if two blocks share different objects under one key, or if one shares an object under a key for
+    which another has a private one. Two private objects under one key are no conflict. Resources in `owned` become
+    private. The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own
+    transcript beside that of the debate around it.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}

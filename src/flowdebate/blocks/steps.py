@@ -29,8 +29,6 @@ __all__ = (
     "Then",
 )
 
-AnyBlock = "Block[Any, Any]"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Step:

@@ -243,16 +243,14 @@ class Batch(Generic[OutT]):
 
         assert self._options is not None  # noqa: S101 - there is a store
         run, _ = await load_run(
-            self._options.store,
             job.run_id,
             block=job.block.name,
             outline=job.block.outline(),
-            session=None,
+            store=self._options.store,
             model=self._model,
             limits=self._limits,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            retry_dead_letter=False,
         )
         return run
 

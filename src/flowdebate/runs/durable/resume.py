@@ -93,17 +93,17 @@ def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, s
 
 
 async def load_run(  # noqa: PLR0913 - the options of resume
-    store: StoreChoice,
     run_id: str,
     *,
     block: str,
     outline: object,
-    session: SessionLike,
-    model: ModelChoice,
-    limits: Limits | None,
-    on_uncertain: OnUncertain,
-    allow_changes: bool,
-    retry_dead_letter: bool,
+    store: StoreChoice = None,
+    session: SessionLike = None,
+    model: ModelChoice = None,
+    limits: Limits | None = None,
+    on_uncertain: OnUncertain = "retry",
+    allow_changes: bool = False,
+    retry_dead_letter: bool = False,
 ) -> tuple[Run, Any]:
     """The stored run, owned by this process, and its input.
 
