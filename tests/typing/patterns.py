@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from flowdebate import (
     ConsensusOutput,
+    CouncilOutput,
     Debater,
     DebateRawOutput,
     DeliberationOutput,
@@ -15,6 +16,7 @@ from flowdebate import (
     Persona,
     RoundRobinOutput,
     consensus,
+    council,
     debate,
     deliberation,
     generator,
@@ -55,3 +57,6 @@ def check_the_siblings_give_their_outputs() -> None:
     assert_type(deliberation(name="a", debaters=PEOPLE).run_sync("?").output, DeliberationOutput)
     assert_type(handoff(name="a", debaters=PEOPLE).run_sync("?").output, HandoffOutput)
     assert_type(consensus(name="a", agents=PEOPLE).run_sync("?").output, ConsensusOutput)
+    assert_type(council(name="a", members=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
+    assert_type(council(name="a", members=PEOPLE, review=False).run_sync("?").output, CouncilOutput)
+    assert_type(council(name="a", members=PEOPLE, output_schema={"type": "object"}).run_sync("?").output, Any)

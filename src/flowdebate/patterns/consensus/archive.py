@@ -202,7 +202,7 @@ class _Writer:
 
         try:
             await _ask_archive(self._archive, nothing, self._ctx, key=what, returns=None)
-        except Exception as error:  # noqa: BLE001 - a store may raise anything, and the answer stands
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the answer is there already
             self.problems.append(f"{what}: {one_line(error_text(error))}")
             return False
         return True

@@ -47,7 +47,7 @@ _PHASES = ("proposal", "critique", "revision", "vote")
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Runs the phases within the debate's time; makes the output, of what was done by then, with its feedback."""
+    """Runs the phases within the debate's time; then builds the output, with analytics and feedback."""
 
     def __init__(self, options: ConsensusOptions, phases: Block[Any, Any]) -> None:
         super().__init__(phases.name, resources=phases.resources, hidden=phases.hidden)
@@ -70,7 +70,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if the debate's time is up first, what was done until then stays done."""
+        """Run the phases; if the debate's time is up first, the output contains what was done by then."""
         time_limit = asyncio.timeout(self._options.timeout)
         try:
             async with time_limit:
@@ -92,15 +92,15 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         return output
 
     async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:
-        """`output` with analytics and feedback; a failure of either neither changes nor loses the answer."""
+        """`output` with analytics and feedback; a failure of either does not change the answer."""
         problems = list(ctx.sequencer.state.problems)
         try:
             output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
-        except Exception as error:  # noqa: BLE001 - the answer stands
+        except Exception as error:  # noqa: BLE001 - the answer is there already
             problems.append(f"analytics: {one_line(error_text(error))}")
         try:
             feedback = await give_feedback(self._options, output, ctx)
-        except Exception as error:  # noqa: BLE001 - the answer stands
+        except Exception as error:  # noqa: BLE001 - the answer is there already
             feedback = Feedback(problems=[f"feedback: {one_line(error_text(error))}"])
         feedback = feedback.model_copy(update={"problems": [*problems, *feedback.problems]})
         return output.model_copy(update={"feedback": feedback})
@@ -110,7 +110,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """The output of the debate around a step as it is now, in declared order, whatever order answers came in."""
+    """The output of the debate around a step as it is now; lists are in declared order, not in order of arrival."""
     state: ConsensusState = ctx.sequencer.state
     names = options.names
     counted = state.tally

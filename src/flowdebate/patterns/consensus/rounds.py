@@ -142,7 +142,7 @@ def _current_round(ctx: Context) -> ConsensusRound:
 
 
 def _critiques_made(ctx: Context) -> list[Critique]:
-    """This round's critiques in the order of its edges, whatever order they came in."""
+    """This round's critiques in the order of its edges, not in order of arrival."""
     latest = _current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -224,7 +224,7 @@ REVISING = Phase(name="revision", read=_read_revision, record=_record_revision)
 
 
 def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
-    """A tap that measures how alike the proposals are; that, the agents or the budget may end the rounds."""
+    """A tap that measures how similar the proposals are; convergence, the agents or the budget may end the rounds."""
 
     @handler(name=f"{options.name}-convergence")
     async def check(_: object, ctx: Context) -> None:
@@ -274,7 +274,7 @@ def _before(name: str, state: ConsensusState) -> str:
 
 
 def conclusive_judge(options: ConsensusOptions, judge: Block[Any, Any]) -> Handler[Any, None]:
-    """A tap that asks `judge` whether the discussion is conclusive, unless the rounds end anyway; no answer is no."""
+    """A tap that asks `judge` whether the discussion is conclusive, unless the rounds end anyway."""
 
     @handler(name=f"{options.name}-conclusive")
     async def ask(_: object, ctx: Context) -> None:
@@ -324,28 +324,28 @@ def rounds_go_on(options: ConsensusOptions) -> Function:
 
 
 def early_end(state: ConsensusState) -> EarlyEnd | None:
-    """The record of why the rounds ended before their number was up; None if they did not."""
+    """The reason for which the rounds ended before `max_rounds`; None if they did not."""
     if state.stop_reason == "predicate":
         return EarlyEnd(source="predicate", reason="terminate_when", round=state.round)
     return None if state.stop_reason == "max_rounds" else state.early_end
 
 
 def time_is_up(ctx: Context, timeout: float | None) -> None:
-    """Record that the debate took longer than `timeout`, unless its rounds had a reason of their own to end early."""
+    """Record that the debate took longer than `timeout`, unless its rounds ended early for another reason."""
     if early_end(ctx.sequencer.state) is None:
         ctx.sequencer.update(early_end=None, stop_reason="timeout")
         _end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
 
 
 def _end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
-    """Have the rounds end before their number is up; the first reason counts."""
+    """Let the rounds end before `max_rounds`; the first reason counts."""
     state: ConsensusState = ctx.sequencer.state
     if state.early_end is None:
         ctx.sequencer.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
 
 
 def _check_budget(options: ConsensusOptions, budget: int, ctx: Context) -> None:
-    """End the rounds where the judge, another round like the last one and the vote would take too many calls."""
+    """End the rounds if the judge, another round like the last one and the vote would exceed the budget."""
     state: ConsensusState = ctx.sequencer.state
     judged = 0 if options.judge is None else 1
     calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]

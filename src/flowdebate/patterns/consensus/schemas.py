@@ -259,7 +259,7 @@ class AgentFailure(ProviderFailure):
 
 
 class EarlyEnd(WireModel):
-    """The reason for which the rounds ended before their number was up."""
+    """The reason for which the rounds ended before `max_rounds`."""
 
     source: Literal["convergence", "judge", "agents", "budget", "predicate", "timeout"]
     reason: str
@@ -349,14 +349,14 @@ class ConsensusState(PatternState):
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     first: dict[str, Proposal] = Field(default_factory=dict)
-    """Proposals as they were first made, by agent; in the order in which they came."""
+    """First proposals by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
     """Proposals as they are now."""
     rounds: list[ConsensusRound] = Field(default_factory=list)
     """The last one is the one in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """The reason for which the rounds end, or have ended, before their number is up."""
+    """The reason for which the rounds end, or have ended, before `max_rounds`."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
     """Failures of the archive that the debate went on without."""
@@ -368,12 +368,12 @@ class ConsensusState(PatternState):
 
     @property
     def failures(self) -> list[AgentFailure]:
-        """Those of the losses that are an agent's."""
+        """The provider failures of agents."""
         return [loss for loss in self.losses if isinstance(loss, AgentFailure)]
 
 
 class ConsensusOutput(PatternOutput):
-    """Everything that a consensus debate came to."""
+    """The output of a consensus debate, which is its raw output as well."""
 
     subject_field: ClassVar[str] = "task"
 
@@ -393,16 +393,16 @@ class ConsensusOutput(PatternOutput):
     """As they were first made, in declared order."""
     rounds: list[ConsensusRound]
     final_proposals: list[Proposal]
-    """As they stood for the vote, in declared order."""
+    """As they were put to the vote, in declared order."""
     ballots: list[Ballot]
     """In declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """The reason for which the rounds ended before their number was up; None if they did not."""
+    """The reason for which the rounds ended before `max_rounds`; None if they did not."""
     failures: list[AgentFailure] = Field(default_factory=list)
-    """Calls of agents that failed for good; what they may have said is nowhere else."""
+    """Calls of agents that failed for good; their partial answers are not used."""
     judge_losses: list[ProviderFailure] = Field(default_factory=list, alias="losses")
-    """The same of judges; `losses` on the wire."""
+    """Provider failures of judges; `losses` on the wire."""
     stages: list[StageReached]
     analytics: Analytics | None = None
     feedback: Feedback | None = None

@@ -1,4 +1,4 @@
-"""`council()`: members answer on their own, review each other anonymously, and a chair writes the answer."""
+"""Council pattern: members answer independently, review each other anonymously, and a chair writes the answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from flowdebate.patterns.council.schemas import (
     CouncilReview,
     ReviewAsked,
     ReviewFinished,
+    create_council_transcript,
 )
-from flowdebate.patterns.council.transcript import create_council_transcript
 
 __all__ = (
     "CHAIR",

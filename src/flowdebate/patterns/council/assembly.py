@@ -1,4 +1,4 @@
-"""Assembly of a council: its steps, from the first to the last."""
+"""Assembly of a council: its steps from top to bottom."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns.binding import debater_of, member_options, own_options, role_block
 from flowdebate.patterns.council.chair import create_chair
 from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
-from flowdebate.patterns.council.review import ReviewTurn, council_state, open_reviews, sum_up_reviews
+from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
 from flowdebate.patterns.council.schemas import (
     ChairAnswer,
+    CouncilEntry,
     CouncilInput,
     CouncilOpinion,
     CouncilOutput,
     CouncilState,
 )
-from flowdebate.patterns.council.transcript import CouncilEntry
 from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum, round_limit
 from flowdebate.patterns.output import publish, status_of
@@ -51,7 +51,7 @@ class CouncilOptions:
 
     loop: Loop
     roster: tuple[Persona, ...]
-    chair: BlockLike | None
+    chair: BlockLike | RoleOptions | None
     review: ReviewScope | None
     max_concurrency: int | None
     output_schema: OutputSchema | None
@@ -96,7 +96,7 @@ def _opinion(council: CouncilOptions, member: Persona) -> Turn:
 
 
 def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
-    """The default block for an opinion, or that of its `stand_in`; None if it has one of the application's own."""
+    """The default block for an opinion, or that of its `stand_in`; None if the application gave a block."""
     loop = council.loop
     defaults = {
         "name": loop.name,
@@ -110,20 +110,20 @@ def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None 
 
 
 def _hear(loop: Loop, agent_name: str) -> Handler[object, str]:
-    """A block that keeps a member's answer in the state, where no other member sees it."""
+    """A block that records a member's answer in the state, where no other member sees it."""
 
     @handler(name=f"{loop.name}-hear-{agent_name}", resources=audit_resources(loop.transcript, loop.collection_id))
-    def keep(value: object, ctx: Context) -> str:
+    def hear(value: object, ctx: Context) -> str:
         text = text_said(value, agent_name, ctx)
         ctx.sequencer.update(spoken={**council_state(ctx).spoken, agent_name: text})
         complete_turn(agent_name, text, ctx)
         return text
 
-    return keep
+    return hear
 
 
 def _close_opinions(loop: Loop) -> Handler[Any, None]:
-    """A tap that ends the time of the opinions, and needs their quorum."""
+    """A tap that ends the time for opinions, and requires their quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
@@ -136,21 +136,17 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
 
 
 def _review(council: CouncilOptions, member: Persona) -> ReviewTurn:
-    loop = council.loop
-    stand_in = loop.failures.stand_in
-    own = None if own_options(member.block) is not None else loop.own_debater(member)
-
-    def reviewer(letters: tuple[str, ...]) -> Block[Any, Any]:
-        return own if own is not None else _reviewer(council, member, letters)
-
-    def substitute(letters: tuple[str, ...]) -> Block[Any, Any]:
-        return _reviewer(council, member, letters, stand_in=stand_in)
-
+    loop, stand_in = council.loop, council.loop.failures.stand_in
+    reviewers: list[MakeReviewer] = [partial(_reviewer, council, member)]
+    if own_options(member.block) is None:
+        own = loop.own_debater(member)
+        reviewers = [lambda _: own]
+    if stand_in is not None:
+        reviewers.append(partial(_reviewer, council, member, stand_in=stand_in))
     return ReviewTurn(
         f"{loop.name}-review-{member.name}",
         agent_name=member.name,
-        reviewer=reviewer,
-        stand_in=None if stand_in is None else substitute,
+        reviewers=reviewers,
         anonymity=council.anonymity,
         failures=loop.failures,
     )
@@ -187,7 +183,7 @@ def _without_answer(error: Exception, _: object, ctx: Context) -> object:
 
 
 def _build_output(council: CouncilOptions, chair: str) -> Handler[Any, CouncilOutput]:
-    """A block that takes the chair's answer, or `MISSING`, and publishes everything that the council came to."""
+    """A block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
     loop, schema = council.loop, council.output_schema
     resources = {"transcript": loop.transcript}
 
@@ -211,7 +207,7 @@ def _build_output(council: CouncilOptions, chair: str) -> Handler[Any, CouncilOu
 
 
 def _read_answer(value: object, schema: OutputSchema | None, *, block: str) -> dict[str, Any]:
-    """What goes into the state: the data for `schema`; else the answer, and the dissent if the chair names one."""
+    """The fields of the state: the data for `schema`; else the answer, and the dissent if the chair names one."""
     if schema is not None:
         return {"answer": schema.validate(value), "dissent": None}
     if isinstance(value, str):
@@ -229,7 +225,7 @@ def _answer_alone(name: str) -> Handler[CouncilOutput, Any]:
 
 
 def council_spec(roster: Sequence[Persona]) -> PatternSpec:
-    """What a council fills the chassis in with; it has no rounds to repeat."""
+    """The council's part of the chassis; it has no rounds to repeat."""
     return PatternSpec(
         input_type=CouncilInput,
         new_state=CouncilState,
@@ -241,7 +237,7 @@ def council_spec(roster: Sequence[Persona]) -> PatternSpec:
 
 
 def raw_output(ctx: Context, status: RunStatus, *, roster: Sequence[Persona]) -> CouncilOutput:
-    """Everything that the council around a step has come to so far."""
+    """The output of the council around a step as it is now."""
     state = council_state(ctx)
     return CouncilOutput(
         question=state.question,

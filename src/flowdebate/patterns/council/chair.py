@@ -35,7 +35,7 @@ class ChairTemplate(Template):
         default=f"Question: {{question}}\n\n{HOW_TO_READ_ANSWERS}\n\nThe answers:\n{{answers}}",
         metadata=uses("question", lines=["answers"]),
     )
-    """What stands first."""
+    """Begins the message."""
     reviews: str = field(
         default=(
             "The reviews, each a ranking from the best to the worst by the author of one answer:\n{reviews}\n\n"

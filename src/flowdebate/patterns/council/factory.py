@@ -1,8 +1,8 @@
-"""`council()`: its options, checked before anything is built."""
+"""`council()`: checks its options before anything is built."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
@@ -10,7 +10,7 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
-from flowdebate.patterns.council.transcript import CouncilTranscript, create_council_transcript
+from flowdebate.patterns.council.schemas import CouncilTranscript, create_council_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -24,20 +24,73 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.council.schemas import ReviewScope
+    from flowdebate.patterns.council.schemas import CouncilOutput, ReviewScope
     from flowdebate.patterns.failures import FailurePolicy
 
-__all__ = ("council",)
+__all__ = ("CouncilKeywords", "council")
+
+
+OutT = TypeVar("OutT")
+
+
+class CouncilKeywords(TypedDict, total=False):
+    """The options of `council` that say nothing about the type of its output; their meaning is there."""
+
+    chair: BlockLike | RoleOptions | None
+    review: ReviewScope | Literal[False]
+    max_concurrency: int | None
+    transcript: CouncilTranscript | None
+    instructions: TextSlot | None
+    model: ModelChoice
+    tools: Sequence[ToolLike] | None
+    uses: Sequence[Capability] | None
+    context: MessagesSlot | None
+    settings: ModelSettings | None
+    hide_names: bool
+    member_visibility: Visibility | Mapping[str, bool] | None
+    chair_visibility: Visibility | Mapping[str, bool] | None
+    collection_id: str | None
+    failures: FailurePolicy | None
+
+
+@overload
+def council(
+    *,
+    name: str,
+    members: Sequence[Persona | Mapping[str, Any]],
+    output_schema: None = None,
+    **options: Unpack[CouncilKeywords],
+) -> Sequencer[Any, CouncilOutput]: ...
+
+
+@overload
+def council(
+    *,
+    name: str,
+    members: Sequence[Persona | Mapping[str, Any]],
+    output_schema: type[OutT],
+    **options: Unpack[CouncilKeywords],
+) -> Sequencer[Any, OutT]: ...
+
+
+@overload
+def council(
+    *,
+    name: str,
+    members: Sequence[Persona | Mapping[str, Any]],
+    output_schema: Any,  # noqa: ANN401 - a JSON Schema, or a type form
+    **options: Unpack[CouncilKeywords],
+) -> Sequencer[Any, Any]: ...
 
 
 def council(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
     members: Sequence[Persona | Mapping[str, Any]],
-    chair: BlockLike | None = None,
+    chair: BlockLike | RoleOptions | None = None,
     review: ReviewScope | Literal[False] = "others",
     max_concurrency: int | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: Any = None,
     transcript: CouncilTranscript | None = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
@@ -51,7 +104,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any]:
-    """Build a block whose members answer on their own, review each other anonymously, and let a chair answer.
+    """Build a council, a block whose members answer independently and review each other, and whose chair answers.
 
     All members answer at the same time and see nothing of each other. Then each ranks the others' answers, which it
     sees under letters, in an order that is balanced over the reviewers. The reviews give a ranking (mean rank, Borda,
@@ -60,7 +113,8 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
     - `members`: at least two `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`.
       A member's `block` forms its opinion from a `CouncilInput` and its review from a `ReviewAsked`.
-    - `chair`: None is the default, else a block or a function of `(input, ctx)` or `(input)` with a `ChairAsked`.
+    - `chair`: None is the default, `RoleOptions` the default with options of its own; else a block or a function of
+      `(input, ctx)` or `(input)` with a `ChairAsked`.
     - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; False leaves
       the reviews out (N + 1 calls).
     - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.

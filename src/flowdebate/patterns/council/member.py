@@ -15,8 +15,7 @@ from flowdebate.prompts.template import Template, filled, uses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.patterns.council.schemas import ReviewAsked
-    from flowdebate.patterns.council.transcript import CouncilTranscript
+    from flowdebate.patterns.council.schemas import CouncilTranscript, ReviewAsked
     from flowdebate.runs.context import Context
 
 __all__ = (

@@ -22,14 +22,14 @@ __all__ = ("agreement", "rank_answers", "review_orders")
 _DRAWS = 400
 """Resamples for the interval of W."""
 _TWO = 2
-"""Reviewers that it takes to agree, and answers that it takes to agree on."""
+"""Minimum number of reviewers who can agree, and of answers to agree on."""
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """For each reviewer, whose answers it is shown and in which order.
 
-    Each answer stands in each slot equally often (a Latin square, relabelled at random), so that a preference for a
-    slot favours nobody.
+    Each answer is in each slot equally often (a Latin square, relabelled at random), so that a preference for a slot
+    favours nobody.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
@@ -43,7 +43,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     for index, name in enumerate(drawn):
         if scope == "others":
             orders[name] = [drawn[(index + step) % count] for step in range(1, count)]
-        else:  # a member's own answer stands in another slot each time
+        else:  # a member's own answer is in another slot each time
             orders[name] = [drawn[(slot - index) % count] for slot in range(count)]
     return {name: orders[name] for name in names}
 
@@ -51,7 +51,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
     """The answers of `names` from the best to the worst by mean rank; those that nobody ranked are left out.
 
-    Ties stay ties: they share a place, and stand in the order of `names`.
+    Tied answers share a place, and are in the order of `names`.
     """
     ranks: dict[str, dict[str, int]] = {name: {} for name in names}
     borda = dict.fromkeys(names, 0)

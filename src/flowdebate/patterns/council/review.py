@@ -1,11 +1,11 @@
-"""Review of a council: who is shown what, a member's ranking, and all reviews together."""
+"""Reviews of a council: the orders of the answers, each member's ranking, and their summary for the chair."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import count, product
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate._util.text import clean_text
 from flowdebate.blocks.base import Block, merged_resources
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import TurnTask
     from flowdebate.runs.context import Context
 
-__all__ = ("ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
+__all__ = ("MakeReviewer", "ReviewTurn", "council_state", "open_reviews", "shown_answers", "sum_up_reviews")
+
+MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
+"""Makes the block that ranks the answers with these letters."""
 
 _CACHED_LETTERS = 64
 """Cached blocks of a reviewer: each set of letters has its own answer schema."""
@@ -96,7 +99,7 @@ def _as_it_is(text: str, _: Context) -> str:
 class ReviewTurn(Block[Any, Any]):
     """The review of one member, under a task of the audit trail; None for a member without an answer of its own.
 
-    If its provider fails for good, `stand_in` ranks the answers, if there is one; else the review is left out if
+    If its provider fails for good, the next of `reviewers` ranks the answers; without one, the review is left out if
     `failures` allows it.
     """
 
@@ -105,13 +108,11 @@ class ReviewTurn(Block[Any, Any]):
         name: str,
         *,
         agent_name: str,
-        reviewer: Callable[[tuple[str, ...]], Block[Any, Any]],
-        stand_in: Callable[[tuple[str, ...]], Block[Any, Any]] | None,
+        reviewers: Sequence[MakeReviewer],
         anonymity: Anonymity | None,
         failures: FailurePolicy,
     ) -> None:
-        makers = [reviewer] if stand_in is None else [reviewer, stand_in]
-        self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in makers]
+        self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merged_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)

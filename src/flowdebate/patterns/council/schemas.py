@@ -1,4 +1,4 @@
-"""Values of a council: its input, opinions, reviews, ranking and output, and its events."""
+"""Data of a council: input, opinions, transcript, reviews, ranking, output, and its event."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pydantic import Field, create_model, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure
+from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.resources.resource import StateResource
 
 __all__ = (
     "ChairAnswer",
     "ChairAsked",
     "CouncilAgreement",
+    "CouncilEntry",
     "CouncilInput",
     "CouncilOpinion",
     "CouncilOutput",
@@ -22,10 +24,13 @@ __all__ = (
     "CouncilRanked",
     "CouncilReview",
     "CouncilState",
+    "CouncilTranscript",
+    "CouncilTranscriptState",
     "ReviewAsked",
     "ReviewFinished",
     "ReviewScope",
     "StopReason",
+    "create_council_transcript",
     "ranking_of",
 )
 
@@ -33,14 +38,14 @@ ReviewScope = Literal["others", "all"]
 """Which answers a member reviews: the others', or its own as well."""
 
 StopReason = Literal["reviewed", "not_reviewed"]
-"""Why there is no further phase: the answers were reviewed, or the council holds no reviews."""
+"""Why there is no further phase: the answers were reviewed, or the council has no reviews."""
 
 LONGEST_REASON = 1_000
-"""Characters of a reason: the chair is shown all of them."""
+"""Maximum number of characters of a reason: all reasons are in the chair's prompt."""
 
 
 class CouncilInput(PatternInput):
-    """What a council is asked; members get it to form their opinion."""
+    """The input of a council, and of each member for its opinion."""
 
     question: str
 
@@ -63,6 +68,34 @@ class CouncilRanked(WireModel):
     rank: Annotated[int, Field(ge=1)]
     """1 is the best."""
     reason: str
+
+
+class CouncilEntry(WireModel):
+    """A member's answer in the transcript."""
+
+    round: Annotated[int, Field(ge=1)] = 1
+    agent_name: str
+    role: str | None = None
+    text: str
+
+
+class CouncilTranscriptState(TranscriptState[CouncilEntry]):
+    """The answers, in declared order."""
+
+
+CouncilTranscript = StateResource[CouncilTranscriptState]
+"""The resource that `create_council_transcript` makes."""
+
+
+def create_council_transcript() -> CouncilTranscript:
+    """A transcript to share between a council and blocks of your own, under the key `"transcript"`.
+
+    It is empty until the chair has answered: who sees it before would see names.
+
+    >>> create_council_transcript().key
+    'transcript'
+    """
+    return StateResource(key="transcript", initial=CouncilTranscriptState)
 
 
 class CouncilReview(WireModel):
@@ -96,7 +129,7 @@ class CouncilRank(WireModel):
 
 
 class CouncilAgreement(WireModel):
-    """How far the reviewers agree."""
+    """Agreement of the reviewers."""
 
     w: Annotated[float, Field(ge=0, le=1)]
     """Kendall's coefficient of concordance: 1 if all rank alike, about 0 if they rank at random."""
@@ -136,7 +169,7 @@ class CouncilState(PatternState):
 
 
 class CouncilOutput(PatternOutput):
-    """Everything a council came to."""
+    """The raw output of a council."""
 
     question: str
     opinions: list[CouncilOpinion]
