@@ -311,7 +311,7 @@ def test_costs_that_are_not_known_are_not_made_up() -> None:
     """Without tokens the calls are told; without calls, that nothing is known."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
-        ({"tokens": None, "calls": 0}, "what it cost is not known."),
+        ({"tokens": None, "calls": 0}, "its cost is not known."),
     ):
         made = [
             each.model_copy(update={"baselines": {"single": each.baselines["single"].model_copy(update=update)}})
@@ -382,7 +382,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
         {"drafts": ["yes", "no"]},
         "The debate changed the answer to 'yes': the vote of first drafts says 'yes' and 'no'.",
     ),
-    ({}, "There is nothing to compare with: all baselines were lost. The debate says 'yes'."),
+    ({}, "There is nothing to compare with: no baseline has an answer. The debate says 'yes'."),
 ]
 
 

@@ -176,7 +176,7 @@ def test_nothing_is_an_audit_of_nothing() -> None:
         found = audit(empty)
         assert (found.items, found.ballots, found.slots, found.position_consistency) == (0, 0, [], None)
         assert full_audit(empty).seed == 0
-        assert found.findings == ["no verdict for a side in 0 ballots: nothing can be said of slots", LIMITS]
+        assert found.findings == ["no verdict for a side in 0 ballots: there is nothing to say about slots", LIMITS]
 
 
 @settings(max_examples=25)

@@ -24,7 +24,7 @@ __all__ = (
 )
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""In agreement; approaching; far apart; repeating themselves without agreeing."""
+"""In agreement; approaching; far apart; repeating without agreement."""
 
 
 class Convergence(WireModel):

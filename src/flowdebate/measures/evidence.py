@@ -1,4 +1,4 @@
-"""Claims that ask for evidence and name none: a heuristic for English that points a reader at sentences."""
+"""Claims without evidence: a heuristic for English that finds sentences to check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _END = re.compile(r"(?<=[.!?…])[\"'”’)\]*_]*[ \t]+|(?<=[。！？])|[\r\n\
 _ABBREVIATED = re.compile(
     r"\b(?:[A-Z]|al|approx|cf|Dr|e\.g|eg|Fig|i\.e|ie|Mr|Mrs|Ms|no|No|Prof|St|U\.S|vs)\.$", re.ASCII
 )
-"""Abbreviations, whose full stop ends none."""
+"""Abbreviations, whose full stop ends no sentence."""
 _BULLET = re.compile(r"\A\s*(?:[-*+•>#]+|\(?\d{1,2}[.)])[ \t]+")
 
 _YEAR = r"(?:1[5-9]|20)\d\d[a-z]?"
@@ -44,11 +44,11 @@ _CLAIM = re.compile(f"{_NUMBER}|{_SUPERLATIVE}|{_APPEAL}", re.IGNORECASE)
 
 
 def claims_without_evidence(text: str) -> list[str]:
-    """The sentences of `text` that claim what asks for evidence, and name none; in order, as they are written.
+    """Sentences of `text` that make a claim in need of evidence and cite none, in order and verbatim.
 
-    A sentence claims it by a number, a superlative, or an appeal ("studies show", "experts agree"). A note ("[3]"), a
-    reference, a link, or "according to" and a name is evidence, in the sentence or right after it. Questions claim
-    nothing. It is a heuristic: it goes by English words, and does not know whether a source exists or says so.
+    A number, a superlative, or an appeal ("studies show", "experts agree") makes such a claim. A note ("[3]"), a
+    reference, a link, or "according to" and a name, in the sentence or right after it, is evidence. Questions make no
+    claims. The heuristic knows English words only, and not whether a source exists or supports the claim.
 
     >>> claims_without_evidence("Rents rose by 40%. Supply fell by a third [2]. Studies show that caps work. Why?")
     ['Rents rose by 40%.', 'Studies show that caps work.']
@@ -64,7 +64,7 @@ def claims_without_evidence(text: str) -> list[str]:
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of `text` with the blanks around them; a full stop of an abbreviation ends none."""
+    """The sentences of `text` with the blanks around them; the full stop of an abbreviation ends none."""
     sentences = []
     start = 0
     for end in _END.finditer(text):

@@ -30,34 +30,34 @@ __all__ = (
 )
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""The answer is taken back; negated or replaced by another; kept, with something added to it."""
+"""The answer is withdrawn; negated or replaced by another; extended."""
 
 _UNSEEN = {"Cc", "Cf"}
 """Categories of invisible characters: controls, zero-width ones, changes of direction."""
 _SELECTORS = {"\ufe0e", "\ufe0f"}
-"""They choose between a character's looks."""
-_KEPT = set("#%&@")
-"""Punctuation that belongs to a word at whose edge it stands: C#, 5%."""
-_DROPPED = set("`~^|")
-"""Symbols that do not: a model's Markdown."""
+"""Variation selectors."""
+_PART_OF_WORD = set("#%&@")
+"""Punctuation at the edge of a word that belongs to it: C#, 5%."""
+_MARKDOWN = set("`~^|")
+"""Symbols at the edge of a word that do not belong to it."""
 _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
-"""Signs for minus, hyphen and apostrophe."""
+"""Variants of minus, hyphen and apostrophe."""
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 _LONGEST = 200
-"""The length from which on a text names nobody: it is an essay."""
+"""Longer texts name nobody."""
 _LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
     *("of", "option", "proposal", "support", "the", "to", "vote"),
 }
 """Words that models write around a name that they choose."""
 _SENTENCE = 8
-"""Words from which an answer is so long that it can be worded anew; a shorter one with another word is another one."""
+"""The words that an answer needs to be a paraphrase of another; a shorter one must have the same words."""
 _ALIKE = 0.6
-"""The similarity from which a long answer is the same one, worded anew."""
+"""The similarity from which on a long answer is a paraphrase."""
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
 _QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", "unless", "when", "where", "while"}
-"""The words after one of them limit those before; a negation among them is none of the answer."""
+"""A negation after one of them does not negate the answer."""
 
 
 class Position(WireModel):
@@ -67,7 +67,7 @@ class Position(WireModel):
     claim: str = ""
     """The subject; positions are compared where agent and claim are the same."""
     answer: str | None
-    """The stance or short answer; None for none, or for none any more."""
+    """The stance or short answer; None for none, also after a retraction."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=1)]
 
@@ -83,7 +83,7 @@ class Flip(WireModel):
 
 @lru_cache(maxsize=1024)
 def answer_words(text: str) -> tuple[str, ...]:
-    """The words of a short answer as they are compared: without case, unseen characters, and punctuation at edges.
+    """The words of a short answer for comparison: without case, invisible characters, and punctuation at their edges.
 
     >>> answer_words(" **Yes**, “C++”: -5.5!")
     ('yes', 'c++', '-5.5')
@@ -94,10 +94,10 @@ def answer_words(text: str) -> tuple[str, ...]:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two short answers are the same, or one only continues the other.
+    """Whether two short answers are equal, or one only continues the other.
 
-    "Yes" is the same as "yes, in cities", and not as "yes, but not in cities": what follows must not bring in a
-    negation (English), nor go on after a number. It sees words, not meanings: "rent caps" and "caps on rents" differ.
+    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have a negation
+    (English), nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
 
     >>> same_answer("Yes.", "yes, in cities"), same_answer("Yes", "No"), same_answer("5", "5 million")
     (True, False, False)
@@ -119,7 +119,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """The numbers that are written in `words` with digits.
+    """The numbers in `words` that are written with digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']
@@ -128,10 +128,10 @@ def numbers_of(words: Sequence[str]) -> set[str]:
 
 
 def match_choice(text: str, choices: Sequence[str]) -> str | None:
-    """The one of `choices` that `text` names; None if it names none, or it is not clear which.
+    """The one of `choices` that `text` names; None if it names none, or more than one.
 
-    Case, quotes, Markdown, unseen characters, blanks and hyphens do not matter, nor do the words around a name in "I
-    vote for the proposal of Ann". What is written exactly as a choice is that choice.
+    Case, quotes, Markdown, invisible characters, blanks and hyphens do not matter, nor do the words around a name in "I
+    vote for the proposal of Ann". An exact match comes first.
 
     >>> match_choice(" **Agent-1** ", ["agent 1", "agent 2"])
     'agent 1'
@@ -151,7 +151,7 @@ def match_choice(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _readings(words: tuple[str, ...]) -> Iterator[set[str]]:
-    """Names that a text may mean, from all of its words to fewer, with labels at the edges left out."""
+    """Names that a text may mean, from all of its words to fewer, leaving out labels at the edges."""
     for left_out in range(len(words)):
         names = set()
         for start in range(left_out + 1):
@@ -167,14 +167,14 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _visible(char: str) -> str:
-    """`char`; a blank for what breaks a line, nothing for what nobody sees."""
+    """`char`; a blank for white space, nothing for invisible characters."""
     if char.isspace():
         return " "
     return "" if char in _SELECTORS or unicodedata.category(char) in _UNSEEN else char
 
 
 def _without_edges(piece: str) -> str:
-    """`piece` without the punctuation around it; the minus of a number stays."""
+    """`piece` without the punctuation around it, except the minus of a number."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
         start += 1
@@ -184,19 +184,18 @@ def _without_edges(piece: str) -> str:
 
 
 def _is_edge(char: str) -> bool:
-    return char in _DROPPED or (char not in _KEPT and unicodedata.category(char).startswith("P"))
+    return char in _MARKDOWN or (char not in _PART_OF_WORD and unicodedata.category(char).startswith("P"))
 
 
 def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
     """The changes of mind in `history`, in order of round: each position against the agent's last on the same claim.
 
-    - retraction: an answer was there, and is None, blank, or says that it is taken back ("I withdraw that").
+    - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
     - contradiction: one of the two is negated, or the answer is another one.
-    - refinement: the answer goes on from the same words ("yes" to "yes, but not in cities"); or it is of eight words or
-      more, and by `similarity` (None is `Jaccard()`) still the same, with the same numbers.
+    - refinement: the answer extends the words before ("yes" to "yes, but not in cities"); or both have eight words or
+      more, the same numbers, and are alike by `similarity` (None is `Jaccard()`).
 
-    Repeating an answer, or shortening it, is no flip, nor is silence: an agent who states nothing in a round keeps its
-    last position.
+    Repeating or shortening an answer is no flip. An agent who states nothing in a round has its last position still.
 
     >>> answers = ["yes", "Yes, but not in cities", "no", None]
     >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])
@@ -217,7 +216,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 
 def _kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
-    """The kind of change between two answers; None if it stays, or was none."""
+    """The kind of change between two answers; None without a change, or without an answer before."""
     if before is None or _is_nothing(before):
         return None
     if after is None or _is_nothing(after):

@@ -25,13 +25,13 @@ K_FACTOR = 32.0
 """The points at stake in a game."""
 
 _SCALE = 400.0
-"""So many points more are ten times the chance."""
+"""A lead of this many points means odds of 10 to 1."""
 _FARTHEST = 300.0
-"""Powers of ten beyond this are taken for infinite: 10.0 ** 309 overflows."""
+"""The largest exponent: 10.0 ** 309 overflows."""
 
 
 def expected(a: float, b: float) -> float:
-    """The score that a rating of `a` can expect against `b`: 1 / (1 + 10 ** ((b - a) / 400)).
+    """The expected score of a rating of `a` against `b`: 1 / (1 + 10 ** ((b - a) / 400)).
 
     >>> expected(1500, 1500), round(expected(1400, 1600), 4)
     (0.5, 0.2403)

@@ -30,15 +30,15 @@ __all__ = (
 )
 
 Matrix: TypeAlias = list[list[float]]
-"""For each text a row, and in it for each text a number from 0 to 1."""
+"""A row for each text, with a number from 0 to 1 for each text."""
 
 
 @runtime_checkable
 class Similarity(Protocol):
-    """A measure of similarity: a call with texts gives a square matrix.
+    """A measure of similarity: a call with texts returns a square matrix.
 
-    It is from 0 to 1 and symmetric, 1.0 for identical texts, the same in whatever order the texts are, and raises for
-    no strings at all.
+    The matrix is symmetric, from 0 to 1, with 1.0 for identical texts, and does not depend on the order of the texts. No
+    string is an error.
     """
 
     @property
@@ -51,7 +51,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """The share of words that two texts have in common, of those that either has (Jaccard 1912); needs no library.
+    """The shared words of two texts as a share of all their words (Jaccard 1912); needs no library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -65,7 +65,7 @@ class Jaccard:
 
 @dataclass(frozen=True)
 class TfIdf:
-    """The cosine of the texts' words, each counted by how rare it is among the texts (Spärck Jones 1972).
+    """The cosine of the texts' words, weighted by their rarity among the texts (Spärck Jones 1972).
 
     Needs scikit-learn (`pip install "flowdebate[similarity]"`), which takes a second to import, at the first call.
     """
@@ -124,7 +124,7 @@ _NO_BLANKS = re.compile(
 
 
 def _parts(word: str) -> Iterator[str]:
-    """`word`, with runs of a script without blanks as pairs of their characters."""
+    """`word`, with runs of a script without blanks as pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -137,7 +137,7 @@ def _parts(word: str) -> Iterator[str]:
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """`scores` of the different texts in sorted order, which makes all laws of a `Similarity` hold to the last bit."""
+    """Apply `scores` to the distinct texts in sorted order, so that the laws of a `Similarity` hold to the last bit."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
@@ -145,7 +145,7 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
 
 
 def _score(scored: Sequence[Sequence[float]], one: int, other: int) -> float:
-    """A cosine can be less than 0, and a bit more than 1."""
+    """A score clipped to 0 to 1: cosines can be negative, or a bit above 1."""
     if one == other:
         return 1.0
     return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
@@ -195,7 +195,7 @@ def _wordllama() -> Any:  # noqa: ANN401 - a class of a library that may be miss
 
 @contextmanager
 def _logging_left_alone() -> Iterator[None]:
-    """Inside, `logging.basicConfig` does nothing: how an application logs is not for what it imports to say."""
+    """Disable `logging.basicConfig`: an imported library must not configure an application's logging."""
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     try:

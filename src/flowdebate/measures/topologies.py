@@ -30,37 +30,36 @@ __all__ = (
 )
 
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
-"""The topologies that have a name."""
+"""The names of the topologies."""
 
 Edge: TypeAlias = tuple[str, str]
 """`(critic, target)`: the first reviews the proposal of the second."""
 
 _WHERE = "edges()"
 _ROUNDING = 1e-9
-"""Tolerance of a share that is meant to give a whole number: 0.29 of 100 is 28.999999999999996 in floats."""
+"""Tolerance for shares of a whole number: 0.29 of 100 is 28.999999999999996 in floats."""
 
 
 def edges(
     topology: Topology | Callable[[Sequence[str], int, Random], Collection[Edge]],
     names: Sequence[str],
     *,
-    round: int,  # noqa: A002 - what everything else in a debate calls it
+    round: int,  # noqa: A002 - the name in all of the package
     random: Random,
     hub: str | None = None,
     sparsity: float = 0.5,
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Choose who criticises whom in `round` among the agents `names`, in their order; nobody their own proposal.
+    """Choose who criticises whom in `round` among the agents `names`, in their order; never their own proposal.
 
-    - `topology`: a name, or a function of `(names, round, random)` that gives the edges. The result of a function is
-      checked: an OutputError for strangers, edges to oneself, and repetitions.
-    - `hub`: the star's, one of `names`; None is the first by name. Other topologies do not look at it.
-    - `sparsity`: the share of the others that review a proposal, from 0 to 1; at least one does. For sparse and
-      random-graph.
-    - `targets`, `critics`: those of `names` who have a proposal, and those who can review one; None is all. Other edges
-      are left out. A proposal that the topology leaves without a critic gets one, the least busy, if there is another
-      agent who can.
+    - `topology`: a name, or a function of `(names, round, random)` that returns edges. OutputError if the function
+      returns unknown agents, edges to oneself, or repetitions.
+    - `hub`: the hub of a star, one of `names`; None is the first by name.
+    - `sparsity`: the share of the others that review a proposal, from 0 to 1, for sparse and random-graph; at least one
+      does.
+    - `targets`, `critics`: the agents who have a proposal, and those who can review one; None is all. Other edges are
+      left out. A proposal without a critic gets the least busy other agent who can review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
@@ -121,7 +120,7 @@ def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
     """Each proposal has max(1, floor((N - 1) * sparsity)) critics, the same in every round (Li et al. 2024).
 
-    Who they are is a matter of a hash of the two names, and so changes least when an agent is away.
+    A hash of the two names chooses them, so that the absence of one agent changes little.
     """
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
@@ -147,7 +146,7 @@ def _critics(count: int, sparsity: float) -> int:
 
 
 def _digest(*names: str) -> int:
-    """A number that is the same in every process, unlike `hash`; halves of surrogate pairs have one too."""
+    """A hash that is the same in every process; it accepts lone surrogates too."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     whole = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(whole).digest()[:8], "big")
@@ -175,7 +174,7 @@ def _check(
     sparsity: object,
     some: Mapping[str, Collection[str] | None],
 ) -> None:
-    """ConfigurationError for what no topology can be made of."""
+    """ConfigurationError for invalid arguments."""
     known = get_args(Topology)
     if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in known):
         allowed = f"one of {', '.join(map(repr, known))}, or a sync function of (names, round, random)"
@@ -193,7 +192,7 @@ def _check(
 def _checked(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
-    """The edges that a function of the application gives; OutputError if they cannot be used."""
+    """The edges of a custom topology; OutputError for invalid ones."""
     block = getattr(topology, "__name__", type(topology).__name__)
     expected = "a list of (critic, target) pairs"
     chosen = topology(tuple(names), number, random)
@@ -211,7 +210,7 @@ def _checked(
 
 
 def _problem(edge: object, names: Sequence[str]) -> str | None:
-    """Why `edge` is none; None if it is one."""
+    """The problem with `edge`; None if it is valid."""
     match edge:
         case (str(critic), str(target)):
             strangers = [name for name in (critic, target) if name not in names]

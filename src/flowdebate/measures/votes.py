@@ -1,6 +1,6 @@
 """Exact counting of votes and scores: one result whatever the order of ballots.
 
-Numbers are added as fractions: a share is read as the simplest fraction that it is the nearest float of.
+Numbers are added as fractions: a float is read as the simplest fraction that rounds to it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Tally(WireModel):
 
     rule: VotingRule
     eligible: int
-    """The number of voters, with those who did not vote."""
+    """The number of voters, including those who did not vote."""
     valid: int
     """Votes for one of the choices."""
     spoiled: int
@@ -86,7 +86,7 @@ class Tally(WireModel):
     tied: list[str]
     """The choices that share the lead, in their order; empty where one has it alone, or nobody has."""
     quorum: int
-    """The number of valid votes that are needed."""
+    """The number of valid votes that a winner needs."""
     quorum_met: bool
     confidence: float
     """The votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
@@ -98,9 +98,9 @@ class Tally(WireModel):
 
 
 def exact(number: float) -> Fraction:
-    """The simplest fraction that `number` is the nearest float of; else the number as it is written.
+    """The simplest fraction that rounds to the float `number`; else the number as it is written.
 
-    Shares of 1/3 and 0.1 are no floats; read like this, three thirds are 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1; read like this, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -207,17 +207,16 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, which are the authors of proposals.
 
-    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so that a lost vote can never
-    make a consensus. `winner` is the leader; `reached` says whether that is enough.
+    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so a missing vote never makes a
+    consensus. `winner` is the leader; `reached` says whether it has what the rule asks for.
 
     - `weights`: a positive number for each voter; 1 for those without, and for all where it is None. The numbers are
       added exactly: 0.1 + 0.2 is 0.3.
     - `quorum`: the number of valid votes needed for a winner; None is half of the eligible voters, rounded up,
       and two at least (one for a single voter).
-    - `tie_break`: the winner of a tie, one of the tied; ignored where there is none. It makes a winner, and never a
-      consensus: no more voters agree than before.
+    - `tie_break`: the winner of a tie, one of the tied; ignored where there is none. It never makes a consensus.
 
-    ConfigurationError for a second ballot of a voter, and for one of somebody who is not eligible.
+    ConfigurationError for a second ballot of a voter, and for one of a voter who is not eligible.
 
     >>> votes = [Ballot(voter="ann", choice="bob"), Ballot(voter="bob", choice="bob"), Ballot(voter="cy", choice="ann")]
     >>> result = tally(votes, choices=["ann", "bob"], eligible=["ann", "bob", "cy"], rule="supermajority")
@@ -283,7 +282,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Why it ended so; `quorum` is the one that was missed."""
+    """The reason of the outcome; `quorum` is the one that was missed."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
@@ -303,7 +302,7 @@ def _check(
     weights: Mapping[str, float] | None,
     quorum: object,
 ) -> None:
-    """ConfigurationError for what cannot be counted."""
+    """ConfigurationError for invalid arguments."""
     if rule not in get_args(VotingRule):
         raise ConfigurationError(_WHERE, "rule", rule, f"one of {', '.join(map(repr, get_args(VotingRule)))}")
     for field, names in (("choices", choices), ("eligible", eligible)):

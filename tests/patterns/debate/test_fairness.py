@@ -41,7 +41,7 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
     leaks = result.raw.leaks
     assert (leaks.own, leaks.others, leaks.models) == (2, 2, 1)  # that GPT-5 told her names no author
     assert leaks == audit_run(result).leaks
-    assert any("names that stood in arguments, and were hidden: 5" in said for said in audit_run(result).findings)
+    assert any("names hidden in arguments: 5" in said for said in audit_run(result).findings)
 
 
 def test_aliases_are_those_of_the_run_and_the_same_in_all_its_views() -> None:
@@ -128,7 +128,7 @@ def test_every_run_audits_its_judge() -> None:
     assert [places.n for places in audit.judge.slots] == [1]
     assert audit.same_family == (("scripted", "scripted"),)
     assert any(said.startswith("too small: 1 verdict") for said in audit.findings)
-    assert any("is of the family of" in said for said in audit.findings)
+    assert any("is of the same family as" in said for said in audit.findings)
 
 
 def test_a_judge_of_the_applications_own_has_no_ballots() -> None:

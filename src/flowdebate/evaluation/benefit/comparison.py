@@ -37,7 +37,7 @@ _SURE = 1e-9
 """Credits that differ by less are the same."""
 Method = Literal["debate", BaselineName]
 Finding = Literal["helped", "harmed", "no_gain", "too_few"]
-"""Better than the baseline; worse; better by less than the smallest gain of interest, if at all; inconclusive."""
+"""Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
 
 
 class MethodAnswer(WireModel):
@@ -47,7 +47,7 @@ class MethodAnswer(WireModel):
     """The position it named; several for a tie; empty for none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """None where they are not known."""
+    """None where the server did not report them."""
 
     def credit(self, truth: str) -> float:
         """1 for the right answer, 0 for a wrong one or none; of a tie the chance that a lot between them is right."""
@@ -61,7 +61,7 @@ class BenefitItem(WireModel):
     """The right position; None where it is not known."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
-    """Those that were not lost."""
+    """The baselines that have an answer."""
 
 
 class MethodResult(WireModel):
@@ -223,7 +223,7 @@ def _compared(
     compared = []
     for each, p in zip(counts, adjusted, strict=True):
         finding = _finding_of(each, p < 1 - confidence, min_gain)
-        differing = (each.better + each.worse + 1) / (each.n + 2)  # not none, where none of a few has differed
+        differing = (each.better + each.worse + 1) / (each.n + 2)  # above 0 where no pair differs
         n = required_n(min_gain, differing=differing, tests=len(names), alpha=1 - confidence)
         full = each.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
         summary = comparison_summary(full, confidence=confidence, min_gain=min_gain)

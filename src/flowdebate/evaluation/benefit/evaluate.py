@@ -33,7 +33,7 @@ class Evaluation:
     """The result of an evaluation."""
 
     report: BenefitReport
-    """Whether the debates helped: `print(evaluation.report.summary)`."""
+    """The benefit of the debates: `print(evaluation.report.summary)`."""
     items: Sequence[BenefitItem]
     """The answers to each question whose debate has a verdict, in the order of the rows."""
     result: BatchResult[Any]
@@ -52,13 +52,13 @@ async def evaluate(
 ) -> Evaluation:
     """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
-    - `pattern` may be a function of a row, for questions that have positions of their own.
+    - `pattern` may be a function of a row, for questions with different positions.
     - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
     - `confidence`, `min_gain`: as for `benefit_report`. `options` are those of `Block.batch`: with `store` and
       `batch_id` an interrupted evaluation continues where it stopped.
 
-    Needs scipy. ConfigurationError for a debate without baselines, and for a truth that is none of its positions: both
-    once the first debate is over. Debates without a verdict (a failure, a limit, a lost judge) are not compared.
+    Needs scipy. ConfigurationError, at the end of the first debate, for a debate without baselines and for a truth that
+    is none of its positions. Debates without a verdict (a failure, a limit) are not compared.
     """
     check_scipy(_WHERE)
     if not rows:

@@ -1,4 +1,4 @@
-"""Summaries of benefit reports in plain words: who was right, how certain that is, what it cost."""
+"""Summaries of benefit reports in words: accuracy, certainty and cost."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def _cost(compared: PairedComparison) -> str:
         parts.append(f"{_times(compared.tokens_ratio)} the tokens")
     if compared.calls_ratio is not None:
         parts.append(f"{_times(compared.calls_ratio)} the calls")
-    return f"it cost {' and '.join(parts)}" if parts else "what it cost is not known"
+    return f"it cost {' and '.join(parts)}" if parts else "its cost is not known"
 
 
 def change_summary(item: BenefitItem) -> str:
-    """Whether one debate changed the answer, and at what cost; the right answer need not be known.
+    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
 
     >>> from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer
     >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
@@ -86,7 +86,9 @@ def change_summary(item: BenefitItem) -> str:
     changed = [name for name, answer in others if answer.answer != item.debate.answer]
     answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
     if not others:
-        sentence = f"There is nothing to compare with: all baselines were lost. The debate says {_answer(item.debate)}."
+        sentence = (
+            f"There is nothing to compare with: no baseline has an answer. The debate says {_answer(item.debate)}."
+        )
     elif not changed:
         sentence = f"The debate did not change the answer: {_listed([name for name, _ in others])} "
         sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."

@@ -43,13 +43,13 @@ class BallotSet:
     """The same as votes, each for its first place."""
     data: BallotData
     planned: int
-    """The number of ballots if none had been saved or lost."""
+    """The number of ballots without curtailing and provider failures."""
     by: DecidedBy
     """The method by which judges' ballots were decided."""
     threshold: Fraction
     weights: Mapping[str, float] | None
     eligible: Sequence[str]
-    """The voters, with those who did not vote."""
+    """The voters, including those who did not vote."""
     tally: Tally | None = None
     """The stored count of a consensus."""
 
@@ -99,7 +99,7 @@ def ballot_set(
     votes = [ballot for ballot in given if isinstance(ballot, Ballot)]
     is_vote = isinstance(data, ConsensusOutput) or bool(votes)
     if eligible is not None and not is_vote:
-        raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have voters who did not vote")
+        raise ConfigurationError(_WHERE, "eligible", eligible, "None: only votes have eligible voters")
     cast = [_read(ballot, index, chosen) for index, ballot in enumerate(given)]
     usable = [ballot for ballot in cast if ballot.problem is None]
     voters = _eligible(data, votes, eligible) if is_vote else [str(number) for number in range(1, len(cast) + 1)]
@@ -181,7 +181,7 @@ def _threshold(given: float | Fraction | None, sides: int) -> Fraction:
 
 def _check_sides(sides: Sequence[str], *, given: bool) -> None:
     if not given:
-        raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots: what they could be for")
+        raise ConfigurationError(_WHERE, "sides", None, "given for bare ballots")
     if not sides or len(set(sides)) != len(sides):
         raise ConfigurationError(_WHERE, "sides", sides, "different sides, one at least")
 

@@ -58,7 +58,7 @@ class Recount(WireModel):
     """The number of ballots."""
     usable: Annotated[int, Field(ge=0)]
     planned: Annotated[int, Field(ge=0)]
-    """The number of ballots if none had been left out, saved or lost."""
+    """The number of ballots without curtailing and provider failures."""
     rows: list[RuleResult]
     skipped: dict[DecisionRule, str]
     """Rules that cannot count these ballots, or cannot differ from another rule, each with the reason."""
@@ -75,7 +75,7 @@ class Recount(WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """The recount in plain words, a sentence each: first whether rules agree, last `LIMITS`."""
+        """The recount in words, a sentence each: first whether the rules agree, last `LIMITS`."""
         return [self.line, *_skipped(self), *_of_ballots(self), LIMITS]
 
     def row(self, rule: DecisionRule) -> RuleResult:
@@ -159,7 +159,7 @@ def _line(rows: Sequence[RuleResult]) -> str:
     if not rows:
         return "no rule can count these ballots"
     groups: dict[str, list[str]] = {}
-    for row in sorted(rows, key=lambda row: row.end != "winner"):  # who names a side stands first
+    for row in sorted(rows, key=lambda row: row.end != "winner"):  # rules with a winner first
         what = shown(row.winner) if row.end == "winner" else _ENDS[row.end]
         groups.setdefault(what, []).append(_name(row.rule))
     whole = len(rows)

@@ -77,9 +77,9 @@ class Runoff(NamedTuple):
     """The last count of an instant runoff."""
 
     scores: dict[str, Fraction]
-    """The votes of the sides that were still in; 0 for the others."""
+    """The votes of the remaining sides; 0 for the others."""
     lead: list[str]
-    """The winner; several for a tie of all that were left."""
+    """The winner; several for a tie of all remaining sides."""
     rounds: int
     """The number of counts."""
 
@@ -114,10 +114,10 @@ def copeland(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fra
 
 
 def instant_runoff(rankings: Sequence[Ranking], sides: Sequence[str]) -> Runoff:
-    """Strike the sides with the fewest first places until one has more than half, or all that are left are level.
+    """Eliminate the sides with the fewest first places until one has more than half, or all that are left tie.
 
-    A ballot counts in equal parts for the sides that it has first. Sides that share the last place go together, so that
-    no lot is drawn.
+    A ballot counts in equal parts for the sides that it ranks first. Sides that tie for the last place are eliminated
+    together, so that nothing is drawn by lot.
     """
     rest, rounds = list(sides), 0
     while True:
@@ -186,7 +186,7 @@ def _weighted(cast: BallotSet) -> RuleResult:
 
 
 def _of_tally(cast: BallotSet, rule: VotingRule) -> RuleResult:
-    """Count by a rule about all who could vote: a lost or spoiled ballot has not agreed."""
+    """Count by a rule about all eligible voters: a missing or spoiled ballot has not agreed."""
     stored = cast.tally
     if stored is not None and stored.rule == rule == "weighted" and cast.weights is None:
         count = stored  # the weights themselves are not stored
@@ -224,13 +224,13 @@ RULES: Mapping[DecisionRule, Callable[[BallotSet], RuleResult]] = {
     "instant_runoff": _instant_runoff,
     "weighted": _weighted,
 }
-"""Each rule for ballots that `reason_to_skip` has nothing against."""
+"""The functions of all rules, for ballots that pass `reason_to_skip`."""
 _BY_SCORES = ("mean", "median", "approval")
 _BY_RANKING = ("borda", "condorcet", "instant_runoff")
 
 
 def reason_to_skip(rule: DecisionRule, cast: BallotSet, *, asked: bool) -> str | None:
-    """Why `rule` cannot count these ballots, or (unless it was `asked` for) cannot differ from another; else None."""
+    """The reason why `rule` cannot count these ballots, or (unless it was `asked` for) repeats another; else None."""
     kind = "a vote" if cast.data == "votes" else "a ballot with a winner only"
     if not cast.usable:
         return "there is no ballot that could be used"
@@ -244,7 +244,7 @@ def reason_to_skip(rule: DecisionRule, cast: BallotSet, *, asked: bool) -> str |
 
 
 def _redundant(rule: DecisionRule, cast: BallotSet) -> str | None:
-    """The rule from which `rule` cannot differ on such ballots, in words."""
+    """The rule that always agrees with `rule` on such ballots, in words."""
     even = rule == "approval" and cast.threshold == Fraction(1, len(cast.sides))
     if len(cast.sides) <= _PAIR and (rule in _BY_RANKING or even):
         return "with two sides it is plurality"

@@ -125,7 +125,7 @@ def _audit(
 
 
 def _models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[JudgeBallot]]]:
-    """The items of each model with only its own ballots; "" is the unknown model."""
+    """The items of each model, with its ballots only; "" is the unknown model."""
     grouped: dict[str, list[list[JudgeBallot]]] = {}
     for ballots in items:
         own: dict[str, list[JudgeBallot]] = {}
@@ -166,7 +166,7 @@ def _families(
     wins: Iterable[dict[tuple[str, ...], PlaceWins]],
     resampling: Resampling | None,
 ) -> list[Places]:
-    """The wins in each item, put together for each set of places."""
+    """The wins of all items, by their set of places."""
     grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
     for item in wins:
         for names, each in item.items():

@@ -37,7 +37,7 @@ class PlaceWins:
     arrangements: set[tuple[str, ...]] = field(default_factory=set)
     """The arrangements that were shown: orders of sides, or the sides that had the labels."""
     label_orders: set[tuple[str, ...]] = field(default_factory=set)
-    """Of labels: the orders in which they stood."""
+    """The orders of labels that were shown."""
 
     @property
     def is_mirrored(self) -> bool:
@@ -59,7 +59,7 @@ class ItemCounts:
     labels: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
     """By the labels, sorted."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """For each of FIGURES a sum, and the number of terms in it."""
+    """A sum, and the number of its terms, for each of FIGURES."""
 
 
 def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
@@ -87,9 +87,9 @@ def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Whether it is about two different sides or more, all with different labels or none with any, and for no other."""
+    """Whether it has two sides or more, each once, with a different label for each or none, and is for one of them."""
     sides = set(ballot.order)
-    if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - there is nothing to choose from one
+    if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
     if ballot.labels is not None and (sides != ballot.labels.keys() or len(set(ballot.labels.values())) != len(sides)):
         return False
@@ -123,7 +123,7 @@ def _win(
 
 
 def _compare(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms of one model's verdicts on the same sides."""
+    """Add the terms of one model's verdicts on one set of sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))

@@ -67,12 +67,12 @@ def create_rejudge(
     anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
-    """Create a block in which the default judge finds for one of `stances`; its output has all ballots.
+    """Create a block that asks the default judge to decide between `stances`; its output has all ballots.
 
-    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`); `repeat` is how often it is shown the same
-    views, which are drawn from `seed`, or from the run's seed where they are shown once. `anonymity` says whose names
-    are replaced by aliases (None: nobody's). `options` are those of default blocks. ConfigurationError for a judge
-    that would leave ballots out, or would ask a person.
+    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times; views
+    are drawn from `seed`, which is required to repeat them, or else from the run's seed. `anonymity` names whom to
+    replace by aliases (None: nobody). `options` are those of default blocks. ConfigurationError for a judge that leaves
+    ballots out or asks a person.
     """
     how = JudgeOptions(schedule="cyclic") if judge is None else judge
     check_count(NAME, repeat=repeat)
@@ -103,7 +103,7 @@ def create_rejudge(
     return sequencer(name=NAME).tap(take).parallel(judges).map(_item)
 
 
-async def rejudge(  # noqa: PLR0913 - what a batch may be told
+async def rejudge(  # noqa: PLR0913 - those of a batch
     debates: Iterable[ArguedDebate | DebateRawOutput],
     *,
     judge: JudgeOptions | None = None,
@@ -118,9 +118,9 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
 ) -> BatchResult[AuditItem]:
     """Judge each of `debates` again: a batch whose outputs are the ballots.
 
-    Each is a run of its own, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options`
-    are as in `create_rejudge`, `limits` those of each run. ConfigurationError for a transcript of fewer than two
-    sides, and for no transcript, before any call.
+    Each is a separate run, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options` are
+    as in `create_rejudge`, `limits` those of each run. ConfigurationError, before any call, for a transcript of fewer
+    than two sides and for no transcript.
     """
     rows = [(index, _argued(each, index)) for index, each in enumerate(debates)]
     if not rows:
@@ -153,7 +153,7 @@ async def rejudge(  # noqa: PLR0913 - what a batch may be told
 def _argued(debate: ArguedDebate | DebateRawOutput, index: int) -> ArguedDebate:
     if isinstance(debate, DebateRawOutput):
         debate = ArguedDebate(question=debate.question, transcript=debate.transcript)
-    if len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+    if len(debate.sides) < 2:  # noqa: PLR2004 - a choice takes two
         raise ConfigurationError("rejudge()", f"debates[{index}]", list(debate.sides), "arguments of two sides or more")
     return debate
 

@@ -19,14 +19,14 @@ __all__ = (
 )
 
 LIMITS = (
-    "What no order can remove, no order can show: a preference for length, for style, or for who is named in the text "
-    "stays in every view, and an audit of orders says nothing about it."
+    "An audit of orders cannot find a preference that is the same in every order: for length, for style, or for a name "
+    "in the text."
 )
 """The last sentence of every audit."""
 
 
 def findings(audit: JudgeAudit) -> list[str]:
-    """Say `audit` in sentences with its numbers; the last one is `LIMITS`.
+    """The findings of `audit`, a sentence each with its numbers; the last one is `LIMITS`.
 
     >>> from flowdebate.evaluation.judges.audit import audit
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -36,19 +36,17 @@ def findings(audit: JudgeAudit) -> list[str]:
     """
     sentences = list(_of_judge(audit))
     for name, figures in audit.models.items():
-        sentences += [f"{name or 'the model that is not known'}: {finding}" for finding in _of_judge(figures)]
+        sentences += [f"{name or 'unknown model'}: {finding}" for finding in _of_judge(figures)]
     sentences += _of_panel(audit)
     tests = sum(_tests(figures) for figures in (audit, *audit.models.values()))
     if tests > 1:
-        sentences.append(
-            f"{tests} tests were made, each of which would find something in up to {ALPHA:.0%} of fair judges"
-        )
+        sentences.append(f"{tests} tests were made; each of them finds a bias in up to {ALPHA:.0%} of fair judges")
     return [*sentences, LIMITS]
 
 
 def _of_judge(figures: JudgeFigures) -> Iterator[str]:
     if not figures.slots:
-        yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: nothing can be said of slots"
+        yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: there is nothing to say about slots"
     for places in (*figures.slots, *figures.labels):
         yield from _of_places(places)
     yield from _of_orders(figures)
@@ -56,7 +54,7 @@ def _of_judge(figures: JudgeFigures) -> Iterator[str]:
         share = f"{figures.unparsed_share:.0%}"
         yield f"{figures.unparsed} of {counted(figures.ballots, 'answer')} ({share}) could not be used"
     if figures.unusable:
-        yield f"{counted(figures.unusable, 'ballot')} made no sense, and counted for nothing"
+        yield f"{counted(figures.unusable, 'ballot')} not counted: contradictory"
 
 
 def _of_places(places: Places) -> Iterator[str]:
@@ -64,10 +62,10 @@ def _of_places(places: Places) -> Iterator[str]:
     won = f"{favoured.wins} of {places.n}"
     if places.arrangements == 1 and places.items > 1:
         what = "one order" if kind == "slot" else "one set of labels"
-        yield f"cannot tell: all {places.items} items were shown in {what}, so that {kind}s cannot be told from sides"
+        yield f"cannot tell: all {places.items} items were shown in {what}, so {kind}s and sides are not separate"
         return
     if not places.apart and places.items > 1:
-        yield f"cannot tell: in all {places.items} items each label had one slot, so that it cannot be told from that"
+        yield f"cannot tell: in all {places.items} items each label had one slot, so labels and slots are not separate"
         return
     needed = NEEDED.get(places.sides)
     small = needed is not None and places.items < needed
@@ -78,7 +76,7 @@ def _of_places(places: Places) -> Iterator[str]:
     numbers = f"{won} ({', '.join(_numbers(places, favoured))})"
     if places.p is None:
         if not small:
-            yield f"{_name(places, favoured)} won {numbers}; whether by chance was not tested"
+            yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif places.p <= ALPHA:
         yield f"favours {_name(places, favoured)}: {numbers}"
     elif not small:
@@ -115,7 +113,7 @@ def _of_panel(audit: JudgeAudit) -> Iterator[str]:
 
 
 def _favoured(places: Places) -> PlaceRate:
-    """The place that the test is about: of two the one that has won more items, not more verdicts."""
+    """The place that the test is about: of two, the one with more items, not the one with more verdicts."""
     if places.sides == 2 and places.leaning != 2 * places.first:  # noqa: PLR2004 - the sign test is for two
         return places.places[0 if 2 * places.first > places.leaning else 1]
     return places.favoured

@@ -39,7 +39,7 @@ class Figure(WireModel):
     value: float
     n: Annotated[int, Field(ge=1)]
     low: float | None = None
-    """The ends of its 95% interval; None where none was asked for."""
+    """The ends of its 95% interval; None without one."""
     high: float | None = None
 
 
@@ -50,7 +50,7 @@ class PlaceRate(WireModel):
     """The number of the slot, from "1", or the label."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts that found for a side; the rates of all places add up to 1."""
+    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
     low: float | None = None
     high: float | None = None
 
@@ -61,17 +61,17 @@ class Places(WireModel):
     kind: Literal["slot", "label"]
     places: list[PlaceRate]
     n: int
-    """Verdicts that found for a side."""
+    """Verdicts for a side."""
     items: int
     """Items with one or more of them. The verdicts of one item are not independent; items are."""
     leaning: int
-    """Items in which the first and the last place have not won equally often: only these count in the sign test."""
+    """Items in which the first and the last place won unequally often; only these count in the sign test."""
     first: int
-    """Those of them in which the first place has won more often."""
+    """Those of them in which the first place won more often."""
     arrangements: int
-    """The number of orders of sides, or assignments of labels, that were shown; a bias shows from two on."""
+    """The number of orders of sides, or assignments of labels, that were shown; finding a bias takes two."""
     apart: bool = True
-    """Of labels: whether they moved independently of slots; else one bias may look like the other."""
+    """Whether labels moved independently of slots; else one bias may look like the other."""
     p: float | None = None
     """The p-value: the probability that a fair judge looks as uneven as this one, or more."""
     test: Literal["sign", "permutation"] | None = None
@@ -91,12 +91,12 @@ class JudgeFigures(WireModel):
     """Figures of one judge, from its ballots."""
 
     items: int
-    """Items with a ballot of it."""
+    """Items with one of its ballots."""
     ballots: int
     unparsed: int
     """Ballots whose answer could not be used (`problem`)."""
     unusable: int
-    """Contradictory ballots: fewer than two sides, one side twice, a winner or a score for none of them."""
+    """Contradictory ballots: fewer than two sides, a side twice, or a winner or score for an unknown side."""
     undecided: int
     """Ballots for no side."""
     slots: list[Places] = Field(default_factory=list)
@@ -110,7 +110,7 @@ class JudgeFigures(WireModel):
     preference_fairness: Figure | None = None
     """PF: from -1, where all verdicts went to the first slot (primacy), to +1, the last one (recency)."""
     flip_probability: Figure | None = None
-    """How often two orders of one item have had different verdicts."""
+    """The share of pairs of orders of one item with different verdicts."""
 
     @property
     def unparsed_share(self) -> float:
@@ -119,14 +119,14 @@ class JudgeFigures(WireModel):
 
 
 class JudgeAudit(JudgeFigures):
-    """A judge audit: figures of all ballots, of each model, and the worth of the models as a panel."""
+    """A judge audit: figures of all ballots and of each model, and the correlation of the models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
     """By model, where there are several; "" for ballots whose model is not known."""
     rho: Figure | None = None
     """The mean correlation of two models, over items; None for one model, or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Errors where the truth is known, else scores, which also agree for good reasons."""
+    """Errors where the truth is known; else scores, which also correlate because one side is better."""
     effective_n: float | None = None
     """The number of independent judges that the models are worth: n / (1 + (n - 1) rho)."""
     seed: int | None = None
@@ -134,7 +134,7 @@ class JudgeAudit(JudgeFigures):
 
     @property
     def findings(self) -> list[str]:
-        """The audit in plain words, a sentence each; the last one says what no audit can show."""
+        """The audit in words, a sentence each; the last one names the limits of all audits."""
         from flowdebate.evaluation.judges.report import findings
 
         return findings(self)
@@ -142,27 +142,27 @@ class JudgeAudit(JudgeFigures):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit:
-    """Judge audit of one run. One debate shows little: `flowdebate audit` takes many together."""
+    """Judge audit of one run. One debate shows little; `flowdebate audit` covers many."""
 
     judge: JudgeAudit
-    """The figures of its ballots; an application's own judge leaves none."""
+    """The figures of its ballots; a custom judge leaves none."""
     leaks: LeakReport | None = None
-    """Names in arguments that debaters and judge were shown as aliases; None where names were not hidden."""
+    """Names in arguments that were replaced by aliases; None where names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
     """Pairs of a judge's and a debater's model of one family."""
 
     @property
     def findings(self) -> list[str]:
-        """The audit in plain words."""
+        """The audit in words, a sentence each."""
         sentences = self.judge.findings
         if self.leaks is not None:
             sentences.append(
-                f"names that stood in arguments, and were hidden: {self.leaks.count} ({self.leaks.own} of authors "
+                f"names hidden in arguments: {self.leaks.count} ({self.leaks.own} of authors "
                 f"themselves, {self.leaks.others} of others, {self.leaks.models} of models)"
             )
         sentences += [
-            f"the judge {judge!r} is of the family of {debater!r}, which argued: a judge may favour what reads like "
-            "its own; a model of another family cannot"
+            f"the judge {judge!r} is of the same family as the debater {debater!r}: a judge may favour text like its "
+            "own; use a model of another family"
             for judge, debater in self.same_family
         ]
         return sentences
