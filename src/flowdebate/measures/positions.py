@@ -96,8 +96,8 @@ def answer_words(text: str) -> tuple[str, ...]:
 def same_answer(one: str, other: str) -> bool:
     """Whether two short answers are equal, or one only continues the other.
 
-    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have a negation
-    (English), nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
+    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have an
+    (English) negation, nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
 
     >>> same_answer("Yes.", "yes, in cities"), same_answer("Yes", "No"), same_answer("5", "5 million")
     (True, False, False)

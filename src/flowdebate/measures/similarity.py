@@ -37,8 +37,8 @@ Matrix: TypeAlias = list[list[float]]
 class Similarity(Protocol):
     """A measure of similarity: a call with texts returns a square matrix.
 
-    The matrix is symmetric, from 0 to 1, with 1.0 for identical texts, and does not depend on the order of the texts. No
-    string is an error.
+    The matrix is symmetric, from 0 to 1, with 1.0 for identical texts, and does not depend on the order of the texts.
+    No string is an error.
     """
 
     @property

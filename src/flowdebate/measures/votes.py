@@ -207,8 +207,8 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, which are the authors of proposals.
 
-    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so a missing vote never makes a
-    consensus. `winner` is the leader; `reached` says whether it has what the rule asks for.
+    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so a missing vote never makes
+    a consensus. `winner` is the leader; `reached` says whether it has what the rule asks for.
 
     - `weights`: a positive number for each voter; 1 for those without, and for all where it is None. The numbers are
       added exactly: 0.1 + 0.2 is 0.3.
