@@ -175,7 +175,7 @@ def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> N
         assert run(stage, *SIDES, "--rounds", "1", "--record", str(cassette)).exit_code == 0
         refused = run(stage, *SIDES, "--rounds", "1", "--record", str(cassette))
     assert refused.exit_code == 2
-    assert "is there already" in refused.stderr
+    assert "already exists" in refused.stderr
     drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--rounds", "1", "--replay", str(cassette)])
     assert drifted.exit_code == 1
     assert "Free rents?" in drifted.stderr

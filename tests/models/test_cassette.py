@@ -71,7 +71,7 @@ def text_of(path: Path) -> str:
 def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path: Path) -> None:
     """Nor is one made where none can be."""
     path.write_text("mine")
-    with pytest.raises(BadFile, match="is there already"):
+    with pytest.raises(BadFile, match="already exists"):
         RecordingModel(Leaf(), path)
     assert path.read_text() == "mine"
     RecordingModel(Leaf(), path, overwrite=True)

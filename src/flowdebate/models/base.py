@@ -36,8 +36,8 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
 
 Flag = Literal["cleaned", "json_in_text", "more_choices", "other_model", "unknown_finish", "usage_unknown"]
-"""Oddities of a usable answer: invalid characters were replaced, the JSON stood in prose, the first of several answers
-was taken, another model answered, the finish reason is unknown, the server reported no tokens."""
+"""Oddities of a usable answer: invalid characters were replaced, the JSON was inside prose, the first of several
+answers was taken, another model answered, the finish reason is unknown, the server reported no tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,10 +58,10 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
     The text is valid Unicode and at most `request.settings.max_chars` long; a text answer is not blank; `data` of a
-    structured answer is the result of `request.output.validate` (unless the model calls tools instead). Failed calls
+    structured answer is the result of `request.output.validate` (unless the model calls tools). Failed calls
     are retried according to the model's `retry`, if it has one.
 
-    Errors: ModelTimeout after `request.settings.timeout`, whatever the model is doing; MalformedResponse,
+    Errors: ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
     EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for unusable answers; LimitReached from the
     run; exceptions of the model as they are, a ModelError with `model` and `block` filled in.
     """
@@ -131,7 +131,7 @@ def _checked(response: ModelResponse, request: ModelRequest) -> ModelResponse:
     if calls:
         _check_calls(calls, request.settings.max_chars)
     elif request.output is not None:
-        if response.validated is request.output:  # a wrapper hands on what its inner model answered
+        if response.validated is request.output:  # a wrapper returns the answer of its inner model
             return response
         data = _data_of(response, text, request, flags)
     elif is_blank(text):
@@ -149,7 +149,7 @@ def _text_of(response: ModelResponse, max_chars: int) -> str:
         raise _malformed("text", text, "a str")
     if len(text) > max_chars:
         raise ResponseTooLarge(max_chars, "characters")
-    # what a subclass of str does when it is formatted or compared is its own: only the characters are taken
+    # a subclass of str may format and compare itself in its own way: take its characters only
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 

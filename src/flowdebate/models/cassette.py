@@ -1,6 +1,6 @@
 """Cassette files: recorded model calls as JSON, one line for each call after a header.
 
-A line holds the request, its hash, its number among equal requests, and the answer or the error. All of it is data,
+A line has the request, its hash, its number among equal requests, and the answer or the error. All of it is data,
 validated when it is read: a line that does not fit raises BadFile with its number.
 """
 
@@ -163,7 +163,7 @@ class Notice(_Strict):
         return self
 
     @classmethod
-    def of(cls, event: Any) -> Notice | None:  # noqa: ANN401 - whatever is told
+    def of(cls, event: Any) -> Notice | None:  # noqa: ANN401 - an event of any kind
         """Convert `event` to data; None for an event of another kind."""
         if type(event) not in _EVENTS.values():
             return None
@@ -276,11 +276,11 @@ def asked(request: ModelRequest) -> dict[str, JsonValue]:
 
 
 def digest(block: str, request: Mapping[str, JsonValue]) -> str:
-    """Hash a request, which is found by it."""
+    """Hash a request; replayed requests are found by it."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
-def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - whatever an application puts into a message
+def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - messages may contain any value
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -329,7 +329,7 @@ def as_line(part: Header | Call) -> bytes:
 
 
 def read_cassette(path: str | Path) -> tuple[Header, list[Call]]:
-    """Read the file at `path`; BadFile, with the line, for what was not written by `RecordingModel`."""
+    """Read the file at `path`; BadFile, with the line, for anything that `RecordingModel` did not write."""
     first, *lines = _lines(Path(path))
     header = _header(path, first)
     calls: list[Call] = []

@@ -38,7 +38,7 @@ _USAGE = tuple(field.name for field in fields(Usage))
 
 
 def json_text(value: object) -> str:
-    """Serialize `value` as JSON; ValueError, TypeError or RecursionError for what is no JSON data."""
+    """Serialize `value` as JSON; ValueError, TypeError or RecursionError if it is no JSON data."""
     try:
         return to_json(value, serialize_unknown=False).decode()
     except PydanticSerializationError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
@@ -67,15 +67,15 @@ def _same(one: object, other: object) -> bool:
 
 
 def digest_of(request: ModelRequest) -> str:
-    """Hash everything that the model is told: the requests of one block with equal hashes are the same request."""
+    """Hash everything that a model is given: requests of one block with equal hashes are the same request."""
     settings = request.settings
-    told_of = {
+    given = {
         "messages": request.messages,
         "output": None if request.output is None else request.output.digest,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
         "settings": [settings.temperature, settings.max_tokens, settings.extra],
     }
-    return blake2b(json_text(told_of).encode(), digest_size=16).hexdigest()
+    return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 
 def attempts_text(attempts: Iterable[Attempt]) -> list[list[Any]]:
@@ -117,7 +117,7 @@ def call_text(
 
 
 def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float]:
-    """Read the answer, its attempts and its seconds in all; ValueError (or SchemaViolation) for another text."""
+    """Read the answer, its attempts and its total seconds; ValueError (or SchemaViolation) for any other text."""
     recorded = json.loads(body)
     calls = tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in recorded.get("tool_calls", ()))
     response = ModelResponse(

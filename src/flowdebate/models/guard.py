@@ -50,7 +50,7 @@ def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allow_real_models() -> Iterator[None]:
-    """Allow real model calls inside, whatever is forbidden outside."""
+    """Allow real model calls inside, even within `forbid_real_models`."""
     with _in_force(_Rule(remote=True, local=True)):
         yield
 

@@ -142,20 +142,20 @@ class OutputSchema:
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
     def _wrapped(self, value: object) -> object:
-        """Wrap a bare value of a non-object type in the object that stands for it."""
+        """Wrap a bare value of a non-object type in the object of its schema."""
         wrapped = isinstance(value, Mapping) and set(value) == {"value"}
         return {"value": value} if self._unwrap == "value" and not wrapped else value
 
 
 def _finite(text: str | bytes) -> str | bytes:
-    """Return JSON `text` as it is; SchemaViolation where it contains NaN or Infinity, which are no JSON."""
+    """Return JSON `text` unchanged; SchemaViolation if it contains NaN or Infinity, which are no JSON."""
     if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
         from pydantic_core import from_json
 
         try:
             from_json(text, allow_inf_nan=True)
         except ValueError:
-            return text  # pydantic says what is wrong with it
+            return text  # pydantic describes the problem
         try:
             from_json(text, allow_inf_nan=False)
         except ValueError:
@@ -168,7 +168,7 @@ def _of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401
     from pydantic import RootModel
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
-    if isroutine(spec) or isinstance(spec, str):  # pydantic would validate a call by the one, and evaluate the other
+    if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
         raise ConfigurationError(where, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
@@ -229,9 +229,8 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
     root: Any = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
     def as_given(*_: Any, **__: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
-        return deepcopy(
-            {"title": name, "type": "object", **schema}
-        )  # pydantic would look for the schema's definitions among its own
+        # a copy: pydantic would look for the schema's definitions among its own
+        return deepcopy({"title": name, "type": "object", **schema})
 
     return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})
 
@@ -239,45 +238,48 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 _PREFIX = "#/$defs/"
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords with data, which may look like anything."""
+"""Keywords whose values are data, not schemas."""
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Copy `schema` with each reference to one of its `$defs` replaced by the definition.
 
-    What stands beside a reference, such as a description, goes before what the definition says. Definitions that refer
-    to themselves stay, and so do references to them. A `const` is written as an `enum` of one, which every provider
-    knows.
+    Keywords beside a reference, such as a description, override those of the definition. Recursive definitions and
+    references to them stay. A `const` becomes an `enum` of one value, which every provider supports.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
-    >>> inlined({"properties": {"side": {"$ref": "#/$defs/Side", "description": "Whose?"}}, "$defs": {"Side": side}})
-    {'properties': {'side': {'enum': ['for', 'against'], 'title': 'Side', 'type': 'string', 'description': 'Whose?'}}}
+    >>> inlined({"properties": {"side": {"$ref": "#/$defs/Side", "description": "Winner"}}, "$defs": {"Side": side}})
+    {'properties': {'side': {'enum': ['for', 'against'], 'title': 'Side', 'type': 'string', 'description': 'Winner'}}}
     """
     definitions: dict[str, Any] = schema.get("$defs", {})
-    kept = {name for name in definitions if name in _reached(definitions[name], definitions)}
-    made: dict[str, Any] = _inside({key: value for key, value in schema.items() if key != "$defs"}, definitions, kept)
-    if kept:
-        made["$defs"] = {name: _inside(definitions[name], definitions, kept) for name in definitions if name in kept}
+    recursive = {name for name in definitions if name in _reached(definitions[name], definitions)}
+    made: dict[str, Any] = _inside(
+        {key: value for key, value in schema.items() if key != "$defs"}, definitions, recursive
+    )
+    if recursive:
+        made["$defs"] = {
+            name: _inside(definitions[name], definitions, recursive) for name in definitions if name in recursive
+        }
     return made
 
 
-def _inside(schema: Any, definitions: dict[str, Any], kept: set[str]) -> Any:  # noqa: ANN401 - a part of a schema
+def _inside(schema: Any, definitions: dict[str, Any], recursive: set[str]) -> Any:  # noqa: ANN401 - a part of a schema
     if isinstance(schema, list):
-        return [_inside(part, definitions, kept) for part in schema]
+        return [_inside(part, definitions, recursive) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    name = _meant(schema, definitions)
-    if name is not None and name not in kept:
+    name = _referenced(schema, definitions)
+    if name is not None and name not in recursive:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inside({**definitions[name], **beside}, definitions, kept)
+        return _inside({**definitions[name], **beside}, definitions, recursive)
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
-            made[key] = {part: _inside(inner, definitions, kept) for part, inner in value.items()}
+            made[key] = {part: _inside(inner, definitions, recursive) for part, inner in value.items()}
         elif key == "const":
             made["enum"] = [value]
         else:
-            made[key] = value if key in _VALUES else _inside(value, definitions, kept)
+            made[key] = value if key in _VALUES else _inside(value, definitions, recursive)
     return made
 
 
@@ -287,7 +289,7 @@ def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = fr
         for part in schema:
             seen = _reached(part, definitions, seen)
     elif isinstance(schema, dict):
-        name = _meant(schema, definitions)
+        name = _referenced(schema, definitions)
         if name is not None and name not in seen:
             seen = _reached(definitions[name], definitions, seen | {name})
         for key, value in schema.items():
@@ -298,7 +300,7 @@ def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = fr
     return seen
 
 
-def _meant(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
+def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
     """Return the name of the definition that `schema` refers to."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):

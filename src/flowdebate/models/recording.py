@@ -34,12 +34,12 @@ __all__ = (
 class RecordingModel(Wrapper):
     """Record each answer of `inner`, and each ModelError, to a new cassette at `path`, for `ReplayModel`.
 
-    Around a model that retries by itself, such as `RecordingModel(OpenAIModel(…))`, a call is one line, whatever was
-    sent for it. Inside a policy that retries, such as `Retrying(RecordingModel(…))`, each request is a line of its own,
-    to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
+    Around a model that retries by itself, such as `RecordingModel(OpenAIModel(…))`, a call is one line, however many
+    requests were sent for it. Inside a policy that retries, such as `Retrying(RecordingModel(…))`, each request is a
+    line, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
 
-    The file holds prompts and answers as they are. Requests have no API key, and what looks like one is removed from
-    errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be written.
+    The file contains prompts and answers unchanged. API keys are not part of requests, and are redacted in errors.
+    BadFile if `path` exists already (unless with `overwrite`), or cannot be written.
     """
 
     def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -52,7 +52,7 @@ class RecordingModel(Wrapper):
             with self.path.open("wb" if overwrite else "xb") as file:
                 file.write(as_line(Header(model=clean_text(self.name))))
         except FileExistsError:
-            raise BadFile(str(path), "is there already: record to another file, or pass overwrite=True") from None
+            raise BadFile(str(path), "already exists: record to another file, or pass overwrite=True") from None
         except (OSError, ValueError) as error:
             raise _unwritable(self.path, error) from error
 
@@ -134,7 +134,7 @@ class ReplayModel:
     A debate with the recorded seed has the same output and the same events, but for times and the run's id. An answer's
     text is streamed in one piece.
 
-    BadFile for what is no cassette. The file is read once, and never written.
+    BadFile for any other file. The file is read once, and never written.
     """
 
     tells_attempts = True
@@ -159,7 +159,9 @@ class ReplayModel:
         """Return the recorded answer, or raise the recorded error."""
         call = self._take(request)
         if call is None:
-            with request.attempts.sending(self.name, request):  # a run that has reached its limit ends in that
+            with request.attempts.sending(
+                self.name, request
+            ):  # a run that has reached its limit ends with LimitReached
                 raise self._mismatch(request)
         for sent in call.sent:
             # LimitReached where the run may not send that many

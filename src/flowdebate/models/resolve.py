@@ -1,15 +1,15 @@
-"""Model names and which model each means in a run.
+"""Model names, and their meaning in a run.
 
     "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
     "local"                the embedded model
-    "intent/chat"          whatever the run uses for debaters
-    "intent/synthesize"    whatever the run uses for moderators, judges and synthesizers
+    "intent/chat"          the run's model for debaters
+    "intent/synthesize"    the run's model for moderators, judges and synthesizers
     a Model object         itself
 
-A run's `model` wins: one model replaces all models of the run, whatever its blocks name (except a `StandIn`'s); a
-mapping says what the intents mean. Then comes what the block itself names, then the `model` of the pattern around it
-(the nearest first), then the environment: FLOWDEBATE_MODEL, OpenAI where OPENAI_API_KEY or OPENAI_BASE_URL is set, the
-local model where it is installed.
+Order of precedence: the `model` of the run (a single model replaces all models of its blocks, except a `StandIn`'s; a
+mapping sets the intents), the block's own model, the `model` of the patterns around the block (the nearest first), the
+environment: FLOWDEBATE_MODEL, OpenAI where OPENAI_API_KEY or OPENAI_BASE_URL is set, the local model where it is
+installed.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 @dataclass(frozen=True, slots=True)
 class KeptModel:
-    """A model that no run's `model` replaces: a stand-in is there for when that one fails."""
+    """A model that a run's `model` does not replace: a stand-in is asked when that one fails."""
 
     spec: ModelSpec
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -115,9 +115,9 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 class ModelResolver:
-    """The models of one run: the same name is the same object, so that its connections are shared.
+    """Models of one run: one object for each name, so that its connections are shared.
 
-    `choice` is what the run was given as `model`, `environment` what takes the environment's place in a resumed run.
+    `choice` is the `model` of the run; `environment` replaces the environment in a resumed run.
     """
 
     __slots__ = ("_by_intent", "_environment", "_known", "override")
@@ -130,10 +130,10 @@ class ModelResolver:
         self._known: dict[str, Model] = {}
 
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
-        """The model that a block asks which names `spec` (None: "intent/chat").
+        """Return the model for a block that names `spec` (None: "intent/chat").
 
         `defaults` are the models of the patterns around the block, the nearest first.
-        Errors: ConfigurationError for what no model can be meant by, ModelUnavailable where nothing is set up.
+        Errors: ConfigurationError for an invalid name, ModelUnavailable where no model is set up.
         """
         if isinstance(spec, KeptModel):
             spec = spec.spec
@@ -142,10 +142,10 @@ class ModelResolver:
         if spec is None:
             spec = "intent/chat"
         if isinstance(spec, str) and spec.startswith(_PREFIX):
-            spec = self._meant(spec, defaults)
+            spec = self._of_intent(spec, defaults)
         return self._real(spec)
 
-    def _meant(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
+    def _of_intent(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
         intent = name.removeprefix(_PREFIX)
         if intent not in _INTENTS:
             raise ConfigurationError("model", "model", name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
@@ -155,7 +155,7 @@ class ModelResolver:
         for depth, choice in enumerate(defaults, start=1):
             chosen = of_intent(choice, intent)
             if isinstance(chosen, str) and chosen.startswith(_PREFIX):
-                return self._meant(chosen, defaults[depth:])
+                return self._of_intent(chosen, defaults[depth:])
             if chosen is not None:
                 return chosen
         if self._environment is None:
@@ -166,7 +166,7 @@ class ModelResolver:
         if not isinstance(spec, str):
             return _as_model(spec, "model")
         if spec.startswith(_PREFIX):
-            raise ConfigurationError("run", "model", spec, "a real model: an intent cannot mean an intent")
+            raise ConfigurationError("run", "model", spec, "a real model: an intent cannot refer to an intent")
         known = self._known.get(spec)
         if known is None:
             known = self._known[spec] = _named(spec, "model")
@@ -174,7 +174,7 @@ class ModelResolver:
 
 
 def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
-    """What `choice` says of `intent`; None where it says nothing."""
+    """Return the model of `intent` in `choice`; None where it has none."""
     if not isinstance(choice, Mapping):
         return choice
     _check_mapping(choice)
@@ -182,7 +182,7 @@ def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
 
 
 def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Model:
-    """The model that `spec` means where `default` says what the intents mean.
+    """Resolve `spec`; `default` sets the models of the intents.
 
     >>> resolve_model("ollama/gemma3").name
     'ollama/gemma3'
@@ -191,7 +191,7 @@ def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Mod
 
 
 def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> None:
-    """ConfigurationError for what cannot mean a model; looks at nothing but `choice` itself."""
+    """Raise ConfigurationError for an invalid `choice`, without looking at the environment."""
     if choice is None:
         return
     if isinstance(choice, Mapping):
@@ -208,7 +208,7 @@ def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> Non
 
 
 def model_of_environment() -> str | None:
-    """What FLOWDEBATE_MODEL names; None where it is not set, or blank."""
+    """Return the name in FLOWDEBATE_MODEL; None where it is unset or blank."""
     return os.environ.get(_VARIABLE, "").strip() or None
 
 
@@ -246,7 +246,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
 
 
 def _as_model(value: object, field: str, where: str = "model") -> Model:
-    # what isinstance(value, Model) looks at, at a tenth of its price
+    # the same check as isinstance(value, Model), ten times as fast
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
     raise ConfigurationError(where, field, value, "a Model object or the name of a model")

@@ -41,8 +41,8 @@ class Retry:
 
     Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
     endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
-    did not fit the schema is asked for again at once, with the reason. A wait that would pass the call's deadline is
-    not begun.
+    did not fit the schema is asked for again at once, with the reason. A call whose wait
+    would pass its deadline is not retried.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -128,12 +128,11 @@ def _amended(request: ModelRequest, error: ModelError, seen: Counter[type[ModelE
     """Return the request of a retry: with the reason, in the next structured mode, or with more room."""
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_LONGEST_QUOTE]
-        said = [{"role": "assistant", "content": answer}] if answer.strip() else []
+        rejected = [{"role": "assistant", "content": answer}] if answer.strip() else []
         reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
-        skipped = (
-            request.skipped_modes + (seen[SchemaViolation] + 1) % 2
-        )  # once more in the same mode, then in the next one
-        return replace(request, messages=[*request.messages, *said, reason], skipped_modes=skipped)
+        # one retry in the same mode, then the next mode
+        skipped = request.skipped_modes + (seen[SchemaViolation] + 1) % 2
+        return replace(request, messages=[*request.messages, *rejected, reason], skipped_modes=skipped)
     if isinstance(error, OutputTruncated) and request.output is not None and request.settings.max_tokens:
         more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
         return replace(request, settings=more)
@@ -146,6 +145,6 @@ REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON 
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 """Failures of the answer, not of the endpoint: retried without a wait."""
 _ONCE = (EmptyResponse, OutputTruncated)
-"""Failures that are retried once only: what a model does twice it will do again."""
+"""Failures that are retried once only: a model that repeats them will not stop."""
 _LONGEST_QUOTE = 20_000
 """Characters of the rejected answer that the model is shown."""

@@ -151,7 +151,7 @@ class Attempts:
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
-        """Account for one request: `with attempts.sending(...) as attempt:`. LimitReached instead of one too many."""
+        """Account for one request: `with attempts.sending(...) as attempt:`; LimitReached beyond the run's limits."""
         return Sending(self, self._meter, model, request, asked_as)
 
     def waiting(self) -> Waiting:
@@ -160,7 +160,7 @@ class Attempts:
 
     @contextmanager
     def listening(self) -> Iterator[list[object]]:
-        """Collect the events that are told inside, besides telling the run's readers."""
+        """Collect the events that are emitted inside, which the run's readers get as well."""
         heard: list[object] = []
         outer = self._tell
 
@@ -245,7 +245,9 @@ class Sending:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         attempt = self.attempt
         attempt.seconds = time.perf_counter() - self._since
-        if len(self._attempts.made) != self._made_before:  # what was asked is a wrapper: it has told by itself
+        if (
+            len(self._attempts.made) != self._made_before
+        ):  # it was sent through a wrapper, which has recorded it already
             if self._meter is not None:
                 self._meter.release(self._reserved)
             return

@@ -73,9 +73,9 @@ class Wrapper:
 
 
 def inner_model(spec: Model | str, *, where: str) -> Model:
-    """Resolve a wrapper's inner model; ConfigurationError for an intent, and for anything that is no model."""
+    """Resolve a wrapper's inner model; ConfigurationError for an intent or any other value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
-        raise ConfigurationError(where, "model", spec, "a Model or the name of one: an intent is known to runs alone")
+        raise ConfigurationError(where, "model", spec, "a Model or the name of one: intents are resolved by runs only")
     return resolve_model(spec)
 
 
@@ -89,5 +89,5 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def retry(self) -> Retry | None:
-        """The retry policy of `inner`, which the caller applies around this wrapper instead."""
+        """Retry policy of `inner`, which the caller applies around this wrapper."""
         return getattr(self.inner, "retry", None)

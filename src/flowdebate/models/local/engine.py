@@ -26,25 +26,25 @@ class Config(TypedDict):
     """Tokens of prompt and answer together."""
     threads: int
     library: str
-    """The folder that holds xllamacpp."""
+    """Folder that contains xllamacpp."""
 
 
 def main() -> None:
     """Serve until standard input ends: the parent has closed it, or has died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which then closes the input
-    report = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     config: Config = json.loads(sys.stdin.buffer.readline())
     try:
         server = _serve(config)
-        told = {"address": server.listening_address}
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the other end must hear of it
-        told = {"error": f"{type(error).__name__}: {error}"}
-    report.write(json.dumps(told) + "\n")
-    report.flush()
-    if "address" in told:
+        report = {"address": server.listening_address}
+    except BaseException as error:  # noqa: BLE001 - the parent process must hear of any failure
+        report = {"error": f"{type(error).__name__}: {error}"}
+    output.write(json.dumps(report) + "\n")
+    output.flush()
+    if "address" in report:
         sys.stdin.buffer.read()
-    os._exit(0)  # nothing is to be saved, and freeing two gigabytes in order takes time
+    os._exit(0)  # nothing to save, and freeing two gigabytes in order takes time
 
 
 def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
@@ -56,8 +56,8 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params = xllamacpp.CommonParams()
     params.model.path = config["model"]
     params.n_ctx = config["context"]
-    params.n_parallel = 1  # slots share neither the context nor what they have computed of a common prefix
-    params.n_batch = 512  # how much of a prompt is computed before a cancelled call is noticed
+    params.n_parallel = 1  # slots share neither the context nor the cached prefix
+    params.n_batch = 512  # tokens of a prompt between two checks for a cancelled call
     params.n_gpu_layers = 0
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]

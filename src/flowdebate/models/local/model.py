@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import ModelUnavailable, OutputTruncated
+from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.call import within
-from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.local.server import running_server, stop_local_servers
 from flowdebate.models.openai.chat import Chat, Dialect
 from flowdebate.models.openai.clients import Clients, PooledModel, load
@@ -45,7 +43,7 @@ class LocalModel(PooledModel):
     """A GGUF model run by llama.cpp; the engine starts at the first call and ends with the process.
 
     - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
-    - `settings`: defaults where a request leaves the choice open; unset parts are what small models need.
+    - `settings`: defaults where a request leaves the choice open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s of a file share one engine. It answers one call at a time, in order, since a prompt that repeats
@@ -53,7 +51,8 @@ class LocalModel(PooledModel):
     waiting for earlier calls count. A truncated structured answer is asked for once more, with more room.
     """
 
-    tells_attempts = True
+    base_url = "http://127.0.0.1"
+    """The engine listens on the loopback only."""
 
     def __init__(
         self,
@@ -75,15 +74,6 @@ class LocalModel(PooledModel):
     def __repr__(self) -> str:
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
-    async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; a truncated structured answer is asked for once more."""
-        check_real_calls_allowed(self.name, base_url="http://127.0.0.1")
-        timeout = self._settings.timeout
-        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
-        if request.output is not None and response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
-        return response
-
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         async with self._clients.opened():
             server = running_server(self._path)
@@ -95,7 +85,7 @@ class LocalModel(PooledModel):
                 try:
                     return await _whole_answer(chat, request)
                 except ModelUnavailable:
-                    # on the loopback that is a dead engine, which takes a moment to be seen as such
+                    # on the loopback this means a dead engine, whose process may still look alive for a moment
                     await load(server.stop)
                     raise
 
@@ -120,7 +110,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     return Dialect(
         model="local",
         label="local",
-        told=False,  # the engine answers under the name of the file
+        echoes_name=False,  # the engine answers under the name of the file
         settings=preset,
         structured=("json_schema",),
         tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
@@ -132,7 +122,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 def _amended(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and bound the strings of the schema.
 
-    llama.cpp obeys control tokens wherever they stand: a tool's result or an old message could end its message and
+    llama.cpp obeys control tokens anywhere: a tool's result or an old message could end its message and
     begin a system message.
     """
     parameters = {**parameters, "messages": [_as_text(message) for message in parameters["messages"]]}

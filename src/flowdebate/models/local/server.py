@@ -32,7 +32,7 @@ __all__ = (
 )
 
 _CONTEXT = 8192
-"""Context length in tokens, prompt and answer together: what models of this size handle well."""
+"""Context length in tokens, prompt and answer together: a length that models of this size handle well."""
 
 _PATIENCE = 5.0
 """Seconds that an engine has to exit by itself."""
@@ -73,7 +73,7 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # so that one who stops waiting does not stop it for all
+        self._ready.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel it for the others
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
@@ -99,7 +99,7 @@ class LocalServer:
             process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError):  # what was not yet written finds no reader any more
+        with contextlib.suppress(OSError):  # buffered input has no reader any more
             _input(process).close()
         try:
             process.wait(_PATIENCE)
@@ -110,7 +110,7 @@ class LocalServer:
     def _start(self) -> None:
         try:
             endpoint = self._started()
-        except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it was
+        except Exception as error:  # noqa: BLE001 - waiting calls must get any failure
             self.stop()
             failure = error
             if not isinstance(error, ModelUnavailable):
@@ -137,7 +137,7 @@ class LocalServer:
             _input(process).write(json.dumps(config).encode() + b"\n")
             _input(process).flush()
         except OSError:
-            line = b""  # it has died already, as the next line says
+            line = b""  # it has died already, which _address reports
         else:
             line = _output(process).readline()
         _output(process).close()
@@ -149,7 +149,7 @@ class LocalServer:
             if self._stopping:
                 raise ModelUnavailable("the local model was stopped while it was starting")
             self._process = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, "-P", str(script)],  # -P: our modules do not stand in for others of their names
+                [sys.executable, "-P", str(script)],  # -P: modules of this folder must not shadow others
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

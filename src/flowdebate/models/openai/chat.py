@@ -44,7 +44,7 @@ class Dialect:
     model: str
     label: str
     """Name in attempts and errors."""
-    told: bool = True
+    echoes_name: bool = True
     """Whether the server answers under the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
@@ -94,7 +94,7 @@ class Chat:
         return _offered(response if self.dialect.reread is None else self.dialect.reread(response, request), request)
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
-        assert request.output is not None  # noqa: S101 - `answer` has looked
+        assert request.output is not None  # noqa: S101 - checked by `answer`
         if "flowdebate.models.openai.structured" not in sys.modules:
             await load(_import_structured)
         from flowdebate.models.openai.structured import ask_structured
@@ -136,7 +136,7 @@ class Chat:
             during = sys.exception()
             try:
                 completion = await self.client.chat.completions.create(**self._amended(parameters))
-                attempt.usage = usage_of(completion)  # an answer that is of no use has its price, too
+                attempt.usage = usage_of(completion)  # an unusable answer is billed, too
                 return completion, self._read(completion, request)
             except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
                 failure = self._mapped(error, during)
@@ -145,11 +145,11 @@ class Chat:
     def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
         response = read_completion(
             completion,
-            asked=self.dialect.model if self.dialect.told else None,
+            asked=self.dialect.model if self.dialect.echoes_name else None,
             strict=self.dialect.strict_model,
             secrets=self._secrets,
         )
-        max_chars = request.settings.max_chars  # looked at here too, before a schema is held against it
+        max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
         return response
@@ -166,7 +166,7 @@ class Chat:
             return await read_stream(
                 self._chunks(parameters),
                 on_text,
-                asked=self.dialect.model if self.dialect.told else None,
+                asked=self.dialect.model if self.dialect.echoes_name else None,
                 strict=self.dialect.strict_model,
                 on_usage=on_usage,
                 max_chars=request.settings.max_chars,
@@ -214,7 +214,7 @@ class Chat:
 class _Whole(Exception):
     """Carries a whole answer to the reader of a stream."""
 
-    def __init__(self, completion: Any) -> None:  # noqa: ANN401 - whatever openai made of it
+    def __init__(self, completion: Any) -> None:  # noqa: ANN401 - the object that openai built
         self.completion = completion
         super().__init__()
 

@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import redacted
-from flowdebate.errors import ResponseTooLarge
-from flowdebate.models.guard import is_loopback
+from flowdebate.errors import OutputTruncated, ResponseTooLarge
+from flowdebate.models.base import ModelSettings
+from flowdebate.models.call import within
+from flowdebate.models.guard import check_real_calls_allowed, is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     import httpx2
     from openai import AsyncOpenAI
+
+    from flowdebate.models.base import ModelRequest, ModelResponse
 
 __all__ = (
     "NO_KEY",
@@ -126,7 +130,7 @@ class Clients:
         if found is None:
             found = own.clients[endpoint] = self._connect(endpoint)
             for secret in endpoint.secrets:
-                own.closing.enter_context(kept_out_of_logs(secret))
+                own.closing.enter_context(redacted_in_logs(secret))
             own.closing.push_async_callback(found.close)
         return found
 
@@ -146,23 +150,23 @@ class Clients:
         aiohttp = self._transport == "aiohttp"
         make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
         http = make(
-            # httpx2 takes stray bytes on a kept connection for the beginning of the next call's answer, so that one
-            # debater would get another's: it may keep none
+            # httpx2 reads stray bytes on a pooled connection as the next call's answer, so that one debater would get
+            # another's: it may not pool connections
             limits=httpx2.Limits(
                 max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS if aiohttp else 0
             ),
             timeout=timeout,
             follow_redirects=False,
-            # a proxy that is set for the world is not asked for this machine
+            # proxies of the environment are not used for this machine
             trust_env=not is_loopback(endpoint.base_url),
             verify=context,
             event_hooks={"response": [_bounded]},
             cookies=_no_cookies(),
         )
         if aiohttp:
-            from flowdebate.models.openai.transport import keep_only_clean
+            from flowdebate.models.openai.transport import use_clean_connections
 
-            keep_only_clean(http, limit=_CONNECTIONS, context=context)
+            use_clean_connections(http, limit=_CONNECTIONS, context=context)
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
@@ -192,13 +196,13 @@ async def _bounded(response: httpx2.Response) -> None:
     """Bound the body of `response` to `_LONGEST_BODY` bytes; reject it at once where its head announces more."""
     from flowdebate.models.openai.transport import bounded_stream, encoding_of
 
-    told = response.headers.get("content-length", "")
-    if told.isdecimal() and int(told[:20]) > _LONGEST_BODY:
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > _LONGEST_BODY:
         await response.aclose()
         raise ResponseTooLarge(_LONGEST_BODY, "bytes")
     encoding = encoding_of(response.headers)
     if encoding is not None:
-        # httpx2 would unpack whatever a piece comes to before anybody can count it
+        # httpx2 would unpack each piece, however large, before its size can be checked
         del response.headers["content-encoding"]
     events = "event-stream" in response.headers.get("content-type", "").lower()
     response.stream = bounded_stream(response.stream, _LONGEST_BODY, encoding=encoding, events=events)
@@ -212,7 +216,27 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 class PooledModel:
     """Base class of models with `Clients`: runs keep the connections open, `async with model:` does so for longer."""
 
+    tells_attempts = True
+    """Tells the call boundary that the model records its attempts."""
+    _settings: ModelSettings
     _clients: Clients
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def base_url(self) -> str: ...
+        async def _answer(self, request: ModelRequest) -> ModelResponse: ...
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
+        check_real_calls_allowed(self.name, base_url=self.base_url)
+        timeout = self._settings.timeout
+        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        if request.output is not None and response.finish == "length":
+            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        return response
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
@@ -263,7 +287,7 @@ _REDACTING = _Redacting()
 
 
 @contextmanager
-def kept_out_of_logs(secret: str) -> Iterator[None]:
+def redacted_in_logs(secret: str) -> Iterator[None]:
     """Redact `secret` in all logs of connections inside the block."""
     if not _REDACTING.secrets:
         for name in _LOGGERS:

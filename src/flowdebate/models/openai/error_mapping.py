@@ -59,7 +59,7 @@ _QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your curr
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Refusal:
     """Message and code of a server's refusal."""
 
     message: str
@@ -90,7 +90,7 @@ def map_error(
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
     if not isinstance(mapped, SchemaViolation) and not _tells_secret(_chain(error, None), secrets):
-        mapped.__cause__ = error  # instructor's own would print the model's whole answer, several times
+        mapped.__cause__ = error  # instructor's error would print the model's whole answer, several times
     return mapped
 
 
@@ -111,9 +111,11 @@ def status_error(  # noqa: PLR0911 - a table
     base_url: str = "",
 ) -> ModelError:
     """Map an HTTP `status` with its decoded `body` to an error."""
-    told = _told(body, secrets)
-    text = f"the endpoint answered {status}: {told.message}" if told.message else f"the endpoint answered {status}"
-    searched = f"{told.code} {told.message}".lower()
+    refusal = _refusal(body, secrets)
+    text = (
+        f"the endpoint answered {status}: {refusal.message}" if refusal.message else f"the endpoint answered {status}"
+    )
+    searched = f"{refusal.code} {refusal.message}".lower()
     spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
     if spent or status in _OVERLOADED:
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
@@ -134,7 +136,7 @@ def status_error(  # noqa: PLR0911 - a table
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read the seconds that `headers` ask to wait; None where they do not say, or say nonsense.
+    """Read the seconds that `headers` ask to wait; None for missing or invalid values.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
     (2.5, None, None)
@@ -214,7 +216,7 @@ def _transport(  # noqa: PLR0911 - a table
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError)
     if _any(links, *connecting, ConnectionRefusedError) or _timed_out_connecting(links):
-        # TLS that one side does not speak will not be spoken later; one that broke off may be
+        # an unsupported TLS version stays unsupported; a broken handshake may succeed later
         broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
         hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
@@ -234,7 +236,7 @@ def _transport(  # noqa: PLR0911 - a table
 
 
 _ENDED = re.compile("disconnected without|closed connection without")
-"""httpx2's words for a connection that was closed too early, which it reports like nonsense."""
+"""httpx2's words for a connection that was closed too early, which it reports as a protocol error."""
 
 
 def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
@@ -268,20 +270,22 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
         error = error.__cause__ or error.__context__
 
 
-def _told(body: object, secrets: Sequence[str]) -> _Told:
+def _refusal(body: object, secrets: Sequence[str]) -> _Refusal:
     """Read message and code of an error body; every provider nests them in its own way."""
     inner: Any = body
     if isinstance(body, dict):
         inner = body.get("error", body)
     if not isinstance(inner, dict):
-        return _Told(one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", "")
+        return _Refusal(
+            one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", ""
+        )
     message = inner.get("message") or inner.get("detail") or ""
     if not isinstance(message, str):
         message = shown(message)
     if not message:
         message = json.dumps(inner, default=repr)
     code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
-    return _Told(one_line(message, secrets=secrets), code)
+    return _Refusal(one_line(message, secrets=secrets), code)
 
 
 def as_status(code: object) -> int | None:
@@ -316,7 +320,7 @@ def _at(base_url: str) -> str:
 
 
 def address_of(base_url: str) -> str:
-    """Remove from `base_url` what may be secret: user, password, query.
+    """Remove user, password and query from `base_url`, which may be secret.
 
     >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
     'https://example.com/v1'

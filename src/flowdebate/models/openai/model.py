@@ -6,10 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, get_args
 
-from flowdebate.errors import AuthenticationFailed, ConfigurationError, OutputTruncated, RequestRejected
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, RequestRejected
 from flowdebate.models.base import ModelSettings
-from flowdebate.models.call import within
-from flowdebate.models.guard import check_real_calls_allowed
 from flowdebate.models.openai.chat import Chat, Dialect, StructuredMode
 from flowdebate.models.openai.clients import NO_KEY, Clients, Endpoint, PooledModel, Transport
 from flowdebate.models.openai.error_mapping import address_of
@@ -67,8 +65,6 @@ class OpenAIModel(PooledModel):
     OpenAIModel('gemma3', base_url='http://127.0.0.1:11434/v1')
     """
 
-    tells_attempts = True
-
     def __init__(  # noqa: PLR0913 - keyword-only options with defaults
         self,
         name: str,
@@ -112,15 +108,6 @@ class OpenAIModel(PooledModel):
     def __repr__(self) -> str:
         where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
         return f"OpenAIModel({self._name!r}{where})"
-
-    async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
-        check_real_calls_allowed(self.name, base_url=self.base_url)
-        timeout = self._settings.timeout
-        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
-        if request.output is not None and response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
-        return response
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         endpoint = self._endpoint()

@@ -1,8 +1,8 @@
 """Reader of chat completions, whole or streamed, as `ModelResponse`.
 
-openai does not validate responses, so nothing here trusts a type. An answer needs a finish reason: `length` is kept,
-`content_filter` is ContentFiltered, a missing one is OutputTruncated. Unknown reasons count as "stop", since servers
-have names of their own for it ("eos", "end_turn").
+openai does not validate responses, so nothing here trusts a type. An answer needs a finish reason: `length` is passed
+on, `content_filter` is ContentFiltered, a missing one is OutputTruncated. Unknown reasons count as "stop", since
+servers have their own names for it ("eos", "end_turn").
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def read_completion(
         raise _no_json(completion, secrets)
     choices = getattr(completion, "choices", None)
     if not isinstance(choices, list) or not choices:
-        _raise_told_error(completion, secrets)
+        _raise_error_inside(completion, secrets)
         raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
     choice = choices[0]
     message = getattr(choice, "message", None)
     if message is None:
         raise MalformedResponse("the answer has no message")
-    _raise_told_error(choice, secrets)
+    _raise_error_inside(choice, secrets)
     calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
     return _answer(
         text=_text(getattr(message, "content", None)),
@@ -90,7 +90,7 @@ async def read_stream(
     """
     read = 0
     parts = _Parts()
-    async with aclosing(chunks):  # type: ignore[type-var]  # every iterator that comes here is a generator
+    async with aclosing(chunks):  # type: ignore[type-var]  # every caller passes a generator
         async for chunk in chunks:
             piece = parts.add(chunk)
             if on_usage is not None and parts.usage is not _UNKNOWN:
@@ -137,7 +137,7 @@ class _Parts:
     usage: Usage = field(default_factory=Usage.unknown)
     model: object = None
     several: bool = False
-    """Whether pieces of more than one answer came; only the first is read."""
+    """Whether pieces of more than one answer arrived; only the first is read."""
 
     def add(self, chunk: Json) -> str:
         """Add one chunk and return its text, cleaned."""
@@ -146,7 +146,7 @@ class _Parts:
         if getattr(chunk, "usage", None) is not None:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
-        if not choices:  # the last chunk, with the usage; and the pings of some servers
+        if not choices:  # the last chunk, with the usage, or a ping
             return ""
         choice = choices[0]
         if len(choices) > 1 or getattr(choice, "index", None) not in (0, None):
@@ -241,7 +241,7 @@ def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
     return MalformedResponse(f"a page came back instead of JSON ({begin}): is base_url an API?", transient=False)
 
 
-def _raise_told_error(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
+def _raise_error_inside(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
     """Raise the error inside a response with status 200, as some proxies send it."""
     error = getattr(holder, "error", None)
     if error and isinstance(error, (dict, str)):
@@ -306,7 +306,7 @@ def _list(value: object) -> list[Json]:
 
 
 def usage_of(completion: Json) -> Usage:
-    """Read the usage of a completion or chunk; None for what is missing."""
+    """Read the usage of a completion or chunk; missing parts are None."""
     usage = getattr(completion, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
     return Usage(

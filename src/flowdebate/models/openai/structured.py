@@ -81,7 +81,7 @@ _asking: ContextVar[bool] = ContextVar("flowdebate_asking", default=False)
 
 
 def prepare() -> None:
-    """Import what instructor imports at its first call; run this in a thread."""
+    """Trigger the imports of instructor's first call; run this in a thread."""
     asyncio.run(_rehearse())
 
 
@@ -131,7 +131,7 @@ async def ask_structured(
     seen: list[ModelResponse] = []
     during = sys.exception()
 
-    async def create(**prepared: Any) -> Any:  # noqa: ANN401 - whatever openai gave back
+    async def create(**prepared: Any) -> Any:  # noqa: ANN401 - the completion of openai
         try:
             completion, response = await send(_request(prepared, mode, messages, tools))
         except FlowDebateError as error:
@@ -155,7 +155,7 @@ async def ask_structured(
         outcome = settled.outcome
     except FlowDebateError as error:
         outcome = error
-    except Exception as error:  # noqa: BLE001 - anything that instructor's reading trips over
+    except Exception as error:  # noqa: BLE001 - any exception of instructor's reading
         outcome = map_error(error, during=during, secrets=secrets)
     finally:
         _asking.reset(asking)
@@ -233,15 +233,15 @@ def _read_again(
     response: ModelResponse, violation: SchemaViolation, output: OutputSchema, mode: str
 ) -> ModelResponse | SchemaViolation:
     """Read JSON that instructor missed because of prose around it; else return `violation` with the answer's text."""
-    said = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
-    violation.answer = said
-    found = None if mode == "tools" else one_object(said)
+    answer = response.tool_calls[0].arguments if mode == "tools" and response.tool_calls else response.text
+    violation.answer = answer
+    found = None if mode == "tools" else one_object(answer)
     if found is None:
         return violation
     try:
         output.validate(found)
     except SchemaViolation as other:
-        other.answer = said
+        other.answer = answer
         return other
     odd: tuple[Flag, ...] = () if mode == "md_json" else ("json_in_text",)
     return replace(response, text=found, flags=(*response.flags, *odd))

@@ -1,7 +1,7 @@
 """Transport below openai: connections that are safe to reuse, and bounded response bodies.
 
-A kept connection is reused only if nothing has arrived on it in between: bytes that a server sends after its answer
-would be read as the answer to the next call, so that one debater would get another's answer.
+A pooled connection is reused only if nothing has arrived on it since the last answer: stray bytes of a server would be
+read as the answer to the next call, so that one debater would get another's answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = (
     "bounded_stream",
     "encoding_of",
     "event_lines",
-    "keep_only_clean",
+    "use_clean_connections",
 )
 
 _LINES = 100
@@ -51,7 +51,7 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             continue
         whole = b"".join((*rest, part[:cut]))
         rest = [part[cut:]] if cut < len(part) else []
-        kept = []
+        whole_lines = []
         for line in whole.split(b"\n")[:-1]:
             blank = not line.strip()
             if not blank and not (line.startswith(b"data:") and line[5:].strip()):
@@ -59,9 +59,9 @@ async def event_lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             lines = 0 if blank else lines + 1
             if lines > _LINES:
                 raise MalformedResponse("an event of the stream does not end")
-            kept.append(line)
-        if kept:
-            yield b"\n".join((*kept, b""))
+            whole_lines.append(line)
+        if whole_lines:
+            yield b"\n".join((*whole_lines, b""))
     if rest:
         yield b"".join(rest)
 
@@ -75,8 +75,8 @@ _SENT = 1_000_000
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
     """Return the content encoding of a body, though `identity` was requested; None for none."""
-    told = headers.get("content-encoding", "").strip().lower()
-    return None if told in ("", "identity") else told
+    encoding = headers.get("content-encoding", "").strip().lower()
+    return None if encoding in ("", "identity") else encoding
 
 
 def bounded_stream(
@@ -147,12 +147,12 @@ _HEADER = 65_536
 """Maximum bytes of one header; aiohttp's own limit is below what some proxies send."""
 
 
-def keep_only_clean(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLContext) -> None:
+def use_clean_connections(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLContext) -> None:
     """Let `client`, an unused `openai.DefaultAioHttpClient`, reuse only clean connections."""
 
     def session() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=_Clean(limit=limit, context=context),
+            connector=_CleanConnector(limit=limit, context=context),
             cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=_HEADER,
             max_field_size=_HEADER,
@@ -164,8 +164,8 @@ def keep_only_clean(client: httpx2.AsyncClient, *, limit: int, context: ssl.SSLC
             transport.client = session
 
 
-class _Ending(ResponseHandler):
-    """Protocol that ends when it is closed, without waiting for the other side to read what was to be sent."""
+class _AbortingHandler(ResponseHandler):
+    """Protocol that drops unsent data when it is closed, without waiting for the other side to read it."""
 
     def close(self) -> None:
         transport = self.transport
@@ -175,10 +175,10 @@ class _Ending(ResponseHandler):
             super().close()
 
 
-class _Clean(aiohttp.TCPConnector):
+class _CleanConnector(aiohttp.TCPConnector):
     def __init__(self, *, limit: int, context: ssl.SSLContext) -> None:
         super().__init__(limit=limit, ssl=context)
-        self._factory: Any = partial(_Ending, loop=asyncio.get_running_loop())
+        self._factory: Any = partial(_AbortingHandler, loop=asyncio.get_running_loop())
 
     async def connect(
         self,
@@ -189,7 +189,7 @@ class _Clean(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             try:
-                # one turn of the loop to see what has come in, another to have it read
+                # one turn of the loop to notice stray bytes, another to read them
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             except BaseException:

@@ -46,8 +46,9 @@ class CircuitBreaker(Wrapper):
     After the cooldown at most `successes` calls at a time are let through; that many successes close the circuit, one
     failure opens it again.
 
-    Failures are those of the endpoint: unreachable, connection lost, 5xx, nonsense, timeout. Rejected requests (4xx,
-    429 too), unusable answers and cancelled calls do not count. One call counts once, however often `inner` retries it.
+    Failures are those of the endpoint: unreachable, connection lost, 5xx, malformed response, timeout. Rejected
+    requests (4xx, 429 too), unusable answers and cancelled calls do not count. One call counts once, however often
+    `inner` retries it.
 
     - `clock`: monotonic seconds, for tests.
     - `breaker`: a shared circuit, which brings its own options.
@@ -126,7 +127,7 @@ class Breaker:
     """State of one circuit: `admit` before each call, `settle` after it.
 
     At most `successes` trials are in flight at once. A result counts only in the state in which its call was admitted:
-    calls begun before the circuit opened say nothing about the time after. `clock` returns monotonic seconds. Safe to
+    calls sent before the circuit opened do not count afterwards. `clock` returns monotonic seconds. Safe to
     share between threads, event loops and runs.
 
     >>> breaker = Breaker(failures=1)
@@ -191,7 +192,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report how the call with `ticket` ended; None for an end that says nothing about the model."""
+        """Report how the call with `ticket` ended; None for an end that does not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -256,7 +257,7 @@ class Breakers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = partial(Breaker, failures=failures, cooldown=cooldown, successes=successes, clock=clock)
-        self._make()  # what cannot be is told now
+        self._make()  # validates the options
         self._known: dict[str, Breaker] = {}
         self._lock = threading.Lock()
 

@@ -42,7 +42,7 @@ class PerLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        # not by weak references: what waits in a loop holds the loop
+        # strong references: objects with waiters refer to their loop, so weak keys would never be freed
         self._made: dict[asyncio.AbstractEventLoop, T] = {}
         self._lock = threading.Lock()
 

@@ -29,7 +29,7 @@ __all__ = (
 class Retrying(Wrapper):
     """Retry failed calls of `inner` according to `retry` (by default at most three requests).
 
-    Use it for whatever should be retried as a whole, such as models of your own. `OpenAIModel` retries by itself
+    Use it for models that do not retry by themselves, such as your own. `OpenAIModel` retries by itself
     (`retry=`); of several nested retries only the outermost is active, so that attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
@@ -43,7 +43,7 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Ask `models` in order, the next one where one failed for good. Its name is the first model's.
+    """Ask `models` in order: the next one after a provider failure of the previous one. Its name is the first model's.
 
     - `on`: predicate of errors after which the next model is asked; None for those that are the provider's fault. A
       missing key, or a test's script that does not fit, is the application's fault and is raised at once.
@@ -75,22 +75,22 @@ class Fallback(Wrapper):
             try:
                 return await answer(model, request)
             except Exception as error:
-                if following is None or not isinstance(error, ModelError) or not self._takes(error):
+                if following is None or not isinstance(error, ModelError) or not self._applies(error):
                     for earlier in failed:
                         add_note(error, earlier)
                     raise
                 failed.append(f"before that, {error_text(error)}")
-                said = CallFellBack(
+                event = CallFellBack(
                     block=request.block,
                     model=model.name,
                     to=following.name,
                     error=type(error).__name__,
                     message=error.message,
                 )
-            request.attempts.tell(said)
+            request.attempts.tell(event)
         raise AssertionError  # the last model has answered or failed
 
-    def _takes(self, error: ModelError) -> bool:
+    def _applies(self, error: ModelError) -> bool:
         return error.providers_fault if self._on is None else bool(self._on(error))
 
 
@@ -147,7 +147,7 @@ class Timeout(PerRequestWrapper):
         def heard(piece: str) -> None:
             nonlocal allowed
             allowed = self._between
-            with suppress(RuntimeError):  # it has fired, or the answer is there already
+            with suppress(RuntimeError):  # it has expired, or the answer has arrived
                 silence.reschedule(None if allowed is None else clock() + allowed)
             if listener is not None:
                 listener(piece)
@@ -156,7 +156,7 @@ class Timeout(PerRequestWrapper):
             async with silence:
                 return await self.ask(replace(request, on_text=heard))
         except Exception as error:
-            # as with every deadline: a TimeoutError of the model's own is none of ours
+            # as with every deadline: the model's own TimeoutError must not pass for it
             if silence.expired() and allowed is not None:
                 raise ModelTimeout(allowed, what="text") from error
             raise
