@@ -36,10 +36,10 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
 from flowdebate.patterns.debate.transcript import create_debate_transcript, create_record_argument
 from flowdebate.patterns.failures import FailurePolicy, StandIn
-from flowdebate.patterns.recording import create_init_transcript
 from flowdebate.patterns.roles import DebaterOptions, ModeratorOptions, RefereeOptions, SynthesizerOptions
 from flowdebate.patterns.roster import Debater, Persona
 from flowdebate.patterns.state import ProviderFailure
+from flowdebate.patterns.turn import create_init_transcript
 from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
 from flowdebate.resources.tasks.task import Task
 from flowdebate.runs.limits import Limits, Price

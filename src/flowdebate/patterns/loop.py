@@ -21,20 +21,22 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, QuorumLost
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
+from flowdebate.patterns.binding import debater_of, role_block
 from flowdebate.patterns.events import RoundsEnded, RoundStarted
 from flowdebate.patterns.failures import FailurePolicy, guarded, start_clock
 from flowdebate.patterns.output import stamp_subject
-from flowdebate.patterns.recording import audit_resources, create_init_transcript
+from flowdebate.patterns.roles import RosterBlock
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
-from flowdebate.patterns.turn import Turn
+from flowdebate.patterns.turn import Turn, audit_resources, create_init_transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from flowdebate.blocks.base import Block
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.binding import Bindable
     from flowdebate.patterns.output import PatternOutput
+    from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Debater, Persona
     from flowdebate.patterns.state import PatternState
     from flowdebate.resources.resource import StateResource
@@ -163,7 +165,7 @@ class Loop:
         record: Block[Any, Any],
         stance: str | None = None,
     ) -> Turn:
-        """A turn of `member`: `debater` speaks (or `stand_in`, where its model fails), then `record` takes it down."""
+        """A turn of `member`: `debater` speaks (or `stand_in`, where its model fails), then `record` records it."""
         return Turn(
             f"{self.name}-turn-{member.name}",
             agent_name=member.name,
@@ -182,10 +184,47 @@ class Loop:
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, who=who)
 
-    def own_role(self, block: BlockLike, role: str, schema: Callable[[], object]) -> Block[Any, Any]:
-        """The block that the application gave for `role`; a human there is asked for `schema()`."""
-        made = as_block(block, name=f"{self.name}-{role}", where=self.where, field=role)
-        return with_answer_schema(made, schema)
+    def speakers(
+        self,
+        member: Debater | Persona,
+        create: Bindable[Any, Any],
+        *,
+        options: RoleOptions,
+        **defaults: Any,  # noqa: ANN401 - what `create` takes
+    ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
+        """The block of `member`, its own or the default one that `create` makes, and that of its stand-in."""
+        given = {"name": self.name, "agent_name": member.name, "transcript": self.transcript, **defaults}
+        given |= options.for_block()
+        block = debater_of(member, create, where=self.where, defaults=given)
+        model = self.failures.stand_in
+        if model is None:
+            return block or self.own_debater(member), None
+        stand_in = debater_of(member, create, where=self.where, defaults=given, stand_in=model)
+        return block or self.own_debater(member), stand_in
+
+    def role(
+        self,
+        value: Any,  # noqa: ANN401 - None, a bool, options, a block or a function
+        role: str,
+        *makers: Bindable[Any, Any],
+        options: RoleOptions,
+        answer: Callable[[], object],
+        **defaults: Any,  # noqa: ANN401 - what the makers take
+    ) -> Block[Any, Any]:
+        """The block of `role`: the default one, made as `value` says, or the application's own.
+
+        A human in the role is asked for `answer()`.
+        """
+        given = {"name": self.name, **defaults, **options.for_block()}
+        block: Block[Any, Any] | None = role_block(value, makers, where=self.where, field=role, defaults=given)
+        if block is None:
+            own = as_block(value, name=f"{self.name}-{role}", where=self.where, field=role)
+            block = with_answer_schema(own, answer)
+        names = defaults.get("roster_names")
+        if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):
+            allowed = f"made with the debaters' names, roster_names={names}"
+            raise ConfigurationError(self.where, role, list(block.roster_names), allowed)
+        return block
 
     def guarded(self, role: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
         """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""

@@ -1,4 +1,4 @@
-"""Raw outputs: their common base, and the one way by which they leave a pattern."""
+"""Outputs: the common base of raw outputs, the one way by which they leave a pattern, and the synthesizer's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.handler import Handler, handler
+from flowdebate.errors import OutputError, SchemaViolation
+from flowdebate.patterns.binding import own_options
+from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.state import PatternInput, pattern_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns.binding import Bindable
+    from flowdebate.patterns.loop import Loop
+    from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.state import DebateStatus, ProviderFailure
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -23,6 +32,7 @@ __all__ = (
     "publish",
     "stamp_subject",
     "status_of",
+    "with_synthesizer",
 )
 
 
@@ -127,3 +137,53 @@ def status_of(ctx: Context) -> RunStatus:
 
 def _ended(status: RunStatus) -> RunStatus:
     return "failed" if status == "running" else status
+
+
+def with_synthesizer(
+    pipeline: Sequencer[Any, Any],
+    loop: Loop,
+    synthesizer: Any,  # noqa: ANN401 - None, a bool, options, a block or a function
+    create: Bindable[Any, Any],
+    *,
+    options: RoleOptions,
+    schema: OutputSchema | None,
+    around: Callable[[Block[Any, Any]], Block[Any, Any]] | None = None,
+) -> Sequencer[Any, Any]:
+    """`pipeline` with its last step, unless `synthesizer` is False: the one that `create` makes, or the application's.
+
+    An output of the application's own synthesizer is validated against `schema`; the default one's model is asked for
+    it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output is
+    published again with that failure. `around` wraps the step.
+    """
+    if synthesizer is False:
+        return pipeline
+    block = loop.role(synthesizer, "synthesizer", create, options=options, answer=lambda: schema, output_schema=schema)
+
+    def recover(error: Exception, _: object, ctx: Context) -> None:
+        record_failure(error, ctx, block=ctx.block, role="synthesizer", name=ctx.block, instead="no_output")
+        publish(loop.spec.make_output(ctx, status_of(ctx)), ctx)
+
+    step = loop.guarded(block, recover)
+    pipeline = pipeline.then(step if around is None else around(step))
+    own = own_options(synthesizer)
+    if schema is None or (own is not None and "output_schema" not in own):
+        return pipeline
+    validate = _validate_output(loop.name, block.name, schema)
+    return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
+
+
+def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
+    """A block that validates what the application's own synthesizer returned."""
+
+    @handler(name=f"{name}-validate-output")
+    def validate(value: object) -> object:
+        try:
+            return schema.validate(value)
+        except SchemaViolation as violation:
+            raise OutputError(synthesizer, schema.name, violation.problems) from None
+
+    return validate
+
+
+def _is_something(value: object) -> bool:
+    return value is not None

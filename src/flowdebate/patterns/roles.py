@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
 from flowdebate.prompts.escaping import tag_name, tag_text
 from flowdebate.prompts.template import Template, listed
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
+    from flowdebate.blocks.handler import Function
+    from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
 
@@ -26,8 +31,10 @@ __all__ = (
     "DebaterOptions",
     "Members",
     "ModeratorOptions",
+    "PatternKeywords",
     "RefereeOptions",
     "RoleOptions",
+    "RosterBlock",
     "SynthesizerOptions",
     "debater_block",
     "generator_options",
@@ -60,6 +67,23 @@ class BlockOptions(TypedDict, total=False):
     """Whether the block's items reach the event stream's readers, and the session's history."""
     settings: ModelSettings | None
     """Temperature, room for the answer, deadline."""
+
+
+class PatternKeywords(TypedDict, total=False):
+    """Keywords that patterns with a synthesizer have in common."""
+
+    max_rounds: int
+    terminate_when: Function | None
+    instructions: TextSlot | None
+    model: ModelChoice
+    tools: Sequence[ToolLike] | None
+    uses: Sequence[Capability] | None
+    context: MessagesSlot | None
+    settings: ModelSettings | None
+    debater_visibility: Visibility | Mapping[str, bool] | None
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None
+    collection_id: str | None
+    failures: FailurePolicy | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +161,24 @@ def debater_block(
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
     )
+
+
+OutT = TypeVar("OutT")
+
+
+class RosterBlock(Block[Any, OutT], Generic[OutT]):
+    """The default block of a role that decides about debaters by name: a generator that knows their names."""
+
+    def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self.roster_names = tuple(roster_names)
+
+    async def act(self, value: object, ctx: Context, /) -> OutT:
+        return await self._inner(value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
 
 
 def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:

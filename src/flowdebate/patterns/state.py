@@ -26,6 +26,7 @@ __all__ = (
     "entries_of",
     "pattern_state",
     "question_of",
+    "state_of",
 )
 
 EntryT = TypeVar("EntryT")
@@ -96,12 +97,18 @@ class TranscriptState(WireModel, Generic[EntryT]):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
     """The state of the pattern around the block; a new one where a pattern's block is used by itself."""
+    return state_of(ctx, PatternState)
+
+
+def state_of(ctx: Context, kind: type[StateT]) -> StateT:
+    """The same, of one kind of pattern."""
     handle = ctx.scope.sequencer
-    return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
+    return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
 def entries_of(ctx: Context) -> Sequence[Any]:

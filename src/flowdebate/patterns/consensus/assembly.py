@@ -43,7 +43,7 @@ from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutpu
 from flowdebate.patterns.consensus.vote import VOTING, ask_for_votes, count_votes
 from flowdebate.patterns.loop import input_validator
 from flowdebate.patterns.output import stamp_subject
-from flowdebate.patterns.recording import AUDIT
+from flowdebate.patterns.turn import AUDIT
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks.collection import create_task_collection
 

@@ -28,8 +28,8 @@ from flowdebate.patterns.consensus.schemas import (
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.failures import guarded, record_failure, start_clock
 from flowdebate.patterns.loop import another_round, check_quorum, round_limit
-from flowdebate.patterns.recording import text_said
 from flowdebate.patterns.state import as_model
+from flowdebate.patterns.turn import text_said
 
 if TYPE_CHECKING:
     from collections.abc import Callable

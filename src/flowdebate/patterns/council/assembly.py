@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.patterns.binding import debater_of, member_options, own_options, role_block
+from flowdebate.patterns.binding import member_options, own_options
 from flowdebate.patterns.council.chair import create_chair
 from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
 from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
@@ -23,8 +23,8 @@ from flowdebate.patterns.council.schemas import (
 from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum, round_limit
 from flowdebate.patterns.output import publish, status_of
-from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
 from flowdebate.patterns.state import as_model
+from flowdebate.patterns.turn import hear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,40 +86,10 @@ def assemble(council: CouncilOptions) -> Sequencer[Any, Any]:
 
 def _opinion(council: CouncilOptions, member: Persona) -> Turn:
     loop = council.loop
-    stand_in = loop.failures.stand_in
-    return loop.turn(
-        member,
-        debater=_member(council, member) or loop.own_debater(member),
-        stand_in=None if stand_in is None else _member(council, member, stand_in=stand_in),
-        record=_hear(loop, member.name),
-    )
-
-
-def _member(council: CouncilOptions, member: Persona, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
-    """The default block for an opinion, or that of its `stand_in`; None if the application gave a block."""
-    loop = council.loop
-    defaults = {
-        "name": loop.name,
-        "agent_name": member.name,
-        "role": member.role,
-        "system_prompt": member.system_prompt,
-        "transcript": loop.transcript,
-        **council.of_members.for_block(),
-    }
-    return debater_of(member, create_council_member, where=loop.where, defaults=defaults, stand_in=stand_in)
-
-
-def _hear(loop: Loop, agent_name: str) -> Handler[object, str]:
-    """A block that records a member's answer in the state, where no other member sees it."""
-
-    @handler(name=f"{loop.name}-hear-{agent_name}", resources=audit_resources(loop.transcript, loop.collection_id))
-    def hear(value: object, ctx: Context) -> str:
-        text = text_said(value, agent_name, ctx)
-        ctx.sequencer.update(spoken={**council_state(ctx).spoken, agent_name: text})
-        complete_turn(agent_name, text, ctx)
-        return text
-
-    return hear
+    about = {"role": member.role, "system_prompt": member.system_prompt}
+    block, stand_in = loop.speakers(member, create_council_member, options=council.of_members, **about)
+    record = hear(name=loop.name, agent_name=member.name, transcript=loop.transcript, collection_id=loop.collection_id)
+    return loop.turn(member, debater=block, stand_in=stand_in, record=record)
 
 
 def _close_opinions(loop: Loop) -> Handler[Any, None]:
@@ -170,10 +140,13 @@ def _reviewer(
 
 def _chair(council: CouncilOptions) -> Block[Any, Any]:
     loop, schema = council.loop, council.output_schema
-    defaults = {"name": loop.name, "output_schema": schema, **council.of_chair.for_block()}
-    own: Any = council.chair
-    made = role_block(own, [create_chair], where=loop.where, field="chair", defaults=defaults)
-    return made or loop.own_role(own, "chair", lambda: ChairAnswer if schema is None else schema)
+
+    def answer() -> object:
+        return ChairAnswer if schema is None else schema
+
+    return loop.role(
+        council.chair, "chair", create_chair, options=council.of_chair, answer=answer, output_schema=schema
+    )
 
 
 def _without_answer(error: Exception, _: object, ctx: Context) -> object:

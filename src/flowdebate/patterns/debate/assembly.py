@@ -11,8 +11,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.errors import BadAnswer, ConfigurationError, RosterError
-from flowdebate.patterns.binding import debater_of, role_block
+from flowdebate.errors import BadAnswer, RosterError
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -33,19 +32,17 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.debate.transcript import create_record_argument, debate_state
+from flowdebate.patterns.debate.transcript import create_record_argument
 from flowdebate.patterns.failures import MISSING, WithFallback, is_provider_failure, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
-from flowdebate.patterns.output import publish, status_of
-from flowdebate.patterns.state import as_model, entries_of
-from flowdebate.patterns.synthesis import guarded_synthesizer, held_to_schema, schema_to_check
+from flowdebate.patterns.output import publish, status_of, with_synthesizer
+from flowdebate.patterns.state import as_model, entries_of, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.anonymity.anonymity import Anonymity
     from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
@@ -111,17 +108,30 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
     pipeline = loop.until_stopped(pipeline)
     pipeline = pipeline.then(loop.guarded(judge, without_verdict)).then(build_raw_output(loop, judge.name))
-    if debate.synthesizer is False:
-        return pipeline
-    synthesizer = _synthesizer(debate)
-    guarded = guarded_synthesizer(loop, synthesizer)
-    pipeline = pipeline.then(SkipWithoutVerdict(guarded) if loop.failures.goes_on else guarded)
-    return held_to_schema(pipeline, loop, synthesizer, schema_to_check(debate.synthesizer, debate.output_schema))
+    return with_synthesizer(
+        pipeline,
+        loop,
+        debate.synthesizer,
+        create_synthesizer,
+        options=debate.of_synthesizer,
+        schema=debate.output_schema,
+        around=SkipWithoutVerdict if loop.failures.goes_on else None,
+    )
 
 
 def _turn(debate: DebateOptions, debater: Debater) -> Turn:
     loop = debate.loop
-    stand_in = loop.failures.stand_in
+    block, stand_in = loop.speakers(
+        debater,
+        create_debater,
+        options=debate.of_debaters,
+        stance=debater.stance,
+        role=debater.role,
+        max_rounds=loop.max_rounds,
+        stances=debate.stances,
+        anonymity=debate.anonymity,
+        sources=debate.sources,
+    )
     record = create_record_argument(
         name=loop.name,
         agent_name=debater.name,
@@ -129,46 +139,22 @@ def _turn(debate: DebateOptions, debater: Debater) -> Turn:
         transcript=loop.transcript,
         collection_id=loop.collection_id,
     )
-    return loop.turn(
-        debater,
-        debater=_debater(debate, debater) or loop.own_debater(debater),
-        stand_in=None if stand_in is None else _debater(debate, debater, stand_in=stand_in),
-        record=record,
-        stance=debater.stance,
-    )
-
-
-def _debater(debate: DebateOptions, debater: Debater, *, stand_in: Model | None = None) -> Block[Any, Any] | None:
-    """The default block of `debater`, or that of its `stand_in`; None if it has one of the application's own."""
-    loop = debate.loop
-    defaults = {
-        "name": loop.name,
-        "agent_name": debater.name,
-        "stance": debater.stance,
-        "role": debater.role,
-        "max_rounds": loop.max_rounds,
-        "stances": debate.stances,
-        "transcript": loop.transcript,
-        "anonymity": debate.anonymity,
-        "sources": debate.sources,
-        **debate.of_debaters.for_block(),
-    }
-    return debater_of(debater, create_debater, where=loop.where, defaults=defaults, stand_in=stand_in)
+    return loop.turn(debater, debater=block, stand_in=stand_in, record=record, stance=debater.stance)
 
 
 def _moderation(debate: DebateOptions) -> Block[Any, Any]:
     """The moderator's decision, checked; the declared order if its model gives none that can be used."""
     loop, names = debate.loop, debate.names
-    defaults = {
-        "name": loop.name,
-        "roster_names": names,
-        "transcript": loop.transcript,
-        "max_rounds": loop.max_rounds,
-        **debate.of_moderator.for_block(),
-    }
-    default = role_block(debate.moderator, [create_moderator], where=loop.where, field="moderator", defaults=defaults)
-    moderator: Any = default or loop.own_role(debate.moderator, "moderator", lambda: decision_among(names))
-    check_roster_names(moderator, names, where=loop.where)
+    moderator = loop.role(
+        debate.moderator,
+        "moderator",
+        create_moderator,
+        options=debate.of_moderator,
+        answer=lambda: decision_among(names),
+        roster_names=names,
+        transcript=loop.transcript,
+        max_rounds=loop.max_rounds,
+    )
     stash = stash_moderator_decision(name=loop.name, moderator=moderator.name, roster_names=names)
     is_default = isinstance(moderator, Moderator)
 
@@ -186,7 +172,6 @@ def _moderation(debate: DebateOptions) -> Block[Any, Any]:
 def _judge(debate: DebateOptions) -> Block[Any, Any]:
     loop, stances = debate.loop, debate.stances
     defaults: dict[str, Any] = {
-        "name": loop.name,
         "transcript": loop.transcript,
         "stances": stances,
         "anonymize_transcript": debate.anonymize_transcript,
@@ -194,28 +179,12 @@ def _judge(debate: DebateOptions) -> Block[Any, Any]:
         "anonymity": debate.anonymity,
         "sources": debate.sources,
     }
-    options = debate.of_judge.for_block()
     if isinstance(debate.judge, JudgeOptions):
-        return Judge(debate.judge, **defaults, options=options)
-    makers: Any = [create_judge, create_judge_panel]
-    judge = role_block(debate.judge, makers, where=loop.where, field="judge", defaults={**defaults, **options})
-    return judge or loop.own_role(debate.judge, "judge", lambda: verdict_among(stances))
-
-
-def _synthesizer(debate: DebateOptions) -> Block[Any, Any]:
-    loop, schema = debate.loop, debate.output_schema
-    defaults = {"name": loop.name, "output_schema": schema, **debate.of_synthesizer.for_block()}
-    made = role_block(
-        debate.synthesizer, [create_synthesizer], where=loop.where, field="synthesizer", defaults=defaults
-    )
-    return made or loop.own_role(debate.synthesizer, "synthesizer", lambda: schema)
-
-
-def check_roster_names(moderator: object, names: Sequence[str], *, where: str) -> None:
-    """A default moderator picks from the names that the debaters have."""
-    if isinstance(moderator, Moderator) and sorted(moderator.roster_names) != sorted(names):
-        allowed = f"made with the debaters' names, roster_names={list(names)}"
-        raise ConfigurationError(where, "moderator", list(moderator.roster_names), allowed)
+        options: Any = {**debate.of_judge.for_block(), **debate.judge.for_block()}
+        return Judge(debate.judge, name=loop.name, **defaults, options=options)
+    makers = (create_judge, create_judge_panel)
+    answer = partial(verdict_among, stances)
+    return loop.role(debate.judge, "judge", *makers, options=debate.of_judge, answer=answer, **defaults)
 
 
 def debate_spec(
@@ -254,7 +223,7 @@ def raw_output(
     ctx: Context, status: RunStatus, *, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
 ) -> DebateRawOutput:
     """Everything that the debate around a step has come to so far."""
-    state = debate_state(ctx)
+    state = state_of(ctx, DebateState)
     return DebateRawOutput(
         rounds=state.round,
         question=state.question,
@@ -319,7 +288,7 @@ class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
 
 
 def _speakers_of_round(_: object, ctx: Context) -> list[str]:
-    decision = debate_state(ctx).decision
+    decision = state_of(ctx, DebateState).decision
     return [] if decision is None else decision.next_speakers
 
 

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, debate_state, render_entries
+from flowdebate.patterns.debate.schemas import DebateState
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import debater_block
-from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
 
@@ -214,7 +215,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         )
 
     def turn(_: object, ctx: Context) -> str:
-        state = debate_state(ctx)
+        state = state_of(ctx, DebateState)
         decision = state.decision
         briefing = decision.briefing if decision else None
         new_angle = decision.new_angle if decision else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate.errors import FlowDebateWarning
 from flowdebate.models.output import OutputSchema
@@ -16,7 +16,7 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_op
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
 from flowdebate.patterns.loop import checked_loop
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Debater, checked_roster
 
 if TYPE_CHECKING:
@@ -42,30 +42,18 @@ __all__ = (
 OutT = TypeVar("OutT")
 
 
-class DebateKeywords(TypedDict, total=False):
+class DebateKeywords(PatternKeywords, total=False):
     """The options of `debate` that say nothing about the type of its output; their meaning is there."""
 
-    max_rounds: int
     judge: BlockLike | JudgeOptions | ScheduleLike | None
     moderator: BlockLike | ModeratorOptions | bool | None
-    terminate_when: Function | None
     transcript: Transcript | None
-    instructions: TextSlot | None
-    model: ModelChoice
-    tools: Sequence[ToolLike] | None
-    uses: Sequence[Capability] | None
-    context: MessagesSlot | None
-    settings: ModelSettings | None
     anonymize_transcript: bool
     shuffle_for_judge: bool
     hide_names: bool
     sources: Mapping[str, str] | None
     baselines: bool | Sequence[BaselineName]
     judge_visibility: Visibility | Mapping[str, bool] | None
-    synthesizer_visibility: Visibility | Mapping[str, bool] | None
-    debater_visibility: Visibility | Mapping[str, bool] | None
-    collection_id: str | None
-    failures: FailurePolicy | None
 
 
 @overload

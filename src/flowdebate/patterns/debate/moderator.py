@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, Field, create_model
 
-from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, RosterError, shown
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateModeratorOutput, ModeratorDecided
-from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, debate_state, render_entries
+from flowdebate.patterns.debate.schemas import (
+    DebateModeratorDecision,
+    DebateModeratorOutput,
+    DebateState,
+    ModeratorDecided,
+)
+from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries
 from flowdebate.patterns.failures import record_failure
-from flowdebate.patterns.roles import SHOWN, generator_options
-from flowdebate.patterns.state import as_model, entries_of, question_of
+from flowdebate.patterns.roles import SHOWN, RosterBlock, generator_options
+from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.debate.transcript import Transcript
@@ -126,19 +129,8 @@ def _told(decision: DebateModeratorDecision) -> Iterator[str]:
         yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
 
 
-class Moderator(Block[Any, DebateModeratorOutput]):
-    """A generator that knows the roster it picks from."""
-
-    def __init__(self, inner: Generator[DebateModeratorOutput], roster_names: Sequence[str]) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
-        self.roster_names = tuple(roster_names)
-
-    async def act(self, value: object, ctx: Context, /) -> DebateModeratorOutput:
-        return await self._inner(value, ctx)
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
+class Moderator(RosterBlock[DebateModeratorOutput]):
+    """The default moderator."""
 
 
 @bindable("name", "roster_names", "transcript", pattern="debate", role="moderator")
@@ -171,7 +163,7 @@ def create_moderator(
         )
 
     def turn(_: object, ctx: Context) -> str:
-        state = debate_state(ctx)
+        state = state_of(ctx, DebateState)
         return render_moderator_turn(
             entries=entries_of(ctx),
             decisions=state.moderator_decisions,
@@ -200,7 +192,7 @@ def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
     """The decision for a round whose moderator gave no usable one: all debaters, in declared order, unbriefed."""
-    state = debate_state(ctx)
+    state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
     ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
@@ -223,7 +215,7 @@ def stash_moderator_decision(
         for speaker in output.next_speakers:
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
-        state = debate_state(ctx)
+        state = state_of(ctx, DebateState)
         decision = DebateModeratorDecision(round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS})
         ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))

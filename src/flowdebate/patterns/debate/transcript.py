@@ -13,11 +13,12 @@ stances and names are kept from it. What is written can be read back:
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
-from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateState, DebateTranscriptState
-from flowdebate.patterns.recording import record_turn
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTranscriptState
+from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flowdebate.blocks.handler import Handler
-    from flowdebate.runs.context import Context
 
 __all__ = (
     "EMPTY",
@@ -35,7 +35,6 @@ __all__ = (
     "Transcript",
     "create_debate_transcript",
     "create_record_argument",
-    "debate_state",
     "parse_entries",
     "render_entries",
 )
@@ -56,12 +55,6 @@ def create_debate_transcript() -> Transcript:
     return StateResource(key="transcript", initial=DebateTranscriptState)
 
 
-def debate_state(ctx: Context) -> DebateState:
-    """The state of the debate around the block; a new one where a debate's block is used by itself."""
-    handle = ctx.scope.sequencer
-    return handle.state if handle is not None and isinstance(handle.state, DebateState) else DebateState()
-
-
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
@@ -69,10 +62,7 @@ def create_record_argument(
 
     Its output is the text that was added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
-
-    def entry(number: int, text: str) -> DebateContributionEntry:
-        return DebateContributionEntry(round=number, agent_name=agent_name, stance=stance, text=text)
-
+    entry = partial(DebateContributionEntry, agent_name=agent_name, stance=stance)
     return record_turn(
         name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry
     )

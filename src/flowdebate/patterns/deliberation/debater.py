@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.deliberation.transcript import OWN, deliberation_state, render_said, system_for_all
+from flowdebate.patterns.deliberation.schemas import DeliberationState
+from flowdebate.patterns.deliberation.transcript import OWN, render_said, system_for_all
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHORT, debater_block, speaker_tag
-from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.prompts.template import Template, filled, uses
 
@@ -191,7 +192,7 @@ def create_persona_debater(
         )
 
     def turn(_: object, ctx: Context) -> str:
-        state = deliberation_state(ctx)
+        state = state_of(ctx, DeliberationState)
         return render_persona_turn(
             entries=entries_of(ctx),
             reports=state.reports,

@@ -1,29 +1,55 @@
-"""`deliberation()`: its options, checked before anything is built."""
+"""`deliberation()`: its options, checked before anything is built, and its steps, from the first to the last."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns import checks
-from flowdebate.patterns.deliberation.assembly import DeliberationOptions, assemble, deliberation_spec
-from flowdebate.patterns.deliberation.moderator import ReportForm, check_report_form
-from flowdebate.patterns.deliberation.transcript import DeliberationTranscript, create_deliberation_transcript
-from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.deliberation.debater import create_persona_debater
+from flowdebate.patterns.deliberation.moderator import (
+    ReportForm,
+    check_report_form,
+    create_moderator,
+    stash_report,
+    without_report,
+)
+from flowdebate.patterns.deliberation.schemas import (
+    DeliberationInput,
+    DeliberationOutput,
+    DeliberationState,
+    ModeratorReport,
+)
+from flowdebate.patterns.deliberation.transcript import (
+    DeliberationTranscript,
+    create_deliberation_transcript,
+    record_round,
+    said_in_progress,
+)
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
+from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.patterns.turn import hear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.handler import BlockLike, Function
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     from flowdebate.patterns.failures import FailurePolicy
-    from flowdebate.patterns.roles import ModeratorOptions
+    from flowdebate.patterns.roles import Members, ModeratorOptions
+    from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = ("deliberation",)
 
@@ -105,13 +131,112 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         spec=deliberation_spec(roster, max_rounds),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    return assemble(
-        DeliberationOptions(
-            loop=loop,
-            roster=roster,
-            moderator=moderator,
-            report=report,
-            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
-            of_moderator=defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility"),
-        )
+    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    of_moderator = defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility")
+
+    members = members_of(roster)
+    turns = {persona.name: _turn(loop, persona, members, of_debaters) for persona in roster}
+    record = record_round(name=loop.name, participants=members, transcript=loop.transcript)
+    pipeline = loop.opening()
+    pipeline = pipeline.tap(sequencer(name=f"{loop.name}-debate-round").parallel(turns).then(record))
+    pipeline = pipeline.tap(loop.end_of_turns())
+    if moderator is not False:
+        pipeline = pipeline.tap(_closing(loop, moderator, members, report, of_moderator))
+    return loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
+
+
+def _turn(loop: Loop, persona: Persona, members: Members, options: RoleOptions) -> Turn:
+    block, stand_in = loop.speakers(
+        persona,
+        create_persona_debater,
+        options=options,
+        role=persona.role,
+        system_prompt=persona.system_prompt,
+        participants=members,
+        max_rounds=loop.max_rounds,
     )
+    record = hear(name=loop.name, agent_name=persona.name, transcript=loop.transcript, collection_id=loop.collection_id)
+    return loop.turn(persona, debater=block, stand_in=stand_in, record=record)
+
+
+def _closing(
+    loop: Loop,
+    own: BlockLike | RoleOptions | Literal[True] | None,
+    members: Members,
+    report: ReportForm,
+    options: RoleOptions,
+) -> Block[Any, Any]:
+    """The moderator's report; if its provider fails, the round is closed without one."""
+    moderator = loop.role(
+        own,
+        "moderator",
+        create_moderator,
+        options=options,
+        answer=lambda: ModeratorReport,
+        transcript=loop.transcript,
+        participants=members,
+        max_rounds=loop.max_rounds,
+        report=report,
+    )
+    return (
+        sequencer(name=f"{loop.name}-close-round")
+        .then(loop.guarded(moderator, without_report))
+        .then(stash_report(loop.name, moderator.name))
+    )
+
+
+def members_of(roster: Sequence[Persona]) -> Members:
+    """The roles of all who take part, by name."""
+    return {persona.name: persona.role for persona in roster}
+
+
+def deliberation_spec(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
+    """What a deliberation fills the loop in with: it stops when it is settled, and its voices are names."""
+
+    def stops(state: DeliberationState, /, *, predicate: bool) -> str | None:
+        return stop_reason(state, max_rounds=max_rounds, predicate=predicate)
+
+    return PatternSpec(
+        input_type=DeliberationInput,
+        new_state=DeliberationState,
+        make_output=partial(raw_output, participants=members_of(roster)),
+        stop_reason=stops,
+        voice_of=attrgetter("name"),
+        speaker="debater",
+    )
+
+
+def stop_reason(state: DeliberationState, *, max_rounds: int, predicate: bool = False) -> str | None:
+    """Why a deliberation ends after the round that was just closed, or None if it goes on; the first that holds wins.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
+    >>> stop_reason(DeliberationState(round=3), max_rounds=3)
+    'max_rounds'
+    """
+    return "settled" if state.is_settled else round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
+
+
+def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> DeliberationOutput:
+    """Everything that the deliberation around a step has come to, with what was said in a round that was cut short."""
+    state = state_of(ctx, DeliberationState)
+    return DeliberationOutput(
+        topic=state.question,
+        rounds=state.round,
+        history=[*entries_of(ctx), *said_in_progress(state, participants)],
+        summaries=["" if report is None else report.summary for report in state.reports],
+        final_decision=_decision(state),
+        is_settled=state.is_settled,
+        reports=list(state.reports),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )
+
+
+def _decision(state: DeliberationState) -> str | None:
+    """If settled, the decision, or the summary without one; else the last report's decision, if any."""
+    report = state.report
+    if report is None:
+        return None
+    return report.summary if state.is_settled and report.decision is None else report.decision

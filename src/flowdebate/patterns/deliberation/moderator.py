@@ -14,11 +14,11 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.report import parse_report
-from flowdebate.patterns.deliberation.schemas import ModeratorReport, ModeratorReported, ReportStatus
-from flowdebate.patterns.deliberation.transcript import deliberation_state, render_said, system_for_all
+from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
+from flowdebate.patterns.deliberation.transcript import render_said, system_for_all
 from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
-from flowdebate.patterns.state import as_model, entries_of, pattern_state, question_of
+from flowdebate.patterns.state import as_model, entries_of, pattern_state, question_of, state_of
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Template, filled, uses
 
@@ -198,7 +198,7 @@ def stash_report(name: str, moderator: str) -> Handler[object, ModeratorReport |
     @handler(name=f"{name}-stash-report")
     def stash(value: object, ctx: Context) -> ModeratorReport | None:
         report = None if value is MISSING else _as_report(value, moderator)
-        state = deliberation_state(ctx)
+        state = state_of(ctx, DeliberationState)
         ctx.sequencer.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))

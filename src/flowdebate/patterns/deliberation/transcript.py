@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationState, DeliberationTranscriptState
-from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
 from flowdebate.patterns.roles import EMPTY, render_members, speaker_tag
-from flowdebate.patterns.state import pattern_state
+from flowdebate.patterns.state import state_of
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
 from flowdebate.resources.resource import StateResource
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = (
     "DeliberationTranscript",
     "create_deliberation_transcript",
-    "deliberation_state",
-    "hear",
     "record_round",
     "render_said",
     "said_in_progress",
@@ -48,25 +45,6 @@ def create_deliberation_transcript() -> DeliberationTranscript:
     return StateResource(key="transcript", initial=DeliberationTranscriptState)
 
 
-def deliberation_state(ctx: Context) -> DeliberationState:
-    """The state of the deliberation around the block; a new one where its block is used by itself."""
-    state = pattern_state(ctx)
-    return state if isinstance(state, DeliberationState) else DeliberationState()
-
-
-def hear(*, name: str, agent_name: str, transcript: DeliberationTranscript, collection_id: str) -> Handler[object, str]:
-    """A block that keeps what a persona said until the round is over, and completes its task with it."""
-
-    @handler(name=f"{name}-hear-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def keep(value: object, ctx: Context) -> str:
-        text = text_said(value, agent_name, ctx)
-        ctx.sequencer.update(spoken={**deliberation_state(ctx).spoken, agent_name: text})
-        complete_turn(agent_name, text, ctx)
-        return text
-
-    return keep
-
-
 def said_in_progress(state: DeliberationState, participants: Members) -> list[DeliberationEntry]:
     """What was said in the round in progress, in declared order, whoever was the fastest."""
     return [
@@ -83,7 +61,7 @@ def record_round(
 
     @handler(name=f"{name}-record-round", resources={"transcript": transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
-        entries = said_in_progress(deliberation_state(ctx), participants)
+        entries = said_in_progress(state_of(ctx, DeliberationState), participants)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
         ctx.sequencer.update(spoken={})

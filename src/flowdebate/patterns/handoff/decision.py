@@ -22,8 +22,8 @@ from flowdebate.patterns.handoff.schemas import (
     HandoffTranscriptState,
 )
 from flowdebate.patterns.handoff.transition import read_transition
-from flowdebate.patterns.recording import audit_resources, complete_turn, text_said
-from flowdebate.patterns.state import pattern_state
+from flowdebate.patterns.state import state_of
+from flowdebate.patterns.turn import audit_resources, complete_turn, text_said
 from flowdebate.prompts.escaping import name_among
 from flowdebate.resources.resource import StateResource
 
@@ -46,7 +46,6 @@ __all__ = (
     "draw_instead",
     "hand_over",
     "handoff_schema",
-    "handoff_state",
     "merged",
     "needs_another_word",
     "record_said",
@@ -163,12 +162,6 @@ def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
     )
 
 
-def handoff_state(ctx: Context) -> HandoffState:
-    """The state of the handoff around the block; a new one where a speaker is used by itself."""
-    state = pattern_state(ctx)
-    return state if isinstance(state, HandoffState) else HandoffState()
-
-
 def _held(value: object, keys: Sequence[str]) -> object:
     """What `value` holds under the first of `keys` that it has; None where it has none."""
     if isinstance(value, Mapping):
@@ -208,7 +201,7 @@ def record_said(
     def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
             value = check_decision(answer_of(value, agent_name, names, ctx), agent_name=agent_name, names=names)
-        entry = HandoffEntry(round=max(handoff_state(ctx).round, 1), agent_name=agent_name, text=value.text)
+        entry = HandoffEntry(round=max(state_of(ctx, HandoffState).round, 1), agent_name=agent_name, text=value.text)
         held = ctx.scope.handles["transcript"]
         held.set(held.state.with_entry(entry))
         complete_turn(agent_name, value.text, ctx)
@@ -224,7 +217,7 @@ def needs_another_word(value: object) -> bool:
 
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
     """What is gone on with where a provider failed a speaker that was asked once more: what it has said."""
-    speaker = handoff_state(ctx).speaker
+    speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
 
@@ -236,7 +229,7 @@ def hand_over(
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
     def decide(value: HandoffDecision | None, ctx: Context) -> None:
-        state = handoff_state(ctx)
+        state = state_of(ctx, HandoffState)
         if value is not None and value.problem is not None and on_invalid == "error":
             raise _refusal(value, state.speaker, names, ctx)
         next_name, by = (None, None) if value is None else (value.next_agent_name, value.chosen_by)

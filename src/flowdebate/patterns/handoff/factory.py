@@ -1,22 +1,38 @@
-"""`handoff()`: its options, checked before anything is built."""
+"""`handoff()`: its options, checked before anything is built, and its steps, from the first to the last."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.validation import check_count
+from flowdebate.blocks.base import Block
+from flowdebate.blocks.human.prompt import with_answer_schema
+from flowdebate.blocks.router import router
+from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import checks
 from flowdebate.patterns.failures import FailurePolicy
-from flowdebate.patterns.handoff.assembly import HandoffOptions, assemble, handoff_spec
-from flowdebate.patterns.handoff.decision import HandoffTranscript, create_handoff_transcript
-from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
-from flowdebate.patterns.loop import checked_loop
+from flowdebate.patterns.handoff.decision import (
+    HandoffDecision,
+    HandoffTranscript,
+    create_handoff_transcript,
+    draw_instead,
+    hand_over,
+    handoff_schema,
+    needs_another_word,
+    record_said,
+)
+from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
+from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
+from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.patterns.state import entries_of, state_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
@@ -25,7 +41,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.handoff.schemas import HandoffOutput
+    from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = ("handoff",)
 
@@ -108,15 +126,89 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=handoff_spec(first=opens, max_turns=max_turns),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    return assemble(
-        HandoffOptions(
-            loop=loop,
-            roster=roster,
+    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    turn = _turn_of_speaker(loop, roster, transition=transition, on_invalid=on_invalid, options=of_debaters)
+    return loop.until_stopped(loop.opening().tap(turn)).then(build_output(loop.name, loop.spec.make_output))
+
+
+def _turn_of_speaker(
+    loop: Loop, roster: Sequence[Persona], *, transition: TransitionForm, on_invalid: OnInvalid, options: RoleOptions
+) -> Sequencer[Any, Any]:
+    """Whoever has the floor speaks, is asked once more if it named nobody, and hands over."""
+    names = [persona.name for persona in roster]
+    turns: dict[str, Turn] = {}
+    speakers: list[Speaker] = []
+    for persona in roster:
+        block, stand_in = loop.speakers(
+            persona,
+            create_speaker,
+            options=options,
+            speakers={each.name: each.role for each in roster},
+            system_prompt=persona.system_prompt,
             transition=transition,
-            on_invalid=on_invalid,
-            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+            max_turns=loop.max_rounds,
         )
+        if isinstance(persona.block, Block) and not isinstance(block, Speaker):
+            others = [name for name in names if name != persona.name]
+            block = with_answer_schema(block, partial(handoff_schema, others))
+        record = record_said(
+            name=loop.name,
+            agent_name=persona.name,
+            names=names,
+            transcript=loop.transcript,
+            collection_id=loop.collection_id,
+        )
+        turns[persona.name] = loop.turn(persona, debater=block, stand_in=stand_in, record=record)
+        speakers += [each for each in (block, stand_in) if isinstance(each, Speaker)]
+
+    floor = router(name=f"{loop.name}-floor", choose=_speaker, routes=turns)
+    pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
+    if on_invalid == "retry" and speakers:
+        again = router(name=f"{loop.name}-ask-again", choose=_asked, routes=speakers)
+        pipeline = pipeline.then_if(needs_another_word, loop.guarded(again, draw_instead))
+    return pipeline.then(hand_over(name=loop.name, names=names, on_invalid=on_invalid, transcript=loop.transcript))
+
+
+def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
+    """What a handoff fills the loop in with: `first` has the floor, it stops by its cap, and it needs no quorum.
+
+    A turn has one voice: when that is lost, somebody else is next.
+    """
+
+    def stops(state: HandoffState, /, *, predicate: bool) -> str | None:
+        return round_limit(state.round, max_rounds=max_turns, predicate=predicate, limit="max_turns")
+
+    return PatternSpec(
+        input_type=HandoffInput,
+        new_state=partial(HandoffState, speaker=first),
+        make_output=raw_output,
+        stop_reason=stops,
+        voice_of=None,
+        speaker="speaker",
+        round="turn",
     )
+
+
+def raw_output(ctx: Context, status: RunStatus) -> HandoffOutput:
+    """Everything that the handoff around a step has come to so far."""
+    state = state_of(ctx, HandoffState)
+    return HandoffOutput(
+        proposition=state.question,
+        turns=state.round,
+        transcript=list(entries_of(ctx)),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )
+
+
+def _speaker(_: object, ctx: Context) -> str:
+    return state_of(ctx, HandoffState).speaker
+
+
+def _asked(value: HandoffDecision) -> Block[Any, Any] | None:
+    return value.speaker
 
 
 def _with_plain_names(debaters: Any) -> Any:  # noqa: ANN401 - it is checked behind this

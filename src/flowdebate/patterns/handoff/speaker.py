@@ -11,7 +11,7 @@ from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
-from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, handoff_state, merged
+from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, merged
 from flowdebate.patterns.handoff.prompts import (
     SPEAKER,
     SpeakerTemplate,
@@ -20,9 +20,9 @@ from flowdebate.patterns.handoff.prompts import (
     render_speaker_turn,
     who_is,
 )
-from flowdebate.patterns.handoff.schemas import HandoffAnswer
+from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffState
 from flowdebate.patterns.roles import NOT_KEPT, generator_options, trim_to_sentence
-from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.state import entries_of, question_of, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +138,7 @@ def create_speaker(
             return render_again(**about, problem=problem or "")
         return render_speaker_turn(
             **about,
-            round=max(handoff_state(ctx).round, 1),
+            round=max(state_of(ctx, HandoffState).round, 1),
             max_turns=max_turns,
             system_prompt=None if system_prompt is None else who_is(system_prompt, question_of(value, ctx)),
             problem=problem,

@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, debater_block, render_members, speaker_tag
-from flowdebate.patterns.round_robin.transcript import (
-    HOW_TO_READ_AUDITS,
-    issues_of,
-    render_contributions,
-    round_robin_state,
-)
-from flowdebate.patterns.state import entries_of, question_of
+from flowdebate.patterns.round_robin.schemas import RoundRobinState
+from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, issues_of, render_contributions
+from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, filled, uses
 
@@ -231,7 +227,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
         )
 
     def turn(value: object, ctx: Context) -> str:
-        state = round_robin_state(ctx)
+        state = state_of(ctx, RoundRobinState)
         return render_debater_turn(
             question=question_of(value, ctx),
             entries=entries_of(ctx),

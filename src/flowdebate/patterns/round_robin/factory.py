@@ -1,18 +1,31 @@
-"""`round_robin()`: its options, checked before anything is built."""
+"""`round_robin()`: its options, checked before anything is built, and its steps, from the first to the last."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from flowdebate.errors import ConfigurationError
+from flowdebate.blocks.sequencer import sequencer
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
-from flowdebate.patterns.loop import checked_loop
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, in_declared_order, round_limit
+from flowdebate.patterns.output import build_output, with_synthesizer
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.patterns.round_robin.assembly import RoundRobinOptions, assemble, round_robin_spec
-from flowdebate.patterns.round_robin.referee import Referee
+from flowdebate.patterns.round_robin.debater import create_round_robin_debater
+from flowdebate.patterns.round_robin.referee import create_referee, stash_audit, without_report
+from flowdebate.patterns.round_robin.schemas import (
+    RefereeReport,
+    RoundRobinEntry,
+    RoundRobinInput,
+    RoundRobinOutput,
+    RoundRobinState,
+)
+from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synthesizer
 from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
+from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.patterns.turn import record_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +38,10 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
-    from flowdebate.patterns.roles import RefereeOptions, SynthesizerOptions
-    from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
+    from flowdebate.patterns.roles import Members, RefereeOptions, SynthesizerOptions
+    from flowdebate.patterns.turn import Turn
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
 
 __all__ = (
     "RoundRobinKeywords",
@@ -36,23 +51,11 @@ __all__ = (
 OutT = TypeVar("OutT")
 
 
-class RoundRobinKeywords(TypedDict, total=False):
+class RoundRobinKeywords(PatternKeywords, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
-    max_rounds: int
     referee: BlockLike | RefereeOptions | bool | None
-    terminate_when: Function | None
     transcript: RoundRobinTranscript | None
-    instructions: TextSlot | None
-    model: ModelChoice
-    tools: Sequence[ToolLike] | None
-    uses: Sequence[Capability] | None
-    context: MessagesSlot | None
-    settings: ModelSettings | None
-    debater_visibility: Visibility | Mapping[str, bool] | None
-    synthesizer_visibility: Visibility | Mapping[str, bool] | None
-    collection_id: str | None
-    failures: FailurePolicy | None
 
 
 @overload
@@ -171,7 +174,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     checks.check_name(name, where="round_robin", field="name")
     where = f"round_robin {name!r}"
     roster = checked_roster(debaters, where=where, kind=Persona)
-    _check_referee(referee, roster, where=where)
+    if not isinstance(referee, bool):
+        checks.check_role(where, "referee", referee, "None or False, which leave it out, True, the default one,")
     checks.check_synthesizer(where, synthesizer, output_schema)
     loop = checked_loop(
         name=name,
@@ -186,27 +190,93 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=round_robin_spec(max_rounds),
     )
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    pipeline = assemble(
-        RoundRobinOptions(
-            loop=loop,
-            roster=roster,
-            referee=None if referee is False else referee,
-            synthesizer=synthesizer,
-            output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
-            of_referee=defaults,
-            of_synthesizer=defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility"),
-        )
+    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    of_synthesizer = defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility")
+    schema = None if output_schema is None else OutputSchema.of(output_schema, where=where)
+
+    members = {debater.name: debater.role for debater in roster}
+    refereed = referee is not None and referee is not False
+    turns = [_turn(loop, debater, members, of_debaters, refereed=refereed) for debater in roster]
+    pipeline = in_declared_order(loop.opening(), turns)
+    if referee is not None and referee is not False:
+        pipeline = pipeline.tap(_audit(loop, referee, list(members), defaults))
+    pipeline = loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
+    pipeline = with_synthesizer(
+        pipeline, loop, synthesizer, create_round_robin_synthesizer, options=of_synthesizer, schema=schema
     )
     checks.warn_of_rounds(where, max_rounds, who="debaters")
     return pipeline
 
 
-def _check_referee(value: object, roster: Sequence[Persona], *, where: str) -> None:
-    """A referee is a block or a function; a default one audits the debaters of this round robin."""
-    if not isinstance(value, bool):
-        checks.check_role(where, "referee", value, "None or False, which leave it out, True, the default one,")
-    names = [debater.name for debater in roster]
-    if isinstance(value, Referee) and sorted(value.roster_names) != sorted(names):
-        allowed = f"made with the debaters' names, roster_names={names}"
-        raise ConfigurationError(where, "referee", list(value.roster_names), allowed)
+def _turn(loop: Loop, debater: Persona, members: Members, options: RoleOptions, *, refereed: bool) -> Turn:
+    block, stand_in = loop.speakers(
+        debater,
+        create_round_robin_debater,
+        options=options,
+        role=debater.role,
+        system_prompt=debater.system_prompt,
+        members=members,
+        max_rounds=loop.max_rounds,
+        refereed=refereed,
+    )
+    record = record_turn(
+        name=loop.name,
+        agent_name=debater.name,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+        entry=partial(RoundRobinEntry, agent_name=debater.name, role=debater.role),
+    )
+    return loop.turn(debater, debater=block, stand_in=stand_in, record=record)
+
+
+def _audit(
+    loop: Loop, own: BlockLike | RoleOptions | Literal[True], names: list[str], options: RoleOptions
+) -> Block[Any, Any]:
+    """The referee's audit of a round's turns; if its provider fails, the round has none."""
+    referee = loop.role(
+        own,
+        "referee",
+        create_referee,
+        options=options,
+        answer=lambda: RefereeReport,
+        roster_names=names,
+        transcript=loop.transcript,
+        max_rounds=loop.max_rounds,
+    )
+    return (
+        sequencer(name=f"{loop.name}-audit-round")
+        .tap(loop.end_of_turns())
+        .then(loop.guarded(referee, without_report))
+        .then(stash_audit(loop.name, referee.name, loop.transcript))
+    )
+
+
+def round_robin_spec(max_rounds: int) -> PatternSpec:
+    """What a round robin fills the loop in with: it stops by its cap, and its voices are names."""
+
+    def stops(state: RoundRobinState, /, *, predicate: bool) -> str | None:
+        return round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
+
+    return PatternSpec(
+        input_type=RoundRobinInput,
+        new_state=RoundRobinState,
+        make_output=raw_output,
+        stop_reason=stops,
+        voice_of=attrgetter("agent_name"),
+        speaker="panelist",
+    )
+
+
+def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
+    """Everything that the round robin around a step has come to so far."""
+    state = state_of(ctx, RoundRobinState)
+    return RoundRobinOutput(
+        question=state.question,
+        rounds=state.round,
+        transcript=list(entries_of(ctx)),
+        audits=list(state.audits),
+        stop_reason=state.stop_reason,
+        status=status,
+        losses=list(state.losses),
+        seed=ctx.seed,
+    )

@@ -9,27 +9,27 @@ from pydantic import AfterValidator, Field, create_model
 
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.failures import MISSING, record_failure
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
-from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit, RefereeReport, RefereeReported
-from flowdebate.patterns.round_robin.transcript import (
-    HOW_TO_READ_AUDITS,
-    render_contributions,
-    round_robin_state,
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RosterBlock, generator_options
+from flowdebate.patterns.round_robin.schemas import (
+    Assessment,
+    RefereeAudit,
+    RefereeReport,
+    RefereeReported,
+    RoundRobinState,
 )
-from flowdebate.patterns.state import as_model, entries_of, question_of
+from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
+from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.round_robin.schemas import RoundRobinEntry
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "REFEREE",
-    "Referee",
     "RefereeTemplate",
     "audit_of",
     "create_referee",
@@ -106,21 +105,6 @@ def render_referee_turn(
     return f"{transcript}\n\n{task}"
 
 
-class Referee(Block[Any, RefereeReport]):
-    """A generator that knows the roster that it audits."""
-
-    def __init__(self, inner: Generator[RefereeReport], roster_names: Sequence[str]) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
-        self.roster_names = tuple(roster_names)
-
-    async def act(self, value: object, ctx: Context, /) -> RefereeReport:
-        return await self._inner(value, ctx)
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
-
-
 @bindable("name", "roster_names", "transcript", pattern="round_robin", role="referee")
 def create_referee(
     *,
@@ -130,7 +114,7 @@ def create_referee(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
     **options: Unpack[BlockOptions],
-) -> Referee:
+) -> RosterBlock[RefereeReport]:
     """The block `{name}-referee`: audits a round with `{assessments, notes}`.
 
     It sees all that was said, with names and roles, and its own earlier audits. The schema that its model gets has
@@ -144,7 +128,7 @@ def create_referee(
         return render_referee_system(question=question_of(value, ctx), roster=roster, template=template)
 
     def turn(_: object, ctx: Context) -> str:
-        state = round_robin_state(ctx)
+        state = state_of(ctx, RoundRobinState)
         return render_referee_turn(
             entries=entries_of(ctx),
             audits=state.audits,
@@ -170,7 +154,7 @@ def create_referee(
         resources={"transcript": transcript},
         **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
     )
-    return Referee(inner, roster)
+    return RosterBlock(inner, roster)
 
 
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
@@ -257,7 +241,7 @@ def stash_audit(name: str, referee: str, transcript: RoundRobinTranscript) -> Ha
         if value is MISSING:
             return None
         report = as_model(value, RefereeReport, block=referee)
-        state = round_robin_state(ctx)
+        state = state_of(ctx, RoundRobinState)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
         audit = audit_of(report, round=max(state.round, 1), spoke=spoke)
         ctx.sequencer.update(audits=[*state.audits, audit])

@@ -13,30 +13,24 @@ entries, and the audit of a round that is over, only add to the end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flowdebate.patterns.recording import record_turn
 from flowdebate.patterns.roles import EMPTY, speaker_tag
-from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinState, RoundRobinTranscriptState
-from flowdebate.patterns.state import pattern_state
+from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinTranscriptState
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from flowdebate.blocks.handler import Handler
     from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit
-    from flowdebate.runs.context import Context
 
 __all__ = (
     "HOW_TO_READ_AUDITS",
     "RoundRobinTranscript",
     "create_round_robin_transcript",
     "issues_of",
-    "record_contribution",
     "render_contributions",
-    "round_robin_state",
 )
 
 
@@ -108,22 +102,3 @@ def _found(audit: RefereeAudit | None, *, scores: bool) -> Iterator[str]:
             yield f"{about}: {found.score} of 100" + (f"; {issues}" if issues else "")
         elif issues:
             yield f"{about}: {issues}"
-
-
-def round_robin_state(ctx: Context) -> RoundRobinState:
-    """The state of the round robin around the block; a new one where one of its blocks is used by itself."""
-    state = pattern_state(ctx)
-    return state if isinstance(state, RoundRobinState) else RoundRobinState()
-
-
-def record_contribution(
-    *, name: str, agent_name: str, role: str | None, transcript: RoundRobinTranscript, collection_id: str
-) -> Handler[Any, str]:
-    """A block that adds what a debater returned to the transcript, and completes the turn's task with it."""
-
-    def entry(number: int, text: str) -> RoundRobinEntry:
-        return RoundRobinEntry(round=number, agent_name=agent_name, role=role, text=text)
-
-    return record_turn(
-        name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry
-    )
