@@ -11,7 +11,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.anonymity.schemas import LeakReport
+    from flowdebate.patterns.anonymity.leaks import LeakReport
 
 __all__ = (
     "AuditItem",

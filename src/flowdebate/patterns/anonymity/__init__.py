@@ -1,1 +1,1 @@
-"""Aliases for the names of debaters and models in arguments."""
+"""Anonymity: aliases for the names of debaters and models in arguments."""

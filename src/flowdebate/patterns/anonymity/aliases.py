@@ -1,4 +1,4 @@
-"""Aliases for the names of a debate, and the report of the names that arguments had."""
+"""Aliases for the names of debaters and models in texts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from flowdebate.patterns.anonymity.schemas import LeakAt, LeakReport
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
+    from flowdebate.patterns.anonymity.leaks import LeakKind
     from flowdebate.patterns.anonymity.names import Meant, Names
-    from flowdebate.patterns.anonymity.schemas import LeakKind
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
 __all__ = (
     "Aliases",
     "Hidden",
     "Leak",
-    "leak_report",
     "make_aliases",
 )
 
@@ -29,9 +25,7 @@ _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
 _LETTERS = ("bdfgklmnprstvz", "aeiou")
 _CACHED = 64
-"""Texts whose hidden form is cached: each turn shows those before it again."""
-_EXCERPT = 30
-"""Characters around a leak that its excerpt shows."""
+"""The number of texts with a cached hidden form: each turn shows the earlier ones again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +33,24 @@ class Leak:
     """A name in a text."""
 
     kind: LeakKind
-    """A debater's name, a model's, or a family of models or its maker."""
     text: str
-    """The name as the text has it, with its `@` or its article."""
+    """The name as written, with its `@` or its article."""
     start: int
     end: int
     meant: str
-    """A name or a model as the roster writes it, or a family or maker."""
+    """The name or model as the roster writes it, or the family or maker."""
     alias: str
-    """The replacement."""
 
 
 class Hidden(NamedTuple):
-    """A text with aliases for names, and the names that it had."""
+    """A text with aliases in place of names, and the leaks in the original."""
 
     text: str
     leaks: tuple[Leak, ...]
-    """In order, with offsets in the original text."""
 
 
 class Aliases:
-    """An alias for each name of a debate. See `make_aliases`."""
+    """One alias for each name of a debate; made by `make_aliases`."""
 
     def __init__(self, known: Names, aliases: Mapping[Meant, str]) -> None:
         self._known = known
@@ -68,10 +59,10 @@ class Aliases:
         self.names: Mapping[str, str] = {
             name: aliases[kind, name] for want in ("model", "name") for kind, name in aliases if kind == want
         }
-        """The alias of each model, and of each debater's name."""
+        """The aliases by model and by debater's name."""
 
     def of(self, name: str) -> str:
-        """The alias of a debater's name or of a model; LookupError for others."""
+        """The alias of a debater or a model; LookupError for unknown names."""
         alias = self.names.get(name)
         if alias is None:
             message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
@@ -81,15 +72,14 @@ class Aliases:
     def hide(self, text: str) -> Hidden:
         """Replace each name in `text` by its alias; a text without names stays the same object.
 
-        Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
-        leaks: `hide(hide(text).text) == (hide(text).text, ())`.
+        Nothing outside the leaks changes, and a hidden text has no leaks: `hide(hide(text).text).leaks == ()`.
         """
         return self._cached(text)
 
     def _hidden(self, text: str) -> Hidden:
         leaks = self._leaks(text)
         shown, again = text, leaks
-        while again:  # an alias is no name, but two names may have stood in each other's way
+        while again:  # a name may have hidden another one that overlapped it
             pieces, done = [], 0
             for leak in again:
                 pieces += [shown[done : leak.start], leak.alias]
@@ -121,10 +111,10 @@ def make_aliases(
     taken: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Draw aliases for `names` and `models` from `random`; the order in which they are given changes nothing.
+    """Draw aliases for `names` and `models` from `random`; their order does not matter.
 
-    No word of an alias is one of a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
-    the question or in a stance counts as one only at a sign that somebody is named.
+    An alias shares no word with a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
+    the question or in a stance is hidden only at a sign that it refers to a person.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -147,7 +137,7 @@ def make_aliases(
 def _names(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, positions: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """The compiled names, and the words that no alias may have."""
+    """The compiled names, and the words that aliases must avoid."""
     from flowdebate.patterns.anonymity.names import Names
 
     words = frozenset().union(*map(_words, (*people, *machines, question, *positions)))
@@ -161,7 +151,7 @@ def _words(text: str) -> Iterable[str]:
 
 
 def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
-    """Distinct numbers of two digits, or of more where there are too few."""
+    """Distinct numbers of two digits, or of more if there are too few."""
     low = 10
     while True:
         free = [number for number in range(low, low * 10) if str(number) not in avoid]
@@ -171,7 +161,7 @@ def _numbers(count: int, avoid: frozenset[str], random: Random) -> list[int]:
 
 
 def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
-    """The first of `nouns` that nothing else is called, or a made-up word."""
+    """The first of `nouns` that is free, or a made-up word."""
     for noun in nouns:
         if noun.lower() not in avoid:
             return noun
@@ -179,33 +169,3 @@ def _noun(nouns: Sequence[str], avoid: frozenset[str], random: Random) -> str:
         made = "".join(random.choice(letters) for letters in _LETTERS * 3)
         if made not in avoid:
             return made.capitalize()
-
-
-def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) -> LeakReport:
-    """Report the names in the arguments of `entries`, each with its place."""
-    return LeakReport(
-        entries=len(entries),
-        leaks=[
-            LeakAt(
-                entry=place,
-                round=entry.round,
-                author=entry.agent_name,
-                kind=leak.kind,
-                whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
-                meant=leak.meant,
-                text=leak.text,
-                start=leak.start,
-                end=leak.end,
-                excerpt=_excerpt(entry.text, leak),
-            )
-            for place, entry in enumerate(entries)
-            for leak in aliases.hide(entry.text).leaks
-        ],
-    )
-
-
-def _excerpt(text: str, leak: Leak) -> str:
-    """The leak and what stands around it, on one line."""
-    first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
-    shown = " ".join(text[first:last].split())
-    return f"{'…' if first else ''}{shown}{'…' if last < len(text) else ''}"

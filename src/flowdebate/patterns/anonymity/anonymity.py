@@ -8,14 +8,15 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.anonymity.aliases import Aliases, leak_report, make_aliases
+from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
+from flowdebate.patterns.anonymity.leaks import leak_report
 from flowdebate.patterns.state import entries_of, pattern_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.anonymity.schemas import LeakReport
+    from flowdebate.patterns.anonymity.leaks import LeakReport
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.context import Context
 

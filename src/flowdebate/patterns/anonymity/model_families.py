@@ -1,4 +1,4 @@
-"""Model families: the maker that a model belongs to, by its name."""
+"""Model families and their makers, recognized by the names of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILIES: dict[str, str] = {
     "magistral": "mistral", "qwen": "alibaba", "deepseek": "deepseek", "grok": "xai", "copilot": "microsoft",
     "kimi": "moonshot", "glm": "zhipu", "smollm": "huggingface",
 }  # fmt: skip
-"""Well-known families of models, each with its maker."""
+"""Well-known model families, each with its maker."""
 VENDORS: dict[str, tuple[str, ...]] = {
     "openai": ("OpenAI", "Open AI"),
     "anthropic": ("Anthropic",),
@@ -39,13 +39,13 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "amazon": ("Amazon",),
     "nvidia": ("NVIDIA",),
 }
-"""The makers as texts write them."""
+"""The spellings of each maker."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 def family_among(text: str) -> str | None:
-    """The first well-known family that `text`, in small letters, names; None for none.
+    """The first well-known family in lower-case `text`; None without one.
 
     >>> family_among("gpt-5-mini"), family_among("smollm2"), family_among("my-own")
     ('gpt', 'smollm', None)
@@ -59,7 +59,7 @@ def family_among(text: str) -> str | None:
 
 
 def family_of(model: str) -> str:
-    """The maker of the model of that name, or the model's own name where the maker is not known.
+    """The maker of a model, or the model's own name if the maker is unknown.
 
     >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
     ('openai', 'my-own:7b')
@@ -70,7 +70,7 @@ def family_of(model: str) -> str:
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Each of `judges` that is of the family of one of `debaters`, with the first such one.
+    """Pairs of a judge's model and the first debater's model of the same maker.
 
     >>> kin_among(["openai/gpt-5-mini", "local"], ["anthropic/claude-5", "openai/gpt-6"])
     (('openai/gpt-5-mini', 'openai/gpt-6'),)

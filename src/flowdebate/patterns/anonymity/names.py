@@ -1,4 +1,4 @@
-"""Names in texts: how the names of a roster and its models may be spelled, and where a text has one."""
+"""Names in texts: spellings of debaters and models, and the rules that find them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = (
 )
 
 _Level: TypeAlias = Literal["any", "capital", "common", "phrase", "sign", "self"]
-"""Where a spelling counts as a name.
+"""The rule by which a spelling counts as a name.
 
     any      at word boundaries, in whatever case
     capital  where it begins with a capital
     common   where it begins with a capital inside a sentence, and no capitalised word stands beside it; or at a sign
     phrase   several words: where each begins with a capital, or they are joined; or at a sign
     sign     at a sign only: "X:", "@X", "I am X", "as X,", "X's argument", "— X"
-    self     where authors say it of themselves (a model's family)
+    self     where authors call themselves by it (a model's family)
 """
 
 _SHORTEST = 3
@@ -57,25 +57,25 @@ _COMMON = frozenset(
     two value verity violet voice wade ward water wealth wednesday west white will winter witness wolf wood world youth
     """.split()  # noqa: SIM905
 )
-"""Words that names are often made of."""
+"""Words that are often used as names."""
 _PERSONS = re.compile(r".{3,}(?:er|or|ist|yst|ian|cian|ant|ent|ate|ive|al|eer|ee|man|men|woman|person)")
-"""How words for persons end: economist, tenant, officer."""
+"""Endings of words for persons: economist, tenant, officer."""
 _GIVEN = frozenset(
     """
     adrian alexander alistair brian christopher clement crystal dexter ebenezer esther grover hector homer igor julian
     lester lillian marian millicent oliver peter roger skyler spencer taylor trevor tyler victor vincent vivian walter
     """.split()  # noqa: SIM905
 )
-"""Given names that end like words for persons."""
+"""Given names with the endings of words for persons."""
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|[^\\w\\s\x00-\u02ff\u2000-\uffff])*")
-"""Digits, or letters with the marks that some scripts write behind them."""
+"""Digits, or letters with the marks that follow them in some scripts."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Scripts in which other words follow without a space."""
+"""Scripts without spaces between words."""
 
 
 def plain_words(text: str) -> list[str]:
@@ -84,7 +84,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def _pattern(name: str) -> str:
-    """A pattern for `name` in folded text, at word boundaries; empty where it has no letter and no digit."""
+    """A pattern for `name` in folded text, at word boundaries; empty if it has no letter and no digit."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -93,12 +93,12 @@ def _pattern(name: str) -> str:
     end = re.escape(tail[0]) if tail and tail[0] else "" if _UNSPACED.match(pieces[-1][-1]) else r"(?![^\W_])"
     whole = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
     first = pieces[0][0]
-    # The check stands behind the first character, so that a search can skip to that.
+    # The boundary is checked after the first character, so that a search can skip to that character.
     return whole if _UNSPACED.match(first) else f"{first}(?<![^\\W_]{first}){whole[1:]}"
 
 
 def _level(word: str, written: str) -> _Level:
-    """The level of a name of one word: `word` is its folded form.
+    """The level of a name of one word; `word` is its folded form.
 
     >>> [_level(word.lower(), word) for word in ("ann", "Ann", "skeptic", "pro")]
     ['any', 'capital', 'common', 'sign']
@@ -155,7 +155,7 @@ _AROUND = 48
 
 
 def _is_sign(low: str, start: int, end: int, level: _Level, *, capital: bool) -> bool:
-    """Whether a naming sign stands beside `low[start:end]`."""
+    """Whether there is a sign next to `low[start:end]` that it refers to a person."""
     before = low[max(0, start - _AROUND) : start]
     if before[-1:] == "@" or (_LABEL_BEFORE.search(before) and _LABEL_AFTER.match(low, end)):
         return True
@@ -170,7 +170,7 @@ def _is_sign(low: str, start: int, end: int, level: _Level, *, capital: bool) ->
 
 
 def _stands_out(text: str, start: int, end: int) -> bool:
-    """Whether `text[start:end]` has a capital inside a sentence that no capital beside it explains."""
+    """Whether `text[start:end]` is capitalised inside a sentence, without a capitalised word next to it."""
     before, after = text[max(0, start - _AROUND) : start], text[end : end + 2]
     if not text[start].isupper() or (after[:1] in {" ", "-", "/"} and (after[1:].isupper() or after[1:].isdigit())):
         return False
@@ -189,7 +189,7 @@ _MADE = r"(?:made|built|trained|developed|created|designed)"
 
 @lru_cache(maxsize=1)
 def _self_naming() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Where authors say which family of models they are of ("I am Claude"), and who made them ("made by Anthropic")."""
+    """Patterns of authors who name their own model family ("I am Claude") or its maker ("made by Anthropic")."""
     makers = sorted((fold(written) for group in VENDORS.values() for written in group), key=len, reverse=True)
     maker = rf"(?:{'|'.join(map(re.escape, makers))})\b"
     family = rf"(?:{'|'.join(sorted(FAMILIES, key=len, reverse=True))}){_VERSION}\b"
@@ -212,7 +212,7 @@ def _self_naming() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""What an alias stands for: a debater, a model, or any family of models or maker (with an empty name)."""
+"""The owner of an alias: a debater, a model, or any model family or maker (with an empty name)."""
 
 
 class _Known(NamedTuple):
@@ -224,21 +224,21 @@ class _Known(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A name at its place in a text."""
+    """A name and its place in a text."""
 
     start: int
     end: int
     kind: Literal["name", "model", "family", "maker"]
     meant: str
-    """A name or a model as the roster writes it, or a family or maker."""
+    """The name or model as the roster writes it, or the family or maker."""
     whose: Meant
 
 
 class Names:
-    """The names of a roster and of its models, ready to be looked for.
+    """Compiled patterns for the names of a roster and its models.
 
-    A name that is a stance is none that could be hidden, since each tag shows it. A name that stands in the question
-    or in a stance counts at signs only.
+    A name that is a stance is never hidden, since every tag shows it. A name that occurs in the question or in a stance
+    counts at signs only.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
@@ -263,16 +263,15 @@ class Names:
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
-        """The names in `text`, in their order; of two at one place the longer."""
+        """The names in `text`, in order; the longest of several that begin at one place."""
         low = fold(text)
         told = any(word in low for word in _WELL_KNOWN)
         if not told and (self._pattern is None or self._pattern.search(low) is None):
             return []
         places = origins(text)
         found: list[Found] = []
-        for one in sorted(
-            (*self._roster(text, low, places), *(_selves(low, self._families) if told else ())), key=_first_and_longest
-        ):
+        named = [*self._roster(text, low, places), *(_selves(low, self._families) if told else ())]
+        for one in sorted(named, key=lambda name: (name.start, -name.end)):
             start, end = one.start, one.end
             if places is not None:
                 start, end = places[start], with_accents(text, places[end - 1] + 1)
@@ -293,11 +292,11 @@ class Names:
 
 
 _WELL_KNOWN = tuple({fold(word) for word in (*FAMILIES, *(written for group in VENDORS.values() for written in group))})
-"""Families of models and their makers."""
+"""Model families and their makers."""
 
 
 def _selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found]:
-    """Families and makers where authors name themselves; `families` are those of the roster's models."""
+    """The families and makers that authors call their own; `families` maps those of the roster to its models."""
     of_family, of_maker = _self_naming()
     for match in of_family.finditer(low):
         family = family_among(match[match.lastindex or 0]) or ""
@@ -309,15 +308,11 @@ def _selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found]:
         yield Found(*match.span(match.lastindex or 0), "maker", maker, ("maker", ""))
 
 
-def _first_and_longest(found: Found) -> tuple[int, int]:
-    return found.start, -found.end
-
-
 def _is_name(level: _Level, low: str, folded_span: tuple[int, int], text: str, span: tuple[int, int]) -> bool:
-    """Whether a spelling of `level` counts as a name where it stands."""
+    """Whether a spelling of `level` counts as a name at its place."""
     start, end = span
     if level == "self":
-        return False  # the patterns of self-naming find it
+        return False  # `_self_naming` finds these
     if level == "any" or _is_sign(low, *folded_span, level, capital=text[start].isupper()):
         return True
     if level == "capital":
@@ -329,7 +324,7 @@ def _is_name(level: _Level, low: str, folded_span: tuple[int, int], text: str, s
 
 
 def _led(low: str, start: int, level: str) -> int:
-    """The length of what goes with a name before it: `@`, or the article of a role."""
+    """The length of the `@`, or of a role's article, that belongs to the name after it."""
     if low[start - 1 : start] == "@":
         return 1
     article = _ARTICLE.search(low, max(0, start - _AROUND), start) if level in {"common", "phrase"} else None
@@ -340,7 +335,7 @@ _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
 def _is_about_models(topic: Sequence[str]) -> bool:
-    """Whether models themselves are debated, so that their names are part of the question."""
+    """Whether the debate is about models, so that their names are part of the question."""
     words = {word for text in topic for word in plain_words(text)}
     about = {"ai", "llm", "llms", "chatbot", "chatbots", "gpt", "chatgpt"}
     makers = {fold(written) for group in VENDORS.values() for written in group}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel, as_list
-from flowdebate.patterns.anonymity.schemas import LeakReport
+from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
 from flowdebate.patterns.output import Entry, PatternOutput

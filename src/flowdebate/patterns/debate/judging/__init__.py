@@ -1,1 +1,1 @@
-"""The judge of a debate: options, views, ballots, verdict."""
+"""Judge of a debate: options, schedules of views, ballots, verdict."""

@@ -1,4 +1,4 @@
-"""Juror: one model that judges one view of a transcript at a time."""
+"""Jurors: one model each, asked about one judge view at a time."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInput:
-    """What a judge is shown for one ballot."""
+    """Input of one call for a ballot or a verdict."""
 
     question: str
     view: JudgeView
     entries: Sequence[DebateContributionEntry]
-    """The arguments in the order in which they are shown, with aliases and labels in place of names and stances."""
+    """The arguments in the order of the view, with aliases for names and labels for stances."""
     notes: Sequence[str] = ()
-    """For each argument the line below it; empty for none."""
+    """The line below each argument; empty for none."""
     places: Sequence[int]
-    """The arguments' places in the transcript."""
+    """The indices of the arguments in the transcript."""
     number: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """The model of a panel of judges that is asked; None for the judge's own."""
+    """The model of a panel; None for the judge's own."""
 
 
 class Juror:
-    """One model that judges: its prompt, and the reading of its answer."""
+    """One judging model: its prompt, and the ballot made from its answer."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value, put together by a Judge
         self,
@@ -82,15 +82,15 @@ class Juror:
         self.voter: str | None = (
             panel_model if panel_model is None or isinstance(panel_model, str) else panel_model.name
         )
-        """The name of a panel's model, which its ballots have; None for the judge's own model."""
+        """The name of a panel's model, recorded in its ballots; None for the judge's own model."""
 
     @property
     def block(self) -> Generator[Any]:
-        """The block that asks it, for the sides in declared order."""
+        """The block that calls the model, with the sides in declared order."""
         return self._generators(self._sides)
 
     def asking(self, shown: JudgeInput) -> Generator[Any]:
-        """The block that is given `shown`: for a `JudgeBallot`, or for a `JudgedVerdict` where it names a winner."""
+        """The block for `shown`; it returns a `JudgeBallot`, or a `JudgedVerdict` if only a winner is asked for."""
         names = tuple(map(shown.view.named, shown.view.order)) if self._scored else self._sides
         read = self._ballot if self._scored else self._verdict
         return self._generators(names).with_transform(partial(read, shown))
@@ -136,7 +136,7 @@ class Juror:
         )
 
     def _verdict(self, shown: JudgeInput, answer: Any, response: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - see prompt
-        """The verdict of a judge that is asked once."""
+        """The verdict of a single-view judge."""
         ballot = self._ballot(shown, answer, response, ctx)
         return JudgedVerdict(
             verdict=answer.verdict,

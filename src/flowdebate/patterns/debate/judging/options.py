@@ -30,8 +30,8 @@ __all__ = (
 )
 
 _WHERE = "JudgeOptions"
-BLOCK = ("model", "instructions", "tools", "uses", "context", "settings", "visibility")
-"""Options of the block, not of how it judges."""
+_BLOCK = ("model", "instructions", "tools", "uses", "context", "settings", "visibility")
+"""Options of the judge's block, not of the judging."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +121,14 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, "labels", self.labels, "True, False, or a label for each side")
 
     def for_block(self) -> BlockOptions:
-        """The options of the block that are its own."""
-        given: Any = {name: value for name in BLOCK if (value := getattr(self, name)) is not None}
-        kept: BlockOptions = given
-        return kept
+        """The block options that are not left to the debate."""
+        given: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
+        options: BlockOptions = given
+        return options
 
     @property
     def scored(self) -> bool:
-        """Whether judges score each side; a single judge that is asked once names a winner instead."""
+        """Whether judges score each side; only a single judge with one view and no labels names a winner."""
         return bool(self.models) or self.plan.kind != "single" or self.labels is not False
 
 

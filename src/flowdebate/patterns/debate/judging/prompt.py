@@ -1,4 +1,4 @@
-"""Prompt of a judge: the whole transcript, by default without names and shuffled within each round."""
+"""Prompts of judges: the transcript in a judge view, the template, the answer schemas."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class JudgeTemplate(Template):
         ),
         metadata=uses("positions"),
     )
-    """The office, where a winner is asked for."""
+    """The system message of a judge that names a winner."""
     scored: str = field(
         default=f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}",
         metadata=uses("positions"),
     )
-    """The office, where a score for each position is asked for."""
+    """The system message of a judge that scores each position."""
     labelled: str = field(
         default=f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}",
         metadata=uses("positions"),
     )
-    """The same, where positions have labels."""
+    """The same for positions with labels."""
     turn: str = field(
         default=(
             "Question: {question}\n\n"
@@ -92,10 +92,7 @@ JUDGE = JudgeTemplate()
 def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
-    """The places of `entries` in the order in which a judge sees them: by round, shuffled within each.
-
-    `random` is where the shuffle is drawn from; None is `Random(0)`, so that the order is always the same.
-    """
+    """The indices of `entries` by round, with `shuffle` shuffled within each round by `random` (None: `Random(0)`)."""
     rounds: dict[int, list[int]] = {}
     for index, entry in enumerate(entries):
         rounds.setdefault(entry.round, []).append(index)
@@ -115,10 +112,9 @@ def format_transcript_for_judge(
     shuffle: bool = True,
     random: Random | None = None,
 ) -> str:
-    """The transcript as a judge sees it: `[stance] …`, or `[name, stance] …`, grouped as `Round N:`.
+    """Render the transcript for a judge: `Round N:`, then `[stance] …`, or `[name, stance] …` without `anonymize`.
 
-    With `shuffle`, the order inside each round is drawn from `random` (None is `Random(0)`); rounds stay in order,
-    and nothing is lost or repeated. No entries are `(empty)`.
+    With `shuffle`, the order inside each round is drawn from `random` (None: `Random(0)`). No entries are `(empty)`.
 
     >>> format_transcript_for_judge([])
     '(empty)'
@@ -128,10 +124,9 @@ def format_transcript_for_judge(
 
 
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
-    """The places of `entries` in the order in which `view` shows them: by round, and within each by the view's slots.
+    """The indices of `entries` by round, and within each round by the slots of `view`.
 
-    What a side says more than once in a round stays in the order in which it was said. ConfigurationError for an entry
-    of a side that the view does not have.
+    Several arguments of one side in a round stay in order. ConfigurationError for an entry of an unknown side.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
@@ -141,7 +136,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
-    """The transcript as `view` shows it; with `names`, also who said what.
+    """Render the transcript in `view`; with `names`, tags also have the speaker.
 
     >>> from flowdebate.patterns.debate.judging.schedules import JudgeView
     >>> render_view([], JudgeView(order=("for", "against")))
@@ -151,19 +146,19 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
 
 
 def labelled(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
-    """`entries` with what `view` calls their sides in place of their stances."""
+    """`entries` with the labels of `view` in place of their stances."""
     if view.labels is None:
         return entries
     return [entry.model_copy(update={"stance": view.named(entry.stance)}) for entry in entries]
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
-    """The office and the positions, where a winner is asked for."""
+    """The system message of a judge that names a winner."""
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE) -> str:
-    """The office and the positions in the order of `view`, where a score for each is asked for."""
+    """The system message of a judge that scores each position, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -172,7 +167,7 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE) -> 
 
 
 def render_judge_turn(*, question: str, transcript: str, template: JudgeTemplate = JUDGE) -> str:
-    """The question, and `transcript` as `format_transcript_for_judge` gives it."""
+    """The question, and `transcript` as `format_transcript_for_judge` renders it."""
     return filled(template.turn, question=quoted(question), transcript=transcript)
 
 
@@ -182,7 +177,7 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 
 def verdict_among(stances: Sequence[str]) -> type[WireModel]:
-    """The judge's answer: it reasons before it names the winner, since models commit to what they wrote first."""
+    """The answer schema of a judge that names a winner, after its reasoning: models commit to what they write first."""
     winner: Any = Literal[tuple(dict.fromkeys(stances))]
     return create_model(
         "DebateVerdict",
@@ -193,9 +188,9 @@ def verdict_among(stances: Sequence[str]) -> type[WireModel]:
     )
 
 
-@lru_cache(maxsize=256)  # a thousand debates of the same sides are judged in the same few orders
+@lru_cache(maxsize=256)  # debates about the same sides share a few orders
 def scores_among(names: tuple[str, ...]) -> type[WireModel]:
-    """The answer of a judge that scores each side, in the order of `names`, which is that of its view."""
+    """The answer schema of a judge that scores each side; `names` are in the order of the view."""
     fields: dict[str, Any] = {
         f"side{index}": (Score, Field(alias=name, description="From 0 to 100: how well this position was argued"))
         for index, name in enumerate(names)
@@ -211,7 +206,7 @@ def scores_among(names: tuple[str, ...]) -> type[WireModel]:
 
 
 def shares_of(scores: WireModel, sides: Mapping[str, str]) -> dict[str, float]:
-    """What each side has of all that was given, 1 together; `sides` says whom each name of the view means."""
+    """The share of each side, 1 in total; `sides` maps the names of the view to sides."""
     given = {sides[name]: value for name, value in scores.model_dump(by_alias=True).items()}
     whole = sum(given.values())
     return {side: value / whole if whole else 1 / len(given) for side, value in given.items()}

@@ -1,7 +1,7 @@
-"""Schedules of judge views: the orders in which the sides stand, and what each side is called.
+"""Schedules of judge views: orders and labels of the sides.
 
-A judge that favours a place, or a label, does so in every view. Shown once, it favours a side; shown in views in which
-each side has each place once, it favours all of them alike, and the average of its scores is free of it.
+A judge that favours a slot or a label favours a side if it sees one view. If every side has every slot once, it favours
+all sides equally, and the average of its scores is free of that bias.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ ScheduleLike: TypeAlias = "Schedule | str"
 """A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
-"""What a schedule may be called."""
+"""The names of schedules, for error messages."""
 FULL_AT_MOST = 4
-"""How many sides `full` takes: five would be 120 calls."""
+"""The most sides for `full`: five would need 120 calls."""
 _SAMPLED = re.compile(r"sampled\((\d{1,6})\)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """One rendering of a transcript for a judge."""
+    """One order of the sides, with or without labels, in which a judge reads a transcript."""
 
     order: tuple[str, ...]
-    """The sides by slot: in each round the arguments of the first stand first."""
+    """The sides by slot: in each round the arguments of the first come first."""
     labels: Mapping[str, str] | None = None
-    """What each side is called; None: its stance."""
+    """The label of each side; None: sides are called by their stances."""
 
     def named(self, side: str) -> str:
-        """What `side` is called in this view."""
+        """The label of `side`, or its stance."""
         return side if self.labels is None else self.labels[side]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Which views are judged, one call each.
+    """The set of views that a judge is asked about, one call each.
 
-    - "single": one order, drawn by chance.
-    - "swap": an order and its reverse; all it takes for two sides.
-    - "cyclic": as many orders as there are sides, a Latin square: each side stands in each slot once, so that a bias
-      for a slot is added to all of them. It is gone from the mean of log-odds, and nearly from that of shares.
+    - "single": one random order.
+    - "swap": one order and its reverse; enough for two sides.
+    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that a slot's bonus goes to
+      all of them.
     - "full": every order, for at most four sides.
-    - "sampled(n)": n orders drawn by chance, which lessens noise, and bias only on average.
+    - "sampled(n)": n random orders; reduces noise, and bias only on average.
     """
 
     kind: ScheduleKind = "single"
     size: int | None = None
-    """How many orders are drawn, of a sampled one."""
+    """The number of orders of a sampled schedule."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScheduleKind):
@@ -75,7 +75,7 @@ class Schedule:
         if self.kind != "sampled":
             if drawn is not None:
                 raise ConfigurationError(
-                    f"schedule {self.kind!r}", "size", drawn, "None: only a sampled one has a size"
+                    f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
                 )
         elif isinstance(drawn, bool) or not isinstance(drawn, int) or drawn < 1:
             raise ConfigurationError("schedule 'sampled'", "size", drawn, "an int >= 1")
@@ -84,7 +84,7 @@ class Schedule:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
 
     def calls(self, sides: int) -> int:
-        """How many views there are for so many sides; ConfigurationError where there would be too many."""
+        """The number of views for a number of sides; ConfigurationError if there are too many."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
                 "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
@@ -100,16 +100,16 @@ class Schedule:
         shuffle: bool = True,
         labels: Sequence[str] | None = None,
     ) -> tuple[JudgeView, ...]:
-        """The views of `sides`, each of which is there once; what is drawn is drawn from `random` (None: `Random(0)`).
+        """The views of `sides`, drawn from `random` (None: `Random(0)`).
 
-        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, are moved on by one from
-        view to view, the other way round than the slots: in as many views as there are sides each has each label once.
+        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate from view to view
+        against the slots: in as many views as sides, each side has each label once.
 
         >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
         [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
         """
         if len(set(sides)) != len(sides) or not sides:
-            raise ConfigurationError(f"schedule {str(self)!r}", "sides", sides, "different sides, one at least")
+            raise ConfigurationError(f"schedule {str(self)!r}", "sides", sides, "at least one side, without duplicates")
         if labels is not None and len(set(labels)) < max(len(sides), len(labels)):
             raise ConfigurationError(
                 f"schedule {str(self)!r}", "labels", labels, f"{len(sides)} different labels, one for each side"
@@ -140,12 +140,12 @@ class Schedule:
 
 
 def sampled(n: int) -> Schedule:
-    """The schedule of `n` orders that are drawn by chance; ConfigurationError for less than one."""
+    """The schedule of `n` random orders; ConfigurationError below one."""
     return Schedule(kind="sampled", size=n)
 
 
 def as_schedule(value: Any, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:  # noqa: ANN401 - what an application or a person gave
-    """`value` as a schedule: one, or the name of one; ConfigurationError with what there is.
+    """Read `value`, a schedule or its name; ConfigurationError with the allowed names.
 
     >>> as_schedule("sampled(5)", where="debate").size
     5

@@ -1,0 +1,114 @@
+"""Leak reports: the names of debaters and models in arguments, with their places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.patterns.anonymity.aliases import Aliases, Leak
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
+
+__all__ = (
+    "LeakAt",
+    "LeakKind",
+    "LeakReport",
+    "leak_report",
+)
+
+_EXCERPT = 30
+"""The number of characters around a leak in its excerpt."""
+
+LeakKind = Literal["name", "model", "family"]
+"""A debater, a model of the roster, or a model family or maker that authors call their own."""
+
+
+class LeakAt(WireModel):
+    """One name in one argument."""
+
+    entry: Annotated[int, Field(ge=0)]
+    """The index of the entry in the transcript."""
+    round: Annotated[int, Field(ge=1)]
+    author: str
+    """The speaker of the argument."""
+    kind: LeakKind
+    whose: Literal["own", "other", "model"]
+    """The author's own name, another debater's, or that of a model or its maker."""
+    meant: str
+    """The name or model as the roster writes it, or the family or maker."""
+    text: str
+    """The name as written."""
+    start: Annotated[int, Field(ge=0)]
+    """The offset in the argument, in characters."""
+    end: Annotated[int, Field(ge=0)]
+    excerpt: str
+    """The name with a few words around it, on one line."""
+
+
+class LeakReport(WireModel):
+    """All names in a transcript's arguments."""
+
+    entries: Annotated[int, Field(ge=0)]
+    """The number of arguments."""
+    leaks: list[LeakAt] = Field(default_factory=list)
+    """In the order of the transcript."""
+
+    @property
+    def count(self) -> int:
+        """The number of leaks."""
+        return len(self.leaks)
+
+    @property
+    def own(self) -> int:
+        """The number of times that authors name themselves."""
+        return sum(leak.whose == "own" for leak in self.leaks)
+
+    @property
+    def others(self) -> int:
+        """The number of times that they name another debater."""
+        return sum(leak.whose == "other" for leak in self.leaks)
+
+    @property
+    def models(self) -> int:
+        """The number of times that they name a model or its maker."""
+        return sum(leak.whose == "model" for leak in self.leaks)
+
+    @property
+    def share(self) -> float:
+        """The share of arguments that contain a name, 0.0 to 1.0; 0.0 for no arguments."""
+        return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
+
+
+def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) -> LeakReport:
+    """Report the names in the arguments of `entries`, each with its place."""
+    return LeakReport(
+        entries=len(entries),
+        leaks=[
+            LeakAt(
+                entry=place,
+                round=entry.round,
+                author=entry.agent_name,
+                kind=leak.kind,
+                whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
+                meant=leak.meant,
+                text=leak.text,
+                start=leak.start,
+                end=leak.end,
+                excerpt=_excerpt(entry.text, leak),
+            )
+            for place, entry in enumerate(entries)
+            for leak in aliases.hide(entry.text).leaks
+        ],
+    )
+
+
+def _excerpt(text: str, leak: Leak) -> str:
+    """The leak and the text around it, on one line."""
+    first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
+    shown = " ".join(text[first:last].split())
+    return f"{'…' if first else ''}{shown}{'…' if last < len(text) else ''}"
