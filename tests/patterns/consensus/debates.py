@@ -1,4 +1,4 @@
-"""What the tests of `consensus()` share: agents, models whose answers tell who gave them, and what every run keeps."""
+"""Shared parts of the tests of `consensus()`: agents, models whose answers name their author, and laws of every run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate import consensus
 from flowdebate.errors import ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
-from flowdebate.patterns.consensus import events as told
+from flowdebate.patterns.consensus import events as emitted
 from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
 from flowdebate.testing import FunctionModel
 
@@ -37,12 +37,12 @@ QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 """For laws over whole debates, of which each is up to a few hundred calls."""
 
 _PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
-_EVENTS = tuple(made for name in told.__all__ if hasattr(made := getattr(told, name), "kind"))
+_EVENTS = tuple(made for name in emitted.__all__ if hasattr(made := getattr(emitted, name), "kind"))
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a model was asked for, as it can be told from the block and the prompt."""
+    """A call of a model, as its block and its prompt describe it."""
 
     phase: str
     """As in `AgentFailure`, or "judge", or "tie"."""
@@ -96,7 +96,7 @@ def answer_of(call: Call) -> Any:
 
 
 def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None = None) -> FunctionModel:
-    """A model that gives `answer(call)`, sync or async, None for the usual; `calls` keeps what was asked, in order."""
+    """A model that gives `answer(call)`, sync or async, None for the usual; `calls` records the calls in order."""
 
     async def act(request: ModelRequest) -> Any:
         call = call_of(request)
@@ -163,17 +163,17 @@ def consensus_events(run: RunView) -> list[Any]:
 
 
 def stages(run: RunView) -> list[str]:
-    """The stages that were told."""
-    return [event.stage.label for event in run.events if isinstance(event, told.StageEntered)]
+    """The stages that were emitted."""
+    return [event.stage.label for event in run.events if isinstance(event, emitted.StageEntered)]
 
 
-def check_told(run: RunView) -> list[Any]:
-    """The laws of events and stages, whatever the way out; gives the debate's events."""
+def check_emitted(run: RunView) -> list[Any]:
+    """The laws of events and stages, however the run ended; returns the debate's events."""
     made = consensus_events(run)
     check_wire(run)
-    assert [index for index, event in enumerate(made) if isinstance(event, told.DebateStarted)] == [0]
-    assert [index for index, event in enumerate(made) if isinstance(event, told.DebateEnded)] == [len(made) - 1]
-    entered = [event.stage for event in made if isinstance(event, told.StageEntered)]
+    assert [index for index, event in enumerate(made) if isinstance(event, emitted.DebateStarted)] == [0]
+    assert [index for index, event in enumerate(made) if isinstance(event, emitted.DebateEnded)] == [len(made) - 1]
+    entered = [event.stage for event in made if isinstance(event, emitted.StageEntered)]
     assert in_order_of_stages(entered)
     raw: ConsensusOutput = run.raw
     assert raw.stages == entered
@@ -185,7 +185,7 @@ def check_told(run: RunView) -> list[Any]:
 
 def check_wire(run: RunView) -> None:
     """On the wire there is one start and one end, sequence numbers have no gaps, and rounds are opened in order."""
-    wire = list(told.wire_events(run.events))
+    wire = list(emitted.wire_events(run.events))
     kinds = [event["kind"] for event in wire]
     assert [event["sequence"] for event in wire] == list(range(1, len(wire) + 1))
     assert [index for index, kind in enumerate(kinds) if kind == "debate_start"] == [0]
@@ -202,15 +202,17 @@ def _sorted_keys(data: dict[str, Any]) -> str:
 
 
 def check_recorded(made: Sequence[Any], raw: ConsensusOutput) -> None:
-    """All that was told is in the output, and nothing else."""
-    said = [event for event in made if isinstance(event, told.AgentMessage)]
+    """Everything that was emitted is in the output, and nothing else."""
+    said = [event for event in made if isinstance(event, emitted.AgentMessage)]
     first = {event.agent: event.text for event in said if event.phase == "proposal"}
     revised = {(event.round, event.agent): event.text for event in said if event.phase == "revision"}
     assert {proposal.agent: proposal.text for proposal in raw.proposals} == first
     assert {(one.round, item.agent): item.text for one in raw.rounds for item in one.revisions} == revised
-    critiques = [event.critique for event in made if isinstance(event, told.CritiqueMade)]
+    critiques = [event.critique for event in made if isinstance(event, emitted.CritiqueMade)]
     assert by_key(critiques) == by_key([critique for one in raw.rounds for critique in one.critiques])
-    assert sorted(e.ballot.voter for e in made if isinstance(e, told.VoteCast)) == sorted(b.voter for b in raw.ballots)
+    assert sorted(e.ballot.voter for e in made if isinstance(e, emitted.VoteCast)) == sorted(
+        b.voter for b in raw.ballots
+    )
 
 
 def by_key(critiques: Sequence[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_told, comparable, consensus_events, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_emitted, comparable, consensus_events, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
@@ -59,10 +59,10 @@ def test_the_order_of_arrival_changes_nothing(
             result = debate.run_sync(TASK, model=world.model(), seed=seed)
         except NoProposals as error:
             found.append((str(error), world.prompts))
-            check_told(error.run)
+            check_emitted(error.run)
         else:
             found.append((repr(comparable(result.output)), world.prompts))
-            check_told(result)
+            check_emitted(result)
     assert found[0] == found[1] == found[2]
 
 

@@ -17,7 +17,7 @@ from tests.patterns.consensus.test_consensus_rendering import MARK, check_same_l
 from tests.prompts.nasty import texts
 from tests.prompts.test_attacks import CONTROL_TOKENS
 
-from .debates import QUICK, THREE, Call, check_told, model, plan
+from .debates import QUICK, THREE, Call, check_emitted, model, plan
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
 called = [attack for attack in ATTACKS if attack.place != "argument"]
@@ -58,7 +58,7 @@ def held(text: str, names: tuple[str, ...] = THREE) -> tuple[list[Call], Any]:
         research=lambda _: said,
     )
     result = debate.run_sync(f"Some affordable homes {text}", model=model(answer, calls=calls), seed=3)
-    check_told(result)
+    check_emitted(result)
     return calls, result
 
 

@@ -16,7 +16,7 @@ from flowdebate.patterns.consensus.schemas import Critique
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, check_emitted, model, plan
 
 
 def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
@@ -61,7 +61,7 @@ def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | 
         run: Any = plan(names, max_rounds=2).run_sync(TASK, model=world.model(), seed=seed)
     except NoProposals as error:
         run = error.run
-    check_told(run)
+    check_emitted(run)
     tasks = run.tasks.list()
     told = {(call.phase, call.agent, call.target, call.round): call in world.answers for call in world.prompts}
     kept = {

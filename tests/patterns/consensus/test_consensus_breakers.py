@@ -17,7 +17,7 @@ from flowdebate.runs.events import CircuitChanged
 from tests.ids import shown
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan, within
+from .debates import NAMES, QUICK, TASK, THREE, Call, check_emitted, model, plan, within
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
@@ -26,7 +26,7 @@ CALLS = 1 + 2 + 1 + 1
 
 @dataclass
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that shows the same time until it is set."""
 
     now: float = 0.0
 
@@ -52,7 +52,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
         return ConnectionLost("gone") if call.agent == "bob" and call.phase == "critique" else None
 
     result = plan(FIVE, max_rounds=1).run_sync(TASK, model=model(answer, calls=calls))
-    check_told(result)
+    check_emitted(result)
     assert [call.phase for call in calls if call.agent == "bob"] == ["proposal", *["critique"] * 4]
     assert [(f.phase, f.kind) for f in result.output.failures] == [
         *[("critique", "ConnectionLost")] * 4,
@@ -177,7 +177,7 @@ def test_cancellation_is_no_failure(at: int) -> None:
         return handle
 
     handle = asyncio.run(cancelled())
-    check_told(handle)
+    check_emitted(handle)
     assert handle.raw.failures == []
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
     for name in THREE:

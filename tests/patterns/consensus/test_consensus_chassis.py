@@ -19,7 +19,7 @@ from flowdebate.patterns.state import ProviderFailure
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_told, model, plan, within
+from .debates import NAMES, QUICK, TASK, Call, World, answer_of, check_emitted, model, plan, within
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -39,7 +39,7 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
     """It starts once; then it is finished, or the agent's role has failed. Only those who are asked have turns."""
     world = World(seed, NAMES[:size], failing)
     run = held(world, max_rounds=2)
-    check_told(run)
+    check_emitted(run)
     asked = {(call.phase, call.agent, call.target) for call in world.prompts}
     answered = {(call.phase, call.agent, call.target) for call in world.answers}
     started = events(run, TurnStarted)
@@ -55,7 +55,7 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
 @QUICK
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Counted from 1; the last one is followed by the reason that stands in the output."""
+    """Counted from 1; the last one is followed by the reason in the output."""
     run = held(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
@@ -167,8 +167,8 @@ def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -
     assert ConsensusOutput.model_validate(wire) == raw
 
 
-def test_what_failed_stands_in_the_state_of_every_pattern() -> None:
-    """A stop condition sees agents' failures among the losses."""
+def test_failures_are_in_the_state_as_in_every_pattern() -> None:
+    """A stop condition sees agents' failures among the state's provider failures."""
     seen: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:

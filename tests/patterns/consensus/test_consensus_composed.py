@@ -13,7 +13,7 @@ from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, wir
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import VERDICT, events
 
-from .debates import TASK, THREE, Call, answer_of, call_of, check_told, model, plan
+from .debates import TASK, THREE, Call, answer_of, call_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -52,7 +52,7 @@ async def test_one_pattern_holds_many_debates_at_once_without_mixing_them() -> N
     results = await asyncio.gather(*[pattern.run(f"Q{number}?", model=made) for number in range(50)])
     for number, result in enumerate(results):
         _check(result.output, f"Q{number}?")
-        check_told(result)
+        check_emitted(result)
         assert result.tasks.count("completed") == 3 + 6 + 3 + 3
     assert len({result.run_id for result in results}) == 50
 

@@ -12,7 +12,7 @@ from flowdebate.errors import OutputError, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd, RoundsAsked
@@ -45,7 +45,7 @@ def alike(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any
 def test_proposals_that_have_come_together_end_the_rounds(from_round: int) -> None:
     """Same words and no contradiction; the reason says how alike they are, and by what measure."""
     result = plan(max_rounds=3).run_sync(TASK, model=alike(from_round=from_round))
-    check_told(result)
+    check_emitted(result)
     output = result.output
     assert ended(output) == ("convergence", from_round)
     assert len(output.rounds) == from_round
@@ -71,7 +71,7 @@ def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
 
 
 def test_a_position_is_held_until_another_is_stated() -> None:
-    """Who loses its revision has not given its answer up."""
+    """An agent whose revision failed has not given up its answer."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -164,7 +164,7 @@ def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: boo
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
 
     result = plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer))
-    check_told(result)
+    check_emitted(result)
     assert ended(result.output) == (("agents", 1) if ends else None)
     assert result.output.rounds[0].enough == list(NAMES[:content])
     if ends:
@@ -191,7 +191,7 @@ def test_who_loses_its_revision_has_not_said_that_it_is_enough() -> None:
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
 def test_a_judge_can_end_the_rounds(answer: Any) -> None:
-    """A function of the application: it is given the round as it is, and its reason is kept."""
+    """A function of the application: it is given the round as it is, and its reason is recorded."""
     asked: list[RoundsAsked] = []
 
     def judge(value: RoundsAsked) -> Any:
@@ -199,7 +199,7 @@ def test_a_judge_can_end_the_rounds(answer: Any) -> None:
         return answer if value.round == 2 else False
 
     result = plan(max_rounds=4, judge=judge).run_sync(TASK, model=model())
-    check_told(result)
+    check_emitted(result)
     assert ended(result.output) == ("judge", 2)
     assert result.output.early_end is not None
     assert result.output.early_end.reason in ("", "It is clear.\ufffd")
@@ -253,7 +253,7 @@ def test_a_predicate_can_end_the_rounds() -> None:
         return bool(state.round == 2)
 
     result = plan(max_rounds=4, terminate_when=enough).run_sync(TASK, model=model())
-    check_told(result)
+    check_emitted(result)
     assert ended(result.output) == ("predicate", 2)
     assert seen == [(1, list(THREE)), (2, list(THREE))]
     assert ended(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
@@ -297,7 +297,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     round_calls = asked_once - 2 * size - tie + judged
     budget = asked_once + more
     result = plan(names, max_rounds=6, budget=budget, **options).run_sync(TASK, model=model(votes), seed=1)
-    check_told(result)
+    check_emitted(result)
     assert result.usage.calls <= budget
     assert result.output.tally is not None
     rounds = len(result.output.rounds)
@@ -369,5 +369,5 @@ def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
     """Whatever is said in it."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring", similarity=Jaccard())
     result = debate.run_sync(TASK, model=model())
-    check_told(result)
+    check_emitted(result)
     assert [one.round for one in result.output.rounds] == list(range(1, max_rounds + 1))

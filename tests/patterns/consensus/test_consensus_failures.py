@@ -1,4 +1,4 @@
-"""What providers lose, what the application's own code raises, and what is never heard of again."""
+"""Failures of providers, exceptions of the application's own code, and partial answers that are not used."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from flowdebate.patterns.events import RoleFailed
 from flowdebate.runs.events import TextDelta
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan, within
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan, within
 
 PHASES = ("proposal", "critique", "revision", "vote")
 WHISPER = "Xanthippe"
-"""Said in calls that come to nothing, and nowhere else."""
+"""Said in failed calls, and nowhere else."""
 
 
 def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
@@ -52,7 +52,7 @@ def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A call that comes to nothing, and what is told of it."""
+    """A failed call, and the failure that is recorded."""
 
     id: str
     reply: Any
@@ -79,7 +79,7 @@ def test_a_lost_call_is_a_failure_and_the_debate_goes_on(case: Case, phase: str)
         return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
-    check_told(result)
+    check_emitted(result)
     (failure,) = result.output.failures
     assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, case.kind)
     assert failure.round == (0 if phase == "proposal" else 1)
@@ -194,7 +194,7 @@ def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: 
             return error.run
 
     run = asyncio.run(listened_to())
-    check_told(run)
+    check_emitted(run)
     assert all(WHISPER not in call.prompt for call in calls)
     dumped = json.loads(run.raw.model_dump_json())
     for failure in [*dumped.pop("failures"), *dumped.pop("judge_losses")]:
@@ -286,7 +286,7 @@ def test_no_proposal_at_all_is_an_error() -> None:
     assert isinstance(caught.value, FlowDebateError)
     assert set(caught.value.failures) == set(THREE)
     run = caught.value.run
-    check_told(run)
+    check_emitted(run)
     assert run.status == run.raw.status == "failed"
     assert (run.raw.proposals, run.raw.outcome, len(run.raw.failures)) == ([], None, 3)
     assert run.raw.stages[-1].stage == "GENERATING_PROPOSALS"
@@ -312,7 +312,7 @@ def test_an_agent_that_hangs_is_a_failure(phase: str) -> None:
             await asyncio.Event().wait()
 
     result = plan(max_rounds=1, topology="round-robin", failures=within(0.05)).run_sync(TASK, model=model(hang))
-    check_told(result)
+    check_emitted(result)
     (failure,) = result.output.failures
     assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, "ModelTimeout")
     assert "within 0.05 s" in failure.error
@@ -343,7 +343,7 @@ def test_a_wrong_key_is_raised(phase: str) -> None:
     with pytest.raises(AuthenticationFailed, match="no such key") as caught:
         plan(max_rounds=1).run_sync(TASK, model=fails((phase, "bob"), error=AuthenticationFailed("no such key")))
     run = caught.value.run
-    check_told(run)
+    check_emitted(run)
     assert run.status == run.raw.status == "failed"
     assert run.raw.failures == []
     assert [proposal.agent for proposal in run.raw.proposals] == [
@@ -366,7 +366,7 @@ async def test_an_exception_of_a_block_of_ones_own_is_raised_as_it_is(phase: str
     with pytest.raises(LookupError) as caught:
         await handle
     assert caught.value is failure
-    made = check_told(handle)
+    made = check_emitted(handle)
     assert made[-1].error == "LookupError: a mistake"
     assert handle.raw.status == "failed"
     assert [proposal.agent for proposal in handle.raw.proposals] == (["ann"] if phase == "proposal" else ["ann", "bob"])
@@ -401,7 +401,7 @@ def test_what_a_block_of_ones_own_returns_has_to_fit(phase: str, answer: Any, fi
     with pytest.raises(OutputError, match=field) as caught:
         plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1).run_sync(TASK, model=model())
     assert caught.value.block == "plan-agent-bob"
-    check_told(caught.value.run)
+    check_emitted(caught.value.run)
 
 
 def test_a_block_of_ones_own_may_lose_what_its_provider_lost() -> None:
@@ -434,7 +434,7 @@ async def test_exceptions_of_other_functions_of_the_application_are_raised(optio
     handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
     with pytest.raises(ZeroDivisionError, match=message):
         await handle
-    check_told(handle)
+    check_emitted(handle)
     assert len(handle.raw.proposals) == 3
     assert handle.raw.status == "failed"
 

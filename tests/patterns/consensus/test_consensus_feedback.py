@@ -1,4 +1,4 @@
-"""Phases 0 and 7: what debates leave in the archive, and what later ones are told of it."""
+"""Phases 0 and 7: what debates write to the archive, and the context of later ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, check_told, comparable, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, check_emitted, comparable, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def voting(*choices: str) -> Any:
 async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutput, dict[str, float]]:
     debate = plan(NAMES[: len(choices)], max_rounds=1, archive=archive)
     result = await debate.run(TASK, model=voting(*choices))
-    check_told(result)
+    check_emitted(result)
     return result.output, await elo(archive, *NAMES)
 
 
@@ -79,7 +79,7 @@ async def test_without_a_winner_no_rating_changes() -> None:
 @QUICK
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
-    """What is gained is lost elsewhere, and the archive has the sum of what the debates told."""
+    """Rating changes add up to zero, and the archive has the sum of the reported changes."""
     names, archive = NAMES[:size], Archive()
     debate = plan(names, max_rounds=1, topology="star", archive=archive)
     summed = dict.fromkeys(names, 1500.0)
@@ -98,7 +98,7 @@ def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[
 
 @pytest.mark.anyio
 async def test_each_debate_counts_once() -> None:
-    """What is told twice of the same debate changes nothing; two debates in one run are two."""
+    """A second report of the same debate changes nothing; two debates in one run are two."""
     archive = Archive()
     told: list[tuple[str, Any]] = []
 
@@ -213,7 +213,7 @@ async def test_a_point_that_changed_nothing_did_not_help() -> None:
     assert list(await archive.critique_patterns.successful(limit=9)) == []
 
 
-# What later debates are told
+# The context of later debates
 
 
 @pytest.mark.anyio
@@ -278,7 +278,7 @@ async def _looked_up(task: str) -> str:
 
 @dataclass(frozen=True)
 class Research:
-    """A function that looks something up, and what becomes of it."""
+    """A research function, and the context that it gives."""
 
     id: str
     function: Any
@@ -322,7 +322,7 @@ def test_research_that_reaches_a_limit_of_the_run_ends_it() -> None:
 
     with pytest.raises(LimitReached) as caught:
         plan(research=spends).run_sync(TASK, model=model())
-    check_told(caught.value.run)
+    check_emitted(caught.value.run)
 
 
 # An archive that fails
@@ -382,11 +382,11 @@ PROBLEMS = {
 def test_a_store_that_fails_or_hangs_costs_its_own_part_and_nothing_else(
     part: str, act: Callable[[], Any], reason: str
 ) -> None:
-    """The answer is the same as without an archive; what went wrong is told, and the other parts are kept."""
+    """The answer is the same as without an archive; what went wrong is reported, and the other parts are stored."""
     archive = troubled((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
-    check_told(result)
+    check_emitted(result)
     assert result.status == "complete"
     got, wanted = comparable(result.output), comparable(plain.output)
     for key in ("context", "feedback"):
@@ -406,7 +406,7 @@ def test_a_store_that_fails_or_hangs_costs_its_own_part_and_nothing_else(
 
 
 async def _known(archive: Archive, broken: str) -> dict[str, int]:
-    """How much the parts that work have kept."""
+    """How much the working parts have stored."""
     return {
         "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
         "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),
@@ -418,7 +418,7 @@ async def _known(archive: Archive, broken: str) -> dict[str, int]:
 def test_an_archive_of_which_nothing_works_loses_no_answer(act: Callable[[], Any]) -> None:
     """Whatever all of its stores do."""
     result = plan(max_rounds=1, archive=troubled(PARTS, act)).run_sync(TASK, model=model())
-    check_told(result)
+    check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
     assert {skipped.source for skipped in result.output.context.skipped} == {"history", "patterns", "research"}
     assert result.output.feedback is not None
@@ -432,7 +432,7 @@ def test_votes_weigh_the_same_where_the_ratings_cannot_be_had(act: Callable[[], 
     archive = troubled(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting="weighted", weights={"cy": 4.0})
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
-    check_told(result)
+    check_emitted(result)
     assert result.output.tally is not None
     assert result.output.tally.weights == {"ann": 2.0, "bob": 4.0, "cy": 0.0}
     assert result.output.winner == "bob"
@@ -459,7 +459,7 @@ def test_a_run_that_is_cancelled_while_the_archive_is_told_keeps_its_answer() ->
         return handle
 
     handle = asyncio.run(cancelled())
-    check_told(handle)
+    check_emitted(handle)
     assert handle.status == handle.raw.status == "interrupted"
     assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
 
@@ -469,13 +469,13 @@ def test_a_limit_that_is_reached_while_the_archive_is_told_loses_no_answer() -> 
     archive = Archive(personas=Failing(hangs))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
-    check_told(result)
+    check_emitted(result)
     assert result.status == result.raw.status == "limit"
     assert (result.raw.outcome, result.raw.winner) == ("consensus", "ann")
 
 
 def test_analytics_that_fail_lose_no_answer() -> None:
-    """A measure that the flips are compared by raises after the vote: told, and nothing else."""
+    """A measure that the flips are compared by raises after the vote: it is reported, and changes nothing else."""
 
     class Tired(Jaccard):
         name = "tired"

@@ -11,7 +11,7 @@ from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
 from tests.models.small_model import small_test_model
 
-from .debates import check_told, plan, within
+from .debates import check_emitted, plan, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
         agents=[*AGENTS[:1]], max_rounds=1, model=model, settings=ModelSettings(max_tokens=30, timeout=100), quorum=1
     )
     result = await pattern.run(TASK, seed=1)
-    check_told(result)
+    check_emitted(result)
     output = result.output
     assert result.status in ("complete", "degraded")
     (proposal,) = output.final_proposals
@@ -58,7 +58,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
-    """Every call comes to something that fits: real proposals, critiques with issues, and votes for one of the two."""
+    """Every call gives an answer that fits: real proposals, critiques with issues, and votes for one of the two."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     pattern = plan(
@@ -70,7 +70,7 @@ async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
         settings=ModelSettings(timeout=600),
     )
     result = await pattern.run(TASK, seed=2)
-    check_told(result)
+    check_emitted(result)
     output = result.output
     assert output.failures == []
     for proposal in (*output.proposals, *output.final_proposals):

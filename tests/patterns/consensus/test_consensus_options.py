@@ -48,7 +48,7 @@ def test_instructions_reach_all_calls_of_default_agents() -> None:
 
 
 def test_tools_capabilities_and_context_reach_all_calls_of_default_agents() -> None:
-    """What they bring stands where it does in other patterns."""
+    """They are in the same places as in other patterns."""
     uses = [Capability(name="web", tools=[search], instructions="Look it up.", context=["Today is Monday."])]
     for call in made(uses=uses, context=["Rents rose."]):
         assert [tool.name for tool in call.request.tools] == ["search"]
@@ -181,7 +181,7 @@ def test_history_is_kept_where_it_is_asked_for() -> None:
     assert [entry["name"] for entry in session.history] == ["plan-propose-ann", "plan-vote-ann"]
 
 
-# Blocks of one's own
+# Custom blocks
 
 
 def test_a_block_of_ones_own_does_all_that_an_agent_does() -> None:

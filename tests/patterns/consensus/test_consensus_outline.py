@@ -53,8 +53,8 @@ plan
 """)
 
 
-def test_a_judge_stands_at_the_end_of_the_loop() -> None:
-    """A judge of the rounds has a step of its own; an agent's own block stands in its role in every phase."""
+def test_a_judge_is_at_the_end_of_the_loop() -> None:
+    """A judge of the rounds has a step of its own; an agent's own block has its role in every phase."""
     agents = [{"name": "ann", "block": lambda asked: asked}]
     drawn = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
     assert str(drawn) == snapshot("""\

@@ -12,7 +12,7 @@ from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 from tests.patterns.debates import events
 
-from .debates import TASK, THREE, check_told, plan
+from .debates import TASK, THREE, check_emitted, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ async def test_a_debate_is_held_over_http() -> None:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
         bodies = list(server.bodies)
-    check_told(result)
+    check_emitted(result)
     output = result.output
     assert (result.status, output.outcome, output.winner, output.answer) == (
         "complete",
@@ -83,7 +83,7 @@ async def test_an_endpoint_that_fails_one_agent_costs_that_agent_its_part() -> N
     async with ChatServer({"served": refusing}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
-    check_told(result)
+    check_emitted(result)
     assert result.status == "degraded"
     assert {failure.agent for failure in result.output.failures} == {"cy"}
     assert [failure.phase for failure in result.output.failures] == ["proposal", "critique", "critique", "vote"]

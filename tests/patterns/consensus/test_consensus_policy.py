@@ -22,7 +22,7 @@ from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, call_of, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, World, answer_of, call_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -36,7 +36,7 @@ def lost(*phases: str, agent: str = "bob") -> FunctionModel:
 
 
 def substitute(asked: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """A policy with a stand-in, which is told from the agent by its block."""
+    """A policy with a stand-in, which is recognised by its block."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")
@@ -55,7 +55,7 @@ def test_with_fail_the_first_lost_call_ends_the_run(phase: str) -> None:
     with pytest.raises(ConnectionLost, match="gone") as caught:
         plan(max_rounds=1, failures=FailurePolicy()).run_sync(TASK, model=lost(phase))
     run = caught.value.run
-    check_told(run)
+    check_emitted(run)
     assert run.status == run.raw.status == "failed"
     assert run.raw.losses == []
     assert events(run, RoleFailed) == []
@@ -82,7 +82,7 @@ def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
     """Its answer is the agent's, and the failure says that another model gave it, on the wire as well."""
     asked: list[Call] = []
     result = plan(max_rounds=1, topology="round-robin", failures=substitute(asked)).run_sync(TASK, model=lost(phase))
-    check_told(result)
+    check_emitted(result)
     raw: ConsensusOutput = result.output
     assert [(call.phase, call.agent) for call in asked] == [(phase, "bob")]
     assert [(failure.agent, failure.phase, failure.instead) for failure in raw.failures] == [("bob", phase, "stand_in")]
@@ -114,7 +114,7 @@ def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
     calls: list[Call] = []
     debate = plan(max_rounds=1, breakers=breakers, failures=substitute(asked))
     result = debate.run_sync(TASK, model=model(calls=calls))
-    check_told(result)
+    check_emitted(result)
     assert all(call.agent != "bob" for call in calls)
     assert {call.phase for call in asked} == {"proposal", "revision", "vote"}  # who cannot be asked is no critic
     assert {failure.kind for failure in result.output.failures} == {"CircuitOpen"}
@@ -132,7 +132,7 @@ def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: flo
     """However many calls fail: all propose, all that is asked for is answered, and all vote."""
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=substitute([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
-    check_told(result)
+    check_emitted(result)
     raw: ConsensusOutput = result.output
     assert len(raw.proposals) == len(raw.ballots) == 3
     assert all(len(one.critiques) == len(one.edges) for one in raw.rounds)
@@ -149,7 +149,7 @@ def test_the_policys_quorum_counts_proposals() -> None:
     with pytest.raises(QuorumLost) as caught:
         two.run_sync(TASK, model=failing)
     assert (caught.value.heard, caught.value.quorum) == (("ann",), 2)
-    check_told(caught.value.run)
+    check_emitted(caught.value.run)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -162,7 +162,7 @@ def test_a_round_has_a_time_of_its_own(phase: str) -> None:
 
     policy = FailurePolicy(on_failure="skip", round_timeout=0.3)
     result = plan(max_rounds=1, topology="round-robin", failures=policy).run_sync(TASK, model=model(hang))
-    check_told(result)
+    check_emitted(result)
     timed_out = [(failure.agent, failure.phase, failure.kind) for failure in result.output.failures]
     assert ("bob", phase, "ModelTimeout") in timed_out
     assert result.output.winner == "ann"

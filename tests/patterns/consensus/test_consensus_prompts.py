@@ -152,7 +152,7 @@ Vote for the best one; it need not be yours. First the reasoning: weigh the best
 
 
 def test_the_prompts_of_the_judges_read_well() -> None:
-    """What the round came to; what the tie is between. Neither is an agent."""
+    """The round and its critiques; the tied proposals. Neither is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),

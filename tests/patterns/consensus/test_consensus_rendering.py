@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import Attack
 
 MARK = "harmless"
-"""What stands in the place of an attack, to compare with."""
+"""Takes the place of an attack, to compare with."""
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
 called = [attack for attack in ATTACKS if attack.place != "argument"]
@@ -124,7 +124,7 @@ def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
 @each_view
 @given(name=texts.filter(bool), text=texts.filter(bool))
 def test_no_text_begins_a_line(view: Callable[[str, str], str], name: str, text: str) -> None:
-    """Whatever it is made of, and wherever it stands."""
+    """Whatever it is made of, and wherever it is inserted."""
     shown = view(name, text)
     check_same_lines(shown, view(MARK, MARK))
     json.dumps(shown, ensure_ascii=False).encode()

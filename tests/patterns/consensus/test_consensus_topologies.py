@@ -16,7 +16,7 @@ from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ def test_each_topology_makes_as_many_critiques_as_its_formula_says(
     debate = plan(names, topology=topology, sparsity=sparsity, max_rounds=2, convergence=None)
     result = debate.run_sync(TASK, model=model(calls=calls), seed=seed)
     check_edges(result.output, names)
-    check_told(result)
+    check_emitted(result)
     counted = Counter(call.round for call in calls if call.phase == "critique")
     wanted = edge_count(topology, size, sparsity)
     assert [counted[1], counted[2]] == [wanted, wanted]
@@ -181,7 +181,7 @@ def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
     assert caught.value.block == "wrong"
     assert [proposal.agent for proposal in caught.value.run.raw.proposals] == list(THREE)
     assert caught.value.run.raw.status == "failed"
-    check_told(caught.value.run)
+    check_emitted(caught.value.run)
 
 
 @given(
@@ -209,7 +209,7 @@ def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_
         names, topology=topology, max_rounds=2, convergence=None, breakers=breakers, terminate_when=open_circuits
     )
     result = debate.run_sync(TASK, model=model(calls=calls))
-    check_told(result)
+    check_emitted(result)
     able = set(names) - absent
     later = result.output.rounds[1]
     assert {call.agent for call in calls if call.round == 2 or call.phase == "vote"} <= able

@@ -19,7 +19,7 @@ from flowdebate.resources.archive import Archive, Rating
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import texts
 
-from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_told, model, plan
+from .debates import NAMES, QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 
     debate = plan(list(by_name), max_rounds=1, topology="star", **options)
     result = debate.run_sync(TASK, model=model(answer), seed=1)
-    check_told(result)
+    check_emitted(result)
     return result.output
 
 
@@ -129,7 +129,7 @@ def test_one_agent_alone_agrees_with_itself() -> None:
     """It proposes, nobody criticises, it votes: one call each, and a consensus."""
     calls: list[Call] = []
     result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
-    check_told(result)
+    check_emitted(result)
     output = result.output
     assert [call.phase for call in calls] == ["proposal", "vote"]
     assert (output.outcome, output.winner, output.strength, output.confidence) == (
@@ -217,8 +217,8 @@ def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  #
 
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
-def test_a_name_as_it_stands_in_prompts_names_its_agent(name: str, other: str) -> None:
-    """A model is told to write a name as it stands between the brackets, where commas and brackets are escaped."""
+def test_a_name_as_prompts_write_it_names_its_agent(name: str, other: str) -> None:
+    """A model is asked to copy a name from between the brackets, where commas and brackets are escaped."""
     assume(name != other and tag_name(name) != other)
     assert named_agent(tag_name(name), [name, other]) == name
     assert named_agent(name, [other, name]) == name
@@ -359,7 +359,7 @@ def test_what_breaks_no_tie_is_a_loss(answer: Any) -> None:
 
 
 def test_a_judge_of_ties_whose_provider_fails_is_a_loss() -> None:
-    """The vote's count stands."""
+    """The count of the votes does not change."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote":

@@ -38,7 +38,7 @@ from .debates import (
     Call,
     World,
     answer_of,
-    check_told,
+    check_emitted,
     consensus_events,
     in_order_of_stages,
     model,
@@ -57,7 +57,7 @@ CALLS = 4 + 2 * (4 + 4) + 4
 
 
 def done(raw: ConsensusOutput) -> int:
-    """How many answers a debate has kept."""
+    """How many answers a debate has recorded."""
     rounds = sum(len(one.critiques) + len(one.revisions) for one in raw.rounds)
     return len(raw.proposals) + rounds + len(raw.ballots)
 
@@ -68,7 +68,7 @@ def done(raw: ConsensusOutput) -> int:
 def test_a_debate_goes_through_its_stages_in_order() -> None:
     """As the design names them, the three of a round once for each."""
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
-    check_told(result)
+    check_emitted(result)
     assert stages(result) == snapshot(
         [
             "START",
@@ -92,13 +92,13 @@ def test_a_debate_goes_through_its_stages_in_order() -> None:
 
 
 def test_without_agreement_the_last_stage_says_so() -> None:
-    """NO_CONSENSUS instead of CONSENSUS_REACHED."""
+    """NO_CONSENSUS in place of CONSENSUS_REACHED."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
-    check_told(result)
+    check_emitted(result)
     assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
 
 
@@ -109,7 +109,7 @@ def test_on_the_wire_the_events_of_a_debate_are_the_seven_of_the_design_and_two_
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
-    check_told(result)
+    check_emitted(result)
     kinds = [event["kind"] for event in wire_events(result.events)]
     assert [kind for kind in kinds if kind != "stage"] == [
         "debate_start",
@@ -209,7 +209,7 @@ class Gate:
 
 def check_cut_short(run: RunView, status: str, answered: int) -> None:
     """What was answered is there; what was not is not."""
-    check_told(run)
+    check_emitted(run)
     raw = run.raw
     assert isinstance(raw, ConsensusOutput)
     assert run.status == raw.status == status
@@ -293,7 +293,7 @@ def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int,
 
 @pytest.mark.parametrize("calls", range(1, CALLS))
 def test_a_limit_of_calls_leaves_what_was_done(calls: int) -> None:
-    """For every number of calls: so many answers, however many calls reach the limit at once."""
+    """For every number of calls: as many answers, however many calls reach the limit at once."""
     result: Any = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=model(), limits=Limits(calls=calls))
     check_cut_short(result, "limit", calls)
     assert result.output is None

@@ -1,4 +1,4 @@
-"""The course of a council: who sees what, what it costs, and what it comes to."""
+"""The phases of a council: who sees what, how many calls it takes, and its output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Plan(BaseModel):
 
 
 class Listening:
-    """A model that answers as `reply` or `other` does, and keeps what it was asked."""
+    """A model that answers as `reply` or `other` does, and records the requests."""
 
     def __init__(self, other: Callable[[ModelRequest], Any] = reply) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -48,7 +48,7 @@ class Listening:
 
 
 def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
-    """And gives everything it came to."""
+    """And returns the raw output."""
     result = held()
     raw = result.output
     assert isinstance(raw, CouncilOutput)
@@ -106,7 +106,7 @@ def test_names_stay_where_they_are_not_to_be_hidden() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**32))
-def test_every_answer_stands_first_equally_often(count: int, seed: int) -> None:
+def test_every_answer_is_shown_first_equally_often(count: int, seed: int) -> None:
     """So a judge that prefers what it reads first leaves the ranking a tie."""
     raw = held(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
@@ -187,7 +187,7 @@ def test_a_lost_member_is_left_out_and_said() -> None:
 
 @pytest.mark.parametrize("role", ["-reviewer-Ann", "-chair"])
 def test_a_lost_review_or_chair_costs_only_itself(role: str) -> None:
-    """What was answered is kept, and the status says so."""
+    """Earlier answers are in the output, and the status says so."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith(role):

@@ -28,7 +28,7 @@ def reviews(*made: CouncilReview) -> dict[str, CouncilReview]:
 
 
 @given(NAMES, SCOPES, st.integers())
-def test_each_answer_stands_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
+def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
     """A preference for a slot favours nobody."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     for slot in range(len(names) - (scope == "others")):

@@ -113,9 +113,7 @@ class ConsensusOptions:
         if self.timeout is not None:
             check_seconds(where, timeout=self.timeout)
         checks.check_failure_policy(self.failures, where=where)
-        limit = self.history_limit
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise ConfigurationError(where, "history_limit", limit, "an int >= 0")
+        check_count(where, least=0, history_limit=self.history_limit)
         for field, kind, value in (("breakers", Breakers, self.breakers), ("archive", Archive, self.archive)):
             if value is not None and not isinstance(value, kind):
                 raise ConfigurationError(where, field, value, f"{kind.__name__}(…), or None")

@@ -16,7 +16,7 @@ from flowdebate.prompts.template import Template, filled, uses
 if TYPE_CHECKING:
     from flowdebate.patterns.council.schemas import ChairAsked
 
-__all__ = ("CHAIR", "ChairTemplate", "create_chair", "render_chair_turn")
+__all__ = ("CHAIR", "ChairTemplate", "create_chair", "render_work")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +61,8 @@ class ChairTemplate(Template):
 CHAIR = ChairTemplate()
 
 
-def render_chair_turn(asked: ChairAsked, *, with_schema: bool = False, template: ChairTemplate = CHAIR) -> str:
-    """The question, the answers, the reviews, the ranking, and what to do; members appear by letter only."""
-    work = render_work(asked, template=template)
-    return f"{work}\n\n{template.task_for_schema if with_schema else template.task}"
-
-
 def render_work(asked: ChairAsked, *, template: ChairTemplate = CHAIR) -> str:
-    """Everything that the members have written, and the ranking."""
+    """The question, the answers, the reviews and the ranking; members appear by letter only."""
     parts = [filled(template.answers, question=quoted(asked.question), answers=render_answers(asked.answers))]
     if asked.reviews:
         reviews = "\n".join(
@@ -96,7 +90,8 @@ def create_chair(
     block_name = f"{name}-chair"
 
     def turn(value: ChairAsked) -> str:
-        return render_chair_turn(value, with_schema=output_schema is not None, template=template)
+        task = template.task if output_schema is None else template.task_for_schema
+        return f"{render_work(value, template=template)}\n\n{task}"
 
     return generator(
         name=block_name,

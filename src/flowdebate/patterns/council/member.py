@@ -25,8 +25,6 @@ __all__ = (
     "create_council_reviewer",
     "render_answers",
     "render_member_system",
-    "render_opinion_turn",
-    "render_review_turn",
 )
 
 HOW_TO_READ_ANSWERS = (
@@ -92,17 +90,6 @@ def render_member_system(
     return "\n\n".join([*parts, *([system_prompt] if system_prompt else [])])
 
 
-def render_opinion_turn(question: str, *, template: CouncilMemberTemplate = COUNCIL_MEMBER) -> str:
-    """The question, and the request to answer it."""
-    return filled(template.opinion, question=quoted(question))
-
-
-def render_review_turn(asked: ReviewAsked, *, template: CouncilMemberTemplate = COUNCIL_MEMBER) -> str:
-    """The question, the answers under their letters, and the request to rank them."""
-    shown = filled(template.answers, question=quoted(asked.question), answers=render_answers(asked.answers))
-    return f"{shown}\n\n{template.review}"
-
-
 def render_answers(answers: Sequence[tuple[str, str]]) -> str:
     r"""Answers as text, each under its letter.
 
@@ -131,7 +118,7 @@ def create_council_member(
         return render_member_system(name=agent_name, role=role, system_prompt=system_prompt, template=template)
 
     def turn(value: object, ctx: Context) -> str:
-        return render_opinion_turn(question_of(value, ctx), template=template)
+        return filled(template.opinion, question=quoted(question_of(value, ctx)))
 
     return debater_block(
         f"{name}-member-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
@@ -157,7 +144,8 @@ def create_council_reviewer(
         return render_member_system(name=agent_name, role=role, system_prompt=system_prompt, template=template)
 
     def turn(value: ReviewAsked) -> str:
-        return render_review_turn(value, template=template)
+        shown = filled(template.answers, question=quoted(value.question), answers=render_answers(value.answers))
+        return f"{shown}\n\n{template.review}"
 
     return generator(
         name=block_name,

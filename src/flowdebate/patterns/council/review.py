@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import count, product
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,19 +50,14 @@ def council_state(ctx: Context) -> CouncilState:
     return state if isinstance(state, CouncilState) else CouncilState()
 
 
-def letters(number: int) -> list[str]:
-    """The first `number` letters: A to Z, then AA, AB and so on.
+def letter(index: int) -> str:
+    """The letter of the answer at `index`: A to Z, then AA, AB and so on.
 
-    >>> letters(28)[-3:]
-    ['Z', 'AA', 'AB']
+    >>> letter(0), letter(25), letter(26), letter(27)
+    ('A', 'Z', 'AA', 'AB')
     """
-    found: list[str] = []
-    for length in count(1):
-        for parts in product(ascii_uppercase, repeat=length):
-            if len(found) == number:
-                return found
-            found.append("".join(parts))
-    raise AssertionError
+    more, place = divmod(index, len(ascii_uppercase))
+    return (letter(more - 1) if more else "") + ascii_uppercase[place]
 
 
 def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
@@ -73,7 +67,7 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
     def open_(_: object, ctx: Context) -> None:
         state = council_state(ctx)
         names = sorted(state.spoken)
-        drawn = letters(len(names))
+        drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)
         ctx.sequencer.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope is None:
@@ -129,7 +123,7 @@ class ReviewTurn(Block[Any, Any]):
         asked = ReviewAsked(
             question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._anonymity)
         )
-        speakers = [make(tuple(letter for letter, _ in asked.answers)) for make in self._makers]
+        speakers = [make(tuple(shown for shown, _ in asked.answers)) for make in self._makers]
 
         async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
             answer = await ask(block, asked, ctx, self._failures)
@@ -166,7 +160,7 @@ class ReviewTurn(Block[Any, Any]):
 def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
     """A reviewer's ranking with names for letters; OutputError that names the block for what is no ranking."""
     ranking: Any = as_model(answer, asked.answer_schema(), block=block)
-    names = {letter: name for (letter, _), name in zip(asked.answers, order, strict=True)}
+    names = {shown: name for (shown, _), name in zip(asked.answers, order, strict=True)}
     return CouncilReview(
         agent_name=asked.agent_name,
         order=list(order),
