@@ -26,10 +26,10 @@ _SHOWN = 500
 """Characters of a server's own text that an error shows."""
 
 _LOOKED_AT = 20_000
-"""Characters of a server's own text that are looked at at all: error pages can have megabytes."""
+"""Characters of a server's own text that are searched for keys: error pages can have megabytes."""
 
 _SHORTEST_SECRET = 6
-"""What is shorter is a placeholder rather than a key, and stands in ordinary words."""
+"""Shorter ones are placeholders rather than keys, and occur in ordinary words."""
 
 _REDACTED = "[redacted]"
 
@@ -38,11 +38,11 @@ _KEYS = re.compile(
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
     r"|\bAIza[A-Za-z0-9*_-]{16,}"
 )
-"""What looks like a key, also where servers have starred out its middle."""
+"""Keys of providers, also if the server has masked their middle."""
 
 
 def counted(number: int, one: str) -> str:
-    """A number of things in words.
+    """A number with its noun.
 
     >>> counted(1, "ballot"), counted(1200, "ballot")
     ('1 ballot', '1,200 ballots')
@@ -70,7 +70,7 @@ def clean_text(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    r"""Whether `text` shows nothing: no characters, or only white space and zero-width ones.
+    r"""Whether `text` is empty, or only white space and zero-width characters.
 
     >>> is_blank(" \u200b\n"), is_blank(".")
     (True, False)
@@ -83,7 +83,7 @@ def is_blank(text: str) -> bool:
 
 
 def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
-    r"""Plain data with every text in it as `clean_text` makes it; what is no plain data stays as it is.
+    r"""Plain data with every text in it cleaned by `clean_text`; other values are returned unchanged.
 
     >>> clean_data({"briefing": ["a\ud800"], "done": True})
     {'briefing': ['a\ufffd'], 'done': True}
@@ -110,7 +110,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str) -> str:
-    """`text` without what looks like a key, of whomever.
+    """`text` without anything that looks like a key.
 
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'
@@ -126,7 +126,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     """
     text = without_keys(redacted(text[:_LOOKED_AT], secrets))
     shown = text[: _SHOWN + 1]
-    if not shown.isprintable():  # an escape is longer than what it stands for
+    if not shown.isprintable():  # an escape is longer than the character
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
 
@@ -138,7 +138,7 @@ LONGEST_ARGUMENT = 1_000_000
 _UNSEEN = re.compile(
     "[\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Characters that show nothing by themselves, though they are letters or marks."""
+"""Letters and marks that are invisible by themselves."""
 _SAME = (
     dict.fromkeys("\u2018\u2019\u201b\u02bc\u00b4\u2032", "'")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-")
@@ -188,12 +188,12 @@ def _translated(match: re.Match[str]) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """The place in `text` of each character of `fold(text)`; None where each has kept its own."""
+    """The place in `text` of each character of `fold(text)`; None if no place changes."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 
 def with_accents(text: str, end: int) -> int:
-    """The end of a span that ends at `end`, with the accents that follow there as characters of their own."""
+    """The end of a span that ends at `end`, including the combining accents that follow."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

@@ -28,7 +28,7 @@ def check_count(where: str, *, least: int = 1, **options: object) -> None:
 
 
 def check_seconds(where: str, **options: object) -> None:
-    """ConfigurationError for an option that is no finite number of seconds above 0."""
+    """ConfigurationError for an option that is not a finite number of seconds > 0."""
     for name, value in options.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value) or value <= 0:
             raise ConfigurationError(where, name, value, "a number of seconds > 0")

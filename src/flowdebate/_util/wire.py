@@ -26,12 +26,12 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        defer_build=True,  # validators are made at first use, which keeps the import fast
+        defer_build=True,  # validators are built at first use, so that the import is fast
     )
 
 
 def as_list(value: object) -> object:
-    """`value`, a tuple as a list. An iterator could go on for ever, so only what has an end is taken for a list."""
+    """`value`, with a tuple as a list; iterators are not converted, since they may be endless."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -42,9 +42,9 @@ class BaseEvent:
     kind: ClassVar[str]
     """The kind of event, for readers that do not know the class."""
     path: str = field(default="", compare=False, repr=False)
-    """The place in the run of the block that emitted it; of the run's own events, of the outermost block."""
+    """The place of the block that emitted it; for events of the run itself, that of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
-    """Seconds since the epoch, by the run's clock. In a stored run it stands still between two steps."""
+    """Seconds since the epoch, by the run's clock. In a stored run it does not advance between two steps."""
 
     def to_wire(self) -> dict[str, Any]:
         """The event as JSON data: its `kind`, then its fields with camelCase keys."""

@@ -21,8 +21,8 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
     """Await `calls` together, at most `limit` at once; results in the order of the calls.
 
     The first failure cancels the others and is raised as itself; when several fail at the same moment, the one of
-    the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them, and none is
-    left behind; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for
+    the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and
+    waits for them; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for
     humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised.
     """
     if limit == 1 or len(calls) <= 1:
@@ -44,7 +44,7 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
             suspended[index] = branch
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():
-                raise _SelfCancelled from None  # it has cancelled itself, which a task group would just pass over
+                raise _SelfCancelled from None  # it has cancelled itself, which a task group would ignore
             raise
 
     try:
@@ -67,7 +67,7 @@ def _raised(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -
     others = group_failure.split(_SelfCancelled)[1]
     if others is None:
         return asyncio.CancelledError()
-    # something that is no Exception is not ours to choose from
+    # a BaseException is never replaced by one of the failures
     return _first(failures) if others.split(Exception)[1] is None else others
 
 

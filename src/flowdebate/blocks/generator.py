@@ -33,9 +33,9 @@ __all__ = (
 OutT = TypeVar("OutT")
 
 TextSlot: TypeAlias = str | Callable[..., Any]
-"""Text, or a function of `(input, ctx)` or `(input)` that gives it."""
+"""Text, or a function of `(input, ctx)` or `(input)` that returns it."""
 MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
-"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that gives them."""
+"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that returns them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Visibility:
 
 
 class Generator(Block[Any, OutT]):
-    """A block that asks a model; made by `generator`."""
+    """A block that calls a model; made by `generator`."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value; applications call generator()
         self,
@@ -81,12 +81,12 @@ class Generator(Block[Any, OutT]):
         self._settings = settings
         self._transform = transform
 
-    async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - whatever the slots make of it
+    async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         messages = await self._messages(value, ctx)
         response, call = await self._converse(messages, ctx)
         output: Any = response.text if self.output is None else response.data
         if call is not None:
-            output = await self._given(call, ctx)
+            output = await self._answer_of(call, ctx)
         if self._transform is not None:
             output = await result_of(self._transform(output, response, ctx))
         if self.visibility.client:
@@ -99,7 +99,7 @@ class Generator(Block[Any, OutT]):
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
         """The same block with another `transform`."""
         changed = copy.copy(self)
-        changed._transform = transform  # noqa: SLF001 - its own kind
+        changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
     async def _messages(self, value: object, ctx: Context) -> list[Message]:
@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
         return messages
 
     async def _converse(self, messages: list[Message], ctx: Context) -> tuple[ModelResponse, ToolCall | None]:
-        """The model's answer, after all the tool calls that it wanted; and the call that is the answer, if one is."""
+        """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
         model = ctx.model(self.model)
         for turn in range(self._max_tool_rounds + 1):
             request = ModelRequest(
@@ -122,7 +122,7 @@ class Generator(Block[Any, OutT]):
                 output=self.output,
                 tools=self._specs,
                 settings=self._settings,
-                on_text=self._teller(ctx),
+                on_text=self._text_listener(ctx),
             )
             response = await ctx.run.ask(model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
@@ -132,11 +132,11 @@ class Generator(Block[Any, OutT]):
                 if call.name == self.answer_tool:
                     return response, call
                 if turn < self._max_tool_rounds:
-                    messages.append(await self._called(call, ctx, f"[{turn + 1}.{number}]"))
+                    messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
-    async def _given(self, call: ToolCall, ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
-        """What the answer tool makes of `call`."""
+    async def _answer_of(self, call: ToolCall, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
+        """The result of the answer tool for `call`."""
         inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
         try:
             return await self.tools[call.name].value(call.arguments, inner)
@@ -144,13 +144,13 @@ class Generator(Block[Any, OutT]):
             violation.block = self.name
             raise
 
-    def _teller(self, ctx: Context) -> Callable[[str], None] | None:
+    def _text_listener(self, ctx: Context) -> Callable[[str], None] | None:
         if self.output is not None or not self.visibility.client or not ctx.run.records.listeners:
             return None
         return lambda text: ctx.run.tell(TextDelta(block=self.name, text=text, path=ctx.path, at=ctx.now()))
 
-    async def _called(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """What the model is told about `call`; `place` counts the calls, since their ids are the model's own."""
+    async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
+        """The message with the result of `call`; `place` counts the calls, since their ids are chosen by the model."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
@@ -166,7 +166,7 @@ class Generator(Block[Any, OutT]):
 
 
 class GeneratorOptions(TypedDict, total=False):
-    """The options of `generator` that say nothing about the type of its output."""
+    """The options of `generator` that do not affect the type of its output."""
 
     prompt: TextSlot
     user: TextSlot | None
@@ -256,17 +256,17 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Generator[Any]:
-    """A block that asks a language model, in streamed text or, with `output_schema`, for a validated value.
+    """A block that asks a language model for streamed text or, with `output_schema`, for a validated value.
 
     The messages are, in this order: the system message (`prompt`, then `instructions`, then those of `uses`),
     `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as text). A slot is
     a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds` rounds (then
     `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the block's output is
-    then what that tool gives, or `SchemaViolation` for arguments that do not fit it; calls before it in the same answer
-    are still made, those behind it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the
-    run resolves; None is `"intent/chat"`. `transform(output, response, ctx)` makes the block's output of the model's.
+    the result of that tool, or `SchemaViolation` for invalid arguments; calls before it in the same response are
+    executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run
+    resolves; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output from the model's.
 
-    Raises what the model raises: see `flowdebate.errors.ModelError`.
+    Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """
     where = f"generator {name!r}"
     check_uses(uses, where=where)
@@ -307,7 +307,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
 def as_visibility(
     value: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
 ) -> Visibility:
-    """`value` as a visibility; a dict may leave out what is as in `default`."""
+    """`value` as a Visibility; keys that a dict leaves out are those of `default`."""
     if value is None:
         return default
     if isinstance(value, Visibility):
@@ -332,8 +332,8 @@ def _session_history(_: object, ctx: Context) -> list[Message]:
     return list(ctx.session.history)
 
 
-def _as_messages(value: Any) -> list[Message]:  # noqa: ANN401 - what the slot of an application gave
-    """The messages of a slot; one by itself is as good as a list of one."""
+def _as_messages(value: Any) -> list[Message]:  # noqa: ANN401 - the value of an application's slot
+    """The messages of a slot, which may be a single one."""
     items: Sequence[Any] = [value] if isinstance(value, (str, Mapping)) else value or ()
     return [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
 

@@ -36,20 +36,20 @@ Function: TypeAlias = Callable[..., Any]
 """`f(value)` or `f(value, ctx)`, sync or async."""
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
-"""A function in its one uniform shape."""
+"""A function that takes value and context."""
 
 
 def invocation(function: Function, *, where: str, field: str) -> Invocation:
-    """`function` as something that takes value and context; ConfigurationError if it can take neither shape.
+    """`function` as one of `(value, ctx)`; ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
 
-    A block is refused: called as a function, it would have no place of its own in the run, and no resources.
+    A block is refused: called as a function, it would have no path in the run, and no resources.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return lambda value, _: function(value)  # a builtin that does not tell: str, len, …
+        return lambda value, _: function(value)  # a builtin without a signature: str, int, …
     if _takes_context(signature):
         return function
     if _fits(signature, 1):
@@ -61,7 +61,7 @@ def _takes_context(signature: inspect.Signature) -> bool:
     if not _fits(signature, 2):
         return False
     second = list(signature.parameters.values())[1:2]
-    # a second parameter with a default is an option of the function, unless it says that it is the context
+    # a second parameter with a default is an option of the function, unless it is called ctx
     return not second or second[0].default is inspect.Parameter.empty or second[0].name == "ctx"
 
 
@@ -74,26 +74,26 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 
 def is_awaitable(outcome: object) -> bool:
-    """Whether `outcome` has to be awaited; asked of its type, since values may answer slowly or wrongly."""
+    """Whether `outcome` must be awaited; decided by its type, since attributes of values may be slow or wrong."""
     return hasattr(type(outcome), "__await__")
 
 
-async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - whatever the application's function gave
-    """`outcome`, awaited if it has to be."""
+async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
+    """`outcome`, awaited if it is awaitable."""
     return await outcome if is_awaitable(outcome) else outcome
 
 
 def function_name(function: Function) -> str:
-    """A name to show for `function`."""
+    """The name of `function` in paths and messages."""
     name = getattr(function, "__name__", type(function).__name__)
     return "function" if name == "<lambda>" else name
 
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
-"""A block, or a function of `(input, ctx)` or `(input)` to be made one."""
+"""A block, or a function of `(input, ctx)` or `(input)` that becomes one."""
 
 _LONG = 1.0
-"""Seconds for which a function may keep the event loop to itself before that is logged."""
+"""Seconds for which a function may block the event loop before that is logged."""
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")
@@ -113,8 +113,8 @@ class Handler(Block[InT, OutT]):
         held = time.perf_counter() - began
         if held > _LONG:
             _LOGGER.warning(
-                "block %r held the event loop for %.1f s, in which nothing else went on: make its function async, or "
-                "let it wait in a thread (asyncio.to_thread)",
+                "block %r held the event loop for %.1f s, in which nothing else could run: make its function async, or "
+                "run it in a thread (asyncio.to_thread)",
                 self.name,
                 held,
             )
@@ -166,8 +166,8 @@ def handler(
 ) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
     """A block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
 
-    `resources` are what the function reaches as `ctx.resources.<key>`. A sync function runs on the event loop: one
-    that waits for something should be async; one that keeps the loop for more than a second is logged.
+    The function finds its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make one that
+    waits async; a warning is logged if it blocks the loop for more than a second.
 
     >>> @handler(name="shout")
     ... def shout(input, ctx):
@@ -190,7 +190,7 @@ def as_block(value: BlockLike, *, name: str, where: str, field: str) -> Block[An
 
 
 def checked_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
-    """`resources`, each under its own key; ConfigurationError for what is no resource."""
+    """`resources`, each under its own key; ConfigurationError if one is not a resource."""
     for key, resource in (resources or {}).items():
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
             raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource, and hashable")

@@ -19,17 +19,17 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """One line of a drawing, and what is drawn below it."""
+    """One line of a drawing, with the lines below it."""
 
     text: str
-    """What the step does: a block's name, or a verb and what it applies to."""
+    """The step: a block's name, or a verb and its object."""
     kind: str = "block"
     """handler, generator, router, sequencer, or the name of a step."""
     children: Sequence[Outline] = ()
     target: str | None = None
     """The name of the step that is jumped back to."""
     target_index: int | None = None
-    """Which of the steps beside this one that is."""
+    """The index of that step among the siblings of this one."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0))
@@ -98,11 +98,11 @@ def _quoted(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """`text` without what would break a line or hide in it."""
+    """`text` with line breaks and invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 _ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
-"""What Mermaid would not take as itself inside of quotes: entities, HTML, Markdown, directives."""
+"""Characters that Mermaid interprets even inside quotes: entities, HTML, Markdown, directives."""

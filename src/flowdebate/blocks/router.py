@@ -20,7 +20,7 @@ __all__ = (
 
 
 class Router(Block[Any, Any]):
-    """A block that hands its input to one of its routes."""
+    """A block that runs one of its routes."""
 
     def __init__(
         self, *, name: str, choose: Function, routes: Mapping[str, Block[Any, Any]], otherwise: Block[Any, Any] | None
@@ -65,8 +65,8 @@ def router(
 ) -> Router:
     """A block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
 
-    In its keyed form `routes` is a mapping and `choose` returns a key; with a sequence of blocks it returns one of
-    them. What is not among the routes goes to `otherwise`, or is an `OutputError` that lists what there is.
+    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks it returns one of them. Any other
+    choice runs `otherwise`, or is an `OutputError` that lists the routes.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

@@ -42,10 +42,10 @@ NewT = TypeVar("NewT")
 
 
 class Sequencer(Block[InT, OutT]):
-    """Steps, one after another, each on what the one before it gave; without steps it gives what it gets.
+    """Steps that run one after another, each on the output of the one before; without steps, the identity.
 
-    Every verb returns a new sequencer and leaves this one as it was. Wherever a block is asked for, a function of
-    `(input)` or `(input, ctx)` will do.
+    Every verb returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function of
+    `(input)` or `(input, ctx)` is accepted.
     """
 
     def __init__(
@@ -83,29 +83,29 @@ class Sequencer(Block[InT, OutT]):
     @overload
     def then(self, block: Function) -> Sequencer[InT, Any]: ...
     def then(self, block: BlockLike) -> Sequencer[InT, Any]:
-        """Hand the value to `block`; go on with its output."""
+        """Replace the value by the output of `block`."""
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """`then`, where `condition` holds; else the value goes on as it is."""
+        """`then`, if `condition` holds; else the value is unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT]:
-        """Hand the value to `block`, and go on with the value itself."""
+        """Run `block` on the value, which is unchanged."""
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT]:
-        """`tap`, where `condition` holds."""
+        """`tap`, if `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
     def map(self, function: Function) -> Sequencer[InT, Any]:
-        """Put the value through `function`."""
+        """Apply `function` to the value."""
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
 
     def parallel(
         self, branches: Mapping[str, BlockLike] | Sequence[BlockLike], *, max_concurrency: int | None = None
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Hand the value to all `branches` at once; go on with a dict of their outputs, by key (or block name)."""
+        """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name)."""
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
             branches = {block.name: block for block in blocks}
@@ -135,9 +135,9 @@ class Sequencer(Block[InT, OutT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, list[Any]]:
-        """Hand each item of the value (or of `over(value, ctx)`) to `block`; go on with the outputs in order.
+        """Run `block` on each item of the value (or of `over(value, ctx)`); the new value is the list of outputs.
 
-        All at once, or at most `max_concurrency` at a time; 1 is one after the other.
+        All at once, or at most `max_concurrency` at a time.
         """
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
@@ -148,13 +148,13 @@ class Sequencer(Block[InT, OutT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT]:
-        """`for_each`, but the value goes on as it was."""
+        """`for_each`, but the value is unchanged."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
-        """Hand the value to the block of the first `(condition, block)` that holds, else to `otherwise`.
+        """Run the block of the first `(condition, block)` whose condition holds, else `otherwise`.
 
-        Where none holds and there is no `otherwise`, the value goes on as it is.
+        If none holds and there is no `otherwise`, the value is unchanged.
         """
         if not cases:
             raise self._error("branch", cases, "at least one (condition, block)")
@@ -169,7 +169,7 @@ class Sequencer(Block[InT, OutT]):
         )
 
     def loop_back(self, to: str, *, when: Function, max_iterations: int, label: str = "loop") -> Sequencer[InT, OutT]:
-        """Go back to the step `to` while `when` holds, so that it is passed at most `max_iterations` times.
+        """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
         `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks.
         """
@@ -190,16 +190,16 @@ class Sequencer(Block[InT, OutT]):
         )
 
     def do_while(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
-        """Put the value through `body` once, and again while `condition` holds of its output.
+        """Apply `body` to the value once, and again while `condition` holds for its output.
 
-        LoopLimitExceeded when it still holds after `max_iterations`.
+        LoopLimitExceeded if it still holds after `max_iterations`.
         """
         return self._with(self._loop(body, condition, max_iterations, until=False))
 
     def do_until(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
-        """Put the value through `body` once, and again until `condition` holds of its output.
+        """Apply `body` to the value once, and again until `condition` holds for its output.
 
-        LoopLimitExceeded when it does not after `max_iterations`.
+        LoopLimitExceeded if it does not hold after `max_iterations`.
         """
         return self._with(self._loop(body, condition, max_iterations, until=True))
 
@@ -209,9 +209,9 @@ class Sequencer(Block[InT, OutT]):
         *,
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Sequencer[InT, Any]:
-        """When a step before this one raises `on`, hand the exception to `block` and go on with its output.
+        """If an earlier step raises `on`, run `block` on the exception and continue with its output.
 
-        Cancellation is no exception in this sense: it always passes.
+        Cancellation is never rescued.
         """
         kinds = on if isinstance(on, tuple) else (on,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
@@ -220,7 +220,7 @@ class Sequencer(Block[InT, OutT]):
 
     # Acting
 
-    async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - what the last step gives
+    async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - the output of the last step
         current: Any = value if self._accepts is None else self._accepts(value)
         inner = self._inner(ctx)
         cancels = _cancels() if self._rescues else 0
@@ -238,13 +238,13 @@ class Sequencer(Block[InT, OutT]):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:
                 if not self._rescues or _cancels() > cancels:
-                    raise  # what a block makes of its cancellation does not go on either
+                    raise  # nor is an error that a block raises when it is cancelled
                 index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, Any]:
-        """The next rescue that takes `error`, the pass that it is in, and what it made of it; raises without one."""
+        """The next rescue for `error`, the pass that it is in, and its output; raises without one."""
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
@@ -254,7 +254,7 @@ class Sequencer(Block[InT, OutT]):
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
-                except Exception as another:  # noqa: BLE001 - it may be for a later rescue
+                except Exception as another:  # noqa: BLE001 - a later rescue may take it
                     return await self._rescued(another, number, passes, ctx)
         raise error
 
@@ -264,7 +264,7 @@ class Sequencer(Block[InT, OutT]):
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
-        """The context of the steps: with what this sequencer opens, and its state."""
+        """The context of the steps: with the resources that this sequencer opens, and its state."""
         opened = ctx.scope.opened
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and self._state is None and self._model is None:
@@ -276,7 +276,7 @@ class Sequencer(Block[InT, OutT]):
         models = ctx.scope.models if self._model is None else (self._model, *ctx.scope.models)
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state, models))
 
-    def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has a handle of its own
+    def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has its own type of handle
         if resource not in self._anew:
             return ctx.run.open_shared(resource, ctx.path)
         if resource not in self._isolated:
@@ -320,7 +320,7 @@ class Sequencer(Block[InT, OutT]):
         return self._free(wish)
 
     def _free(self, wish: str) -> str:
-        """`wish`, or the next of its kind that is neither a step's key nor a loop's label: both stand in paths."""
+        """`wish`, or `wish~2` and so on if it is the key of a step or the label of a loop: both are parts of paths."""
         taken = {step.key for step in self.steps} | {step.label for step in self.steps if isinstance(step, LoopBack)}
         number = 2
         key = wish
@@ -365,13 +365,13 @@ class Sequencer(Block[InT, OutT]):
 
 
 def _cancels() -> int:
-    """How many cancellations the running task has not come to terms with."""
+    """The number of pending cancellations of the running task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 def _loops(steps: Sequence[Step]) -> list[LoopBack | None]:
-    """For each step, the jump that leads back to it or behind it."""
+    """For each step, the loop that it is in."""
     around: list[LoopBack | None] = [None] * len(steps)
     for index, step in enumerate(steps):
         if isinstance(step, LoopBack):
@@ -391,18 +391,17 @@ def sequencer(
 ) -> Sequencer[Any, Any]:
     """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
-    `state` makes the value that its blocks share as `ctx.sequencer.state`, anew for each time that it acts (a
-    sequencer without one is transparent: its blocks see the state of the sequencer around it). The resources that
-    its blocks declare are collected; `resources` declares more. Those in `owns` are opened anew for each time that
-    it acts, and kept from the blocks around it; those in `isolates` as well, but what becomes of them reaches the
-    blocks around it. `accepts` turns what is handed in into what the first step takes. `model` is for all blocks
-    inside that name none: one model, or one by intent.
+    `state()` creates the value that its blocks share as `ctx.sequencer.state`, anew each time it acts (without one,
+    its blocks see the state of the sequencer around it). The resources that its blocks declare are collected;
+    `resources` declares more. Those in `owns` are opened anew each time it acts, and hidden from the blocks around it;
+    those in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the first
+    step. `model` is the default for all blocks inside that name none: one model, or one by intent.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'
     """
     if state is not None and not callable(state):
-        raise ConfigurationError(f"sequencer {name!r}", "state", state, "something to call for a new state, or None")
+        raise ConfigurationError(f"sequencer {name!r}", "state", state, "a function that returns a new state, or None")
     declared = checked_resources(resources, where=f"sequencer {name!r}")
     for own in (*owns, *isolates):
         checked_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")

@@ -35,7 +35,7 @@ class Step:
     """One step of a sequencer."""
 
     key: str = ""
-    """Its name in the sequencer, unlike all others'."""
+    """Its unique name in the sequencer."""
     place: str = ""
     """`key` as a part of paths."""
 
@@ -45,16 +45,16 @@ class Step:
 
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401 - values of the application
         """The value after the step; `path` is the step's place in the run."""
-        raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself carries out jumps
+        raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself executes jumps
 
     def outline(self) -> Outline:
-        """How the step is drawn."""
+        """The step as a drawing."""
         raise AssertionError(self)  # pragma: no cover - every step draws itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class Then(Step):
-    """Hand the value to a block, and go on with what it gives; with `when`, only if that is true of the value."""
+    """Replace the value by the output of a block; with `when`, only if that holds for the value."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -73,7 +73,7 @@ class Then(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Tap(Then):
-    """As `Then`, but the value goes on as it was."""
+    """Like `Then`, but the value is unchanged."""
 
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
         await super().run(value, ctx, path)
@@ -85,7 +85,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Step):
-    """Put the value through a function."""
+    """Apply a function to the value."""
 
     function: Invocation
     name: str
@@ -99,7 +99,7 @@ class Map(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel(Step):
-    """Hand the value to several blocks at once; go on with their outputs by name."""
+    """Run several blocks on the value at once; the new value is a dict of their outputs."""
 
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
@@ -124,13 +124,13 @@ class Parallel(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class ForEach(Step):
-    """Hand each item to a block; go on with the outputs in the items' order."""
+    """Run a block on each item; the new value is the list of outputs in the items' order."""
 
     block: Block[Any, Any]
     over: Invocation | None = None
     max_concurrency: int | None = None
     tapped: bool = False
-    """True: the outputs are dropped and the value goes on as it was."""
+    """True: the outputs are dropped and the value is unchanged."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
@@ -156,7 +156,7 @@ class ForEach(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Branch(Step):
-    """Hand the value to the first block whose condition holds."""
+    """Run the first block whose condition holds."""
 
     cases: Sequence[tuple[Invocation, Block[Any, Any]]]
     otherwise: Block[Any, Any] | None
@@ -208,7 +208,7 @@ class DoLoop(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopBack(Step):
-    """Go back to an earlier step while a condition holds, for at most so many passes."""
+    """Go back to an earlier step while a condition holds, for at most `max_iterations` passes."""
 
     target: int
     """The index of the step to go back to."""
@@ -228,7 +228,7 @@ class LoopBack(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Rescue(Step):
-    """When an earlier step of the sequencer fails, go on with what a block makes of the failure."""
+    """When an earlier step of the sequencer fails, continue with the output of a block for the exception."""
 
     block: Block[Any, Any]
     on: tuple[type[Exception], ...] = field(default=(Exception,))

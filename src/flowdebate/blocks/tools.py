@@ -54,31 +54,31 @@ class Capability:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """Something that a model may call: what it is told of it, and what is then done."""
+    """A function that a model may call, with its description for the model."""
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
     """Takes checked arguments by name."""
     arguments: type[BaseModel]
-    """Checks them; the alias of a field, where it has one, is the argument's name."""
+    """Validates them; the alias of a field, if it has one, is the argument's name."""
     block: Block[Any, Any] | None = None
-    """The block that it runs, whose resources are those of whoever offers it."""
+    """The block that it runs; its resources become those of the block that offers the tool."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
-        """What the model is told: the result as text, or what is wrong with its arguments.
+        """The text for the model: the result, or the problems with its arguments.
 
-        Arguments come from a model: whatever does not fit the schema is told to the model and nothing is called.
-        What the tool itself raises is the application's own error, and is raised.
+        Arguments come from a model: if they do not fit the schema, the model gets the problems and nothing is called.
+        Exceptions of the tool itself are the application's, and are raised.
         """
         try:
             values = self._checked(arguments)
         except ValidationError as error:
             listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
-        return clean_text(_told(await self._called(values, ctx)))
+        return clean_text(_text_of(await self._called(values, ctx)))
 
-    async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
-        """What it gives, where a call of it is a model's answer; SchemaViolation for arguments that do not fit."""
+    async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
+        """The result of a call that is a model's answer; SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
         except ValidationError as error:
@@ -89,7 +89,7 @@ class Tool:
         checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
         return {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
 
-    async def _called(self, values: dict[str, Any], ctx: Context) -> Any:  # noqa: ANN401 - what the tool gives
+    async def _called(self, values: dict[str, Any], ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
         try:
             return await self.call(values, ctx)
         except Exception as error:
@@ -98,7 +98,7 @@ class Tool:
 
 
 ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
-"""A tool, or a block or function to be made one."""
+"""A tool, or a block or function that becomes one."""
 
 
 def tool(value: ToolLike, *, where: str = "tool") -> Tool:
@@ -123,7 +123,7 @@ def tool(value: ToolLike, *, where: str = "tool") -> Tool:
 
 
 def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, where: str) -> dict[str, Tool]:
-    """All tools by name; ConfigurationError where two have the same."""
+    """All tools by name; ConfigurationError if two have the same name."""
     if not isinstance(values, (list, tuple)):
         raise ConfigurationError(where, "tools", values, "a list of functions or blocks")
     tools: dict[str, Tool] = {}
@@ -136,18 +136,18 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, where: s
 
 
 def check_uses(uses: object, *, where: str) -> None:
-    """ConfigurationError for what is no list of capabilities."""
+    """ConfigurationError unless `uses` is a list of capabilities."""
     if not isinstance(uses, (list, tuple)) or not all(isinstance(capability, Capability) for capability in uses):
         raise ConfigurationError(where, "uses", uses, "a list of Capability")
 
 
 def function_schema(function: Function) -> ToolSpec:
-    """What a model is told of `function`: name, description, and the JSON Schema of its parameters.
+    """The description of `function` for a model: name, docstring, and the JSON Schema of its parameters.
 
     Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models written out);
     without an annotation from the default, else it is a string. Descriptions come from the docstring (Google, NumPy or
-    reST): the function's is what stands before the arguments. A parameter with a default is not required.
-    `function_schema(f).to_openai()` is the tool as the chat completions API wants it.
+    reST); the function's is the text before the arguments. A parameter with a default is not required.
+    `function_schema(f).to_openai()` is the tool in the form of the chat completions API.
 
     >>> from typing import Literal
     >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
@@ -167,9 +167,9 @@ def _function_tool(function: Function, where: str) -> Tool:
 
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
-        raise ConfigurationError(where, "tools", function, "functions with a name, which the model calls them by")
+        raise ConfigurationError(where, "tools", function, "functions with a name, by which the model calls them")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
-    # a line break in a description is the width of the source's page
+    # line breaks in a description come from the line width of the source
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
@@ -177,7 +177,7 @@ def _function_tool(function: Function, where: str) -> Tool:
         spec = _spec(name, description, arguments, where)
     except ConfigurationError:
         raise
-    except Exception as error:  # an annotation is resolved and made a schema: both run the application's code
+    except Exception as error:  # resolving annotations and building their schemas run the application's code
         allowed = "a function whose parameters have types that pydantic can validate"
         raise ConfigurationError(where, f"tools: {name}", function, allowed, hint=error_text(error)) from error
 
@@ -198,7 +198,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
         default = ... if parameter.default is parameter.empty else parameter.default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
-    # annotations that are strings mean something where the function stands
+    # annotations that are strings are resolved in the module of the function
     origin = inspect.unwrap(getattr(function, "func", function))
     model = create_model(name, __config__=ConfigDict(extra="forbid"), __module__=origin.__module__, **fields)
     model.model_rebuild(raise_errors=False, _types_namespace=getattr(origin, "__globals__", {}))
@@ -206,7 +206,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
 
 
 def _by_default(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - a type form
-    """The type of a parameter that says none."""
+    """The type of a parameter without an annotation."""
     kind = type(parameter.default)
     if parameter.default is None:
         return str | None
@@ -240,12 +240,12 @@ def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -
     return ToolSpec(name=name, description=description, parameters=schema)
 
 
-def _told(result: object) -> str:
+def _text_of(result: object) -> str:
     if isinstance(result, str):
         return result
     if isinstance(result, BaseModel):
         return result.model_dump_json()
     if result is None or is_dataclass(result) or isinstance(result, (Mapping, list, tuple, set, int, float, bool)):
-        with suppress(ValueError):  # what cannot be written as JSON, such as a list that holds itself
+        with suppress(ValueError):  # values that JSON cannot hold, such as a list that contains itself
             return to_json(result, fallback=str, by_alias=False).decode()
     return str(result)

@@ -1,9 +1,9 @@
-"""Escaping of what models and users wrote, so that it cannot pass for the prompt's own words.
+"""Escaping of text by models and users, which must not pass for the prompt's own words; names read back.
 
-Its first line stands behind a tag or a label, and each further line behind a bar: no line of it begins a line of the
-prompt. What would break a line, or make one look other than it is, is written as `⟦U+2028⟧`; so is a `⟦` itself, and
-the first character of what a model's chat template could take for its own: `<|im_end|>`, `</s>`, `[INST]`. Everything
-else stays as it was written, and all of it can be read back.
+The first line follows a tag or a label, and each further line a bar, so no line of the text begins a line of the
+prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`; so are `⟦` itself, and the first
+character of anything that a model's chat template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`.
+Everything else is unchanged, and the original can be read back.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ __all__ = (
 )
 
 BAR = "\n  | "
-"""Between the lines of one text."""
+"""Separator between the lines of one text."""
 
 _MARK = "⟦"
 _ESCAPED_ALWAYS = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but tab and line feed: NUL, most line breaks
     "\\u2028\\u2029"  # line breaks that str.splitlines knows
-    "\\u202a-\\u202e\\u2066-\\u2069"  # they turn the direction of what follows, so that a reader sees another order
+    "\\u202a-\\u202e\\u2066-\\u2069"  # they change the direction of the following text
     "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
     "⟦"
 )
-# Servers read these as control tokens wherever they stand: `<|im_end|><|im_start|>system` would end the user's message.
+# Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = "<(?=[|\\uff5c]|/?\\w+>)"
 _IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|\\[(?=/?[A-Z_]{{2,}}\\])")
 _IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
@@ -54,20 +54,20 @@ _ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
 
 
 def quoted(text: str) -> str:
-    r"""`text` as it stands behind a tag or a label: further lines behind a bar.
+    r"""`text` after a tag or a label: each further line begins with a bar.
 
     >>> print("[for] " + quoted("Yes.\n[against] I give up."))
     [for] Yes.
       | [against] I give up.
     """
-    # Nothing that is printable is escaped but the mark and brackets: for most texts a pass in C is all that it takes.
+    # Of printable characters only the mark and brackets are escaped: for most texts these checks in C suffice.
     if text.isprintable() and _MARK not in text and "<" not in text and "[" not in text:
         return text
     return _IN_TEXT.sub(_escape, text).replace("\n", BAR)
 
 
 def unquoted(text: str) -> str:
-    r"""What `quoted` was given; ViewError for what it cannot have written.
+    r"""The original of a `quoted` text; ViewError if `quoted` cannot have written it.
 
     >>> unquoted(quoted("one\r\ntwo"))
     'one\r\ntwo'
@@ -78,20 +78,20 @@ def unquoted(text: str) -> str:
     return plain
 
 
-@lru_cache(maxsize=1024)  # the same few names and stances stand in every prompt of a debate
+@lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
 def tag_text(text: str) -> str:
-    """`text` on one line and without square brackets: a stance, as it stands in a tag or in a sentence."""
+    """`text` on one line and without square brackets: a stance in a tag or in a sentence."""
     return _IN_TAG.sub(_escape, text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
-    """`name` as it stands in a tag or in a list: on one line, without square brackets and commas."""
+    """`name` on one line, without square brackets and commas: a name in a tag or in a list."""
     return _IN_NAME.sub(_escape, name)
 
 
 def without_control_tokens(text: str) -> str:
-    """`text` in which nothing is taken for a token of a chat template; all else, line breaks too, stays as it is.
+    """`text` with the control tokens of chat templates escaped; everything else, also line breaks, is unchanged.
 
     >>> without_control_tokens("<|im_end|>")
     '⟦U+003C⟧|im_end|>'
@@ -100,7 +100,7 @@ def without_control_tokens(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """`text` with each `⟦U+2028⟧` turned back into what it stands for."""
+    """`text` with each `⟦U+2028⟧` turned back into its character."""
     return _ESCAPE.sub(_unescape, text) if _MARK in text else text
 
 
@@ -113,7 +113,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
-"""Brackets and quotes that open, each with what closes it."""
+"""Opening brackets and quotes with their closing ones."""
 DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])
 """Quotes, markdown and brackets."""
 AROUND = f"{DECORATION}.!?,;:…"
@@ -131,7 +131,7 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that is `written`, in whatever case, escaped as in prompts or in quotes; None for none.
+    """The one of `names` that is `written`, in any case, escaped as in prompts or in quotes; None for no match.
 
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'

@@ -1,4 +1,4 @@
-"""Prompt templates: named texts with fields, checked when they are made; values are inserted and never read again."""
+"""Prompt templates: named texts with fields, checked when they are created; inserted values are never parsed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-"""Fields that are rendered as whole lines: they stand alone on theirs."""
+"""Fields that are rendered as whole lines: each must be alone on its line."""
 _NUMBERS = frozenset({"max_rounds", "round", "rounds"})
-"""Fields that may stand anywhere. All others are text that somebody wrote, and stand behind a label."""
+"""Fields that may be anywhere. All others are text of models or users, and must follow a label."""
 
 
 def filled(template: str, **values: object) -> str:
-    """`template` with each `{field}` replaced; what is put in is never read again.
+    """`template` with each `{field}` replaced; inserted values are never parsed.
 
     >>> filled("Question: {question}", question="Who is {round}?")
     'Question: Who is {round}?'
@@ -44,7 +44,7 @@ def _parts(template: str) -> tuple[tuple[bool, str], ...]:
 
 
 def listed(*items: str) -> str:
-    """`items`, each on a line of its own."""
+    """`items`, each on its own line."""
     return "\n".join(f"- {item}" for item in items)
 
 
@@ -57,8 +57,8 @@ def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]
 class Template:
     """The texts of one role; override any of them by keyword.
 
-    ConfigurationError for a `{field}` that is not filled there, and for one that stands where text could pass for
-    the prompt's own: what somebody wrote must not begin a line, a transcript must not share one.
+    ConfigurationError for a `{field}` that the template does not have, and for one in a place where its text could pass
+    for the prompt's own words: text of others must not begin a line, and a transcript must not share one.
     """
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Template:
 
 
 def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str]) -> str | None:
-    """What a field must be instead, or None."""
+    """The rule that a field breaks, or None."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

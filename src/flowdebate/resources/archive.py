@@ -1,7 +1,6 @@
 """Archive beyond single runs: past debates, critique patterns, ratings, positions and persona records.
 
-Each is a small interface with a store in memory beside it; a store that survives the process implements the same.
-All of them are asynchronous, since a real one waits for a disk or a server.
+Each is a small asynchronous interface with an implementation in memory; a persistent store implements the same.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ __all__ = (
 
 
 class Rating(WireModel):
-    """How good an agent is, as far as debates have shown."""
+    """An agent's rating from its debates."""
 
     elo: float = 1500.0
     calibration: float | None = None
-    """How well its confidence fits how often it is right, from 0 to 1; None where nobody knows."""
+    """How well its confidence matches how often it is right, from 0 to 1; None if unknown."""
     debates: int = 0
 
 
 class PersonaRecord(WireModel):
-    """How an agent did, over all its debates."""
+    """An agent's record over all its debates."""
 
     debates: int = 0
     wins: int = 0
     failures: int = 0
-    """Calls that came to nothing."""
+    """Failed calls."""
     critiques: int = 0
     flips: int = 0
 
     def plus(self, other: PersonaRecord) -> PersonaRecord:
-        """Both together."""
+        """The sum of both records."""
         return PersonaRecord(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
 
 
@@ -62,47 +61,47 @@ class PastDebates(Protocol):
         """At most `limit` debates that may help with `task`, the most useful first."""
 
     async def add(self, debate: PastDebate, /) -> None:
-        """Keep a debate; one with an id that is there already changes nothing."""
+        """Store a debate; one with a known id changes nothing."""
 
 
 class CritiquePatterns(Protocol):
-    """Points that critics made, and how often they helped."""
+    """Points of critics, with how often they helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         """At most `limit` points that helped before, the most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
-        """Add the counts of `patterns` to what is known; a second time for the same debate changes nothing."""
+        """Add the counts of `patterns`; a second call for the same debate changes nothing."""
 
 
 class Ratings(Protocol):
-    """How good agents are."""
+    """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """The ratings of those of `names` who have any."""
+        """The ratings of those `names` that have one."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
-        """Add `changes` to the agents' ELO; a second time for the same debate changes nothing."""
+        """Add `changes` to the agents' ELO; a second call for the same debate changes nothing."""
 
 
 class Positions(Protocol):
-    """What agents said that they hold, debate by debate."""
+    """Stated positions of agents, debate by debate."""
 
     async def of(self, agent: str, /) -> Sequence[Position]:
         """The positions of `agent`, in the order in which they were added."""
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
-        """Keep positions; a second time for the same debate changes nothing."""
+        """Store positions; a second call for the same debate changes nothing."""
 
 
 class Personas(Protocol):
-    """How agents did."""
+    """Records of agents."""
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        """All that is known of `agent`; a new record for a stranger."""
+        """The record of `agent`; an empty one if it is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
-        """Add to the records; a second time for the same debate changes nothing."""
+        """Add to the records; a second call for the same debate changes nothing."""
 
 
 @dataclass(slots=True)
@@ -192,9 +191,9 @@ class _Personas:
 
 @dataclass(slots=True, kw_only=True)
 class Archive:
-    """What debates leave for later ones; each part may be replaced by a store of the application's own.
+    """Memory of debates for later ones; the application may replace each part by its own store.
 
-    As it is, it keeps everything in memory. Share one between the patterns, and the runs, that are to know of each
+    By default everything is in memory. Share one archive between the patterns and runs that should learn from each
     other.
 
     >>> archive = Archive()
@@ -206,7 +205,7 @@ class Archive:
     positions: Positions = field(default_factory=_Positions)
     personas: Personas = field(default_factory=_Personas)
     patience: float = 10.0
-    """Seconds that a debate waits for each thing that it asks or tells; then it goes on without."""
+    """Seconds that a debate waits for each read or write; then it continues without."""
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
@@ -214,7 +213,7 @@ class Archive:
 
 
 _SHORT = 3
-"""Characters of a word that two tasks of any kind may share: and, the, how."""
+"""Words up to this length, such as "and", "the", "how", are ignored when tasks are compared."""
 
 
 def _folded(text: str) -> str:
@@ -222,13 +221,13 @@ def _folded(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """What two tasks may have in common: their longer words, which say something; never nothing."""
+    """The words by which tasks are compared: the longer ones, or all if there are none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_folded(text)])
 
 
 class PastDebate(WireModel):
-    """An earlier debate, as later ones are told of it."""
+    """An earlier debate, as it is shown to later ones."""
 
     id: str
     task: str
@@ -238,11 +237,11 @@ class PastDebate(WireModel):
     strength: Strength | None = None
     confidence: float = 0.0
     at: float = 0.0
-    """When it was held, in seconds since the epoch."""
+    """The time of the debate, in seconds since the epoch."""
 
 
 class CritiquePattern(WireModel):
-    """A point that critics made, and how often it helped."""
+    """A point of a critic, with how often it helped."""
 
     issue: str
     suggestion: str = ""

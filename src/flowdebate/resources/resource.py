@@ -1,4 +1,4 @@
-"""Resources: state that blocks declare, and share within a run."""
+"""Resources: state that blocks declare and share within a run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """What a resource may use of the run that opens it."""
+    """The part of a run that a resource may use when it is opened."""
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """The session's resource states by key: what earlier runs of the session left, and where changes go."""
+        """The session's resource states by key, left by earlier runs; changes are written here."""
 
     def now(self) -> float:
         """The run's clock, in seconds since the epoch."""
@@ -41,17 +41,17 @@ class Resource(Protocol):
     def key(self) -> str:
         """The name under which blocks find it: `ctx.resources.<key>`."""
 
-    def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
-        """What blocks get to hold during one run."""
+    def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has its own type of handle
+        """The handle that blocks use during one run."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StateResource(Generic[StateT]):
     """A session-scoped value that blocks read and replace: `ctx.resources.<key>.state`.
 
-    A run starts from what the session holds under the key, or from `initial()`. It keeps its own copy of the
-    reference, so that runs of one session that overlap in time cannot see each other's changes; each change is
-    also left in the session, for later runs.
+    A run starts from the session's value under the key, or from `initial()`. Each run has its own reference, so
+    overlapping runs of one session do not see each other's changes; each change is also written to the session, for
+    later runs.
 
     >>> counter = StateResource(key="counter", initial=int)
     """
@@ -60,16 +60,16 @@ class StateResource(Generic[StateT]):
     initial: Callable[[], StateT]
 
     def open(self, scope: ResourceScope, /) -> StateHandle[StateT]:
-        """The run's hold on the value."""
+        """The run's handle on the value."""
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """A hold of its own inside `around`: its changes also reach `around`, but those of `around` not it."""
+        """A separate handle inside `around`: its changes also reach `around`, but not the other way."""
         return StateHandle(self, scope, around)
 
 
 class StateHandle(Generic[StateT]):
-    """One run's hold on a `StateResource`."""
+    """One run's handle on a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
 
@@ -86,7 +86,7 @@ class StateHandle(Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The value as it is now."""
+        """The current value."""
         return self._state
 
     def set(self, state: StateT) -> None:
@@ -97,7 +97,7 @@ class StateHandle(Generic[StateT]):
 
 
 class Resources:
-    """The open resources that a block can reach, by attribute or by key."""
+    """The open resources that a block can use, by attribute or by key."""
 
     __slots__ = ("_handles",)
 
@@ -105,7 +105,7 @@ class Resources:
         self._handles = handles
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
-        """The handle under `key`; KeyError names the keys that there are."""
+        """The handle under `key`; KeyError lists the available keys."""
         try:
             return self._handles[key]
         except KeyError:
@@ -136,7 +136,7 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """What `make` makes, under `key`; return the same object for one that all runs share.
+    """A resource made by `make`; return the same object each time for one that all runs share.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

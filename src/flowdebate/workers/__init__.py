@@ -1,6 +1,6 @@
-"""Debates that several machines carry out: DBOS hands run ids out, the turns stay in the store on PostgreSQL.
+"""Workers: runs executed by several machines. DBOS queues run ids; the turns are stored in PostgreSQL.
 
-`flowdebate[dbos]` brings what is needed; nothing of it is imported before it is used.
+Needs `flowdebate[dbos]`, which is imported only when it is used.
 """
 
 from __future__ import annotations

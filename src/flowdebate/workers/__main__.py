@@ -1,7 +1,7 @@
 """A worker as a program: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS]`.
 
-OBJECT is a `Workers`, or a function that makes one. SIGTERM and SIGINT let calls in flight end; a second one ends the
-process at once, and leaves its runs to another worker.
+OBJECT is a `Workers`, or a function that makes one. On SIGTERM or SIGINT the worker waits for calls in flight; a second
+signal ends the process at once, and another worker resumes its runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = (
 
 
 def load(spec: str) -> Workers:
-    """The object that "MODULE:OBJECT" names; ConfigurationError where there is none."""
+    """The `Workers` that "MODULE:OBJECT" names; ConfigurationError if there is none."""
     module, _, path = spec.partition(":")
     allowed = "MODULE:OBJECT, a Workers or a function that makes one"
     try:
@@ -57,8 +57,8 @@ async def _work(workers: Workers, patience: float) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Be a worker until a signal comes; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Carry out runs from the queue.")
+    """Run a worker until a signal arrives; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Execute runs from the queue.")
     parser.add_argument("workers", metavar="MODULE:OBJECT", help="a Workers, or a function that makes one")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")
     given = parser.parse_args(arguments)

@@ -29,13 +29,13 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 
 
 class Workers:
-    """Runs that any number of worker processes, on any number of machines, carry out for any number of clients.
+    """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    All of them make the same object, from the same module: the PostgreSQL database at `url`, the `patterns` by name,
-    and what these run with. The turns are kept in a PostgresStore in `schema`; DBOS, with its tables in
-    `{schema}_queue`, hands out run ids and nothing else. `name` is the queue's. Runs are carried out by workers of the
-    same `version` only: give it another value whenever a pattern or a model changes. Each worker carries out up to
-    `max_concurrency` runs at once, and looks for new ones every `poll` seconds.
+    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the `patterns` by
+    name, and the `model` and `limits` of their runs. Turns are stored in a PostgresStore in `schema`; DBOS, with its
+    tables in `{schema}_queue`, distributes run ids only. `name` is the name of the queue. Only workers of the same
+    `version` execute a run: change it whenever a pattern or a model changes. Each worker executes up to
+    `max_concurrency` runs at once, and polls the queue every `poll` seconds.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -82,7 +82,7 @@ class Workers:
 
     @property
     def store(self) -> Store:
-        """Where the runs are kept."""
+        """The store of the runs."""
         if self._store is None:
             from flowdebate.store.postgres.store import PostgresStore
 
@@ -98,11 +98,11 @@ class Workers:
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """Keep the run, put it on the queue, and give its id.
+        """Store a run, put it on the queue, and return its id.
 
-        Done again with the same `run_id`, it is the same run, and at most delivered once more: a client that does not
-        know whether it came through does it again. ConfigurationError for a pattern that is not there and for what
-        cannot be kept; RunExists where another run has the id; StoreError.
+        Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
+        ConfigurationError for an unknown pattern or a question that cannot be stored; RunExists if another run has the
+        id; StoreError.
         """
         stored = StoredRun(
             header=self._header(pattern, question, run_id, seed, labels),
@@ -110,19 +110,19 @@ class Workers:
             updated_at=time.time(),
             steps=0,
         )
-        taken_id = stored.header.run_id
+        stored_id = stored.header.run_id
         try:
             await self.store.add(stored, ())
         except RunExists:
             stored = await self._same(stored.header, seeded=seed is not None)
         if stored.status in ("queued", "running"):
-            await asyncio.to_thread(self._send, taken_id)
-        return taken_id
+            await asyncio.to_thread(self._send, stored_id)
+        return stored_id
 
     async def resume(self, run_id: str) -> None:
-        """Put a run on the queue again that has ended, whatever ended it; for one that is complete, nothing.
+        """Put an ended run back on the queue, whatever ended it; a complete run is left unchanged.
 
-        RunNotFound; RunConflict while somebody carries it out.
+        RunNotFound; RunConflict while a process executes it.
         """
         stored = await self.store.run(run_id)
         self._check_ours(stored.header)
@@ -133,25 +133,25 @@ class Workers:
         await asyncio.to_thread(self._send, run_id)
 
     async def cancel(self, run_id: str) -> None:
-        """Call the run off: it ends as "interrupted", with what was kept; a worker that has it stops within seconds.
+        """Cancel the run: it ends as "interrupted", with what was recorded; its worker stops within seconds.
 
-        For a run that has ended, nothing. RunNotFound.
+        Has no effect on a run that has ended. RunNotFound.
         """
         stored = await self.store.run(run_id)
         await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
         if stored.status in ("queued", "running") and not stored.owned:
             try:
                 await self._set(run_id, "interrupted", only=("queued", "running"))
-            except RunConflict:  # a worker was quicker, and notices that it was called off
+            except RunConflict:  # a worker has taken it meanwhile, and notices the cancellation
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
-        """Where the run stands; RunNotFound."""
+        """The status of the run; RunNotFound."""
         stored = await self.store.run(run_id)
         found = await asyncio.to_thread(self.queue.of, run_id)
         last = found[0] if found else None
-        told = last.output if last is not None and isinstance(last.output, dict) else {}
-        problem = told.get("problem") or (None if last is None or last.error is None else str(last.error))
+        result = last.output if last is not None and isinstance(last.output, dict) else {}
+        problem = result.get("problem") or (None if last is None or last.error is None else str(last.error))
         return QueuedRunStatus(
             run_id=run_id,
             status=stored.status,
@@ -164,24 +164,24 @@ class Workers:
         )
 
     async def work(self, stop: asyncio.Event | None = None, *, patience: float = 30.0) -> None:
-        """Be a worker until `stop` is set; a process can be one at a time, and has to have no other use for DBOS.
+        """Run a worker until `stop` is set: one at a time per process, which must not use DBOS otherwise.
 
-        Then no call is begun any more. Those in flight have `patience` seconds to end; runs that are not over go back
-        to the queue.
+        After `stop` no new call starts. Calls in flight have `patience` seconds to finish; unfinished runs go back to
+        the queue.
         """
         from flowdebate.workers.worker import Worker
 
         await Worker(self, patience=patience).work(stop or asyncio.Event())
 
     async def close(self) -> None:
-        """Let go of all connections; it may be used again."""
+        """Close all connections; the object may be used again."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
         await asyncio.to_thread(self.queue.close)
 
     def is_ours(self, header: RunHeader) -> bool:
-        """Whether the run was submitted here, to workers of this version."""
+        """Whether the run was submitted to this queue, for workers of this version."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
@@ -194,15 +194,15 @@ class Workers:
                 "Workers.submit()", "pattern", pattern, f"one of {', '.join(sorted(self.patterns))}"
             )
         plan = {"workers": self.name, "version": self.version, "pattern": pattern}
-        keeping = StoreOptions(store=self.store, labels=labels or {}, plan=plan)
+        options = StoreOptions(store=self.store, labels=labels or {}, plan=plan)
         run = make_run(
-            block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=keeping, run_id=run_id
+            block, question, session=None, model=self.model, seed=seed, limits=self.limits, store=options, run_id=run_id
         )
-        assert run.journal is not None  # noqa: S101 - it is kept
+        assert run.journal is not None  # noqa: S101 - the run has a store
         return run.journal.header
 
     async def _same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
-        """The run that has the id already; RunExists if that is another one."""
+        """The stored run with this id; RunExists if it is a different one."""
         known = await self.store.run(header.run_id)
         then = known.header
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
@@ -220,10 +220,10 @@ class Workers:
             self.queue.send(run_id)
 
     async def _set(self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = ()) -> None:
-        """Write down that the run stands so; if `only` are given, only where it stood at one of these."""
+        """Set the stored status; with `only`, only if it was one of these."""
         before = await self.store.take(run_id)
-        keep = bool(only) and before.status not in only
-        await self.store.finish(run_id, before.status if keep else status, before.outcome)
+        unchanged = bool(only) and before.status not in only
+        await self.store.finish(run_id, before.status if unchanged else status, before.outcome)
 
     def __repr__(self) -> str:
         return f"<Workers {self.name!r} {self.version}: {', '.join(sorted(self.patterns))}>"

@@ -69,7 +69,7 @@ class QueuedRunStatus:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, or will not go on unless it is resumed."""
+        """Whether the run has ended, or does not continue until it is resumed."""
         if self.status in ("queued", "running"):
             return self.delivery in ("failed", "cancelled") and not self.owned
         return True
@@ -78,16 +78,15 @@ class QueuedRunStatus:
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
-    A delivery is a workflow whose only argument is a run id. Its own id is the run's with a random part behind it,
-    since a run may be delivered again; at most one of them waits at a time. All methods block, and may be called in
-    any thread.
+    A delivery is a workflow whose only argument is a run id. Its id is the run's with a random suffix, since a run may
+    be delivered again; at most one of them waits at a time. All methods block, and may be called from any thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
         self.url = url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
         self.name = name
         self.version = f"{name}/{version}"
-        """As the engine has it, where no two applications of a database may have versions of the same name."""
+        """The version as DBOS knows it: unique among the applications of a database."""
         self.schema = schema
         self._client: DBOSClient | None = None
         self._lock = threading.Lock()

@@ -22,29 +22,29 @@ __all__ = (
 )
 
 GRACE = 1.0
-"""Seconds for which a worker has to be gone: after a restart of the server all are, for a moment."""
+"""Seconds for which a worker must be gone: after a restart of the server all of them are, for a moment."""
 
 _ONE_AT_A_TIME = 0x464C4452
-"""The first half of the number of the lock under which a queue is swept: "FLDR"."""
+"""The first half of the advisory lock of a sweep: "FLDR"."""
 
-_ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - no value stands in it
+_ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 - contains no value
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """How a worker is called in DBOS: unique, and it says which lock shows that it lives."""
+    """The worker's unique id in DBOS; it names the lock that shows that the worker is alive."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """The number of a worker's lock; None for what is no worker's id."""
+    """The number of a worker's lock; None if this is not the id of a worker."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
 
 class Reaper:
-    """Looks for deliveries that a dead worker has, and for runs that nobody carries out and nobody will.
+    """Finds the deliveries of dead workers, and running runs without a worker or a delivery.
 
-    A worker is dead when the advisory lock of its number is free. One process at a time sweeps a queue.
+    A worker is dead if the advisory lock of its number is free. One process at a time sweeps a queue.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -54,7 +54,7 @@ class Reaper:
         self._gone: dict[str, float] = {}
 
     def sweep(self) -> None:
-        """Put on the queue again what dead workers have; raises the driver's error. Blocks."""
+        """Put the deliveries of dead workers back on the queue; raises the driver's error. Blocks."""
         if self._session is None or self._session.closed:
             self._session = self._address.connect()
         name = self._workers.name
@@ -69,7 +69,7 @@ class Reaper:
             self._session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def sweep_left(self) -> None:
-        """Deliver runs again whose deliveries are over though they are not, as where a worker was cut off and died."""
+        """Redeliver running runs whose deliveries have ended, as when a worker lost its connection and died."""
         workers = self._workers
         left = [
             stored.header.run_id
@@ -80,7 +80,7 @@ class Reaper:
             await asyncio.to_thread(self._send_if_done, run_id)
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Close the session."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):
@@ -92,7 +92,7 @@ class Reaper:
         return self._long_enough("delivery", [each for each, number in taken.items() if number not in alive])
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Those of `ids` that have been seen for long enough; all others of their kind are forgotten."""
+        """The `ids` that have been seen for at least GRACE; all others of their kind are forgotten."""
         now, names = time.monotonic(), {f"{kind} {each}" for each in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue, and resumes their runs until they end."""
+"""Worker: takes run ids from the queue and resumes their runs, through a store that can be drained."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ("Draining", "Worker")
 
 _LONGEST_PAUSE = 5.0
 _TRIES = 100
-"""How often a run is resumed while its store is unreachable: for ten minutes at least."""
-_LEFT_EVERY = 3
-"""Every so many sweeps the store is looked through as well."""
+"""Attempts to resume a run while its store is unreachable: at least ten minutes."""
+_SWEEPS_PER_STORE_SWEEP = 3
+"""Sweeps of the queue for each sweep of the store."""
 
 
 class Worker:
-    """One worker, for one `work()`."""
+    """One worker, for one call of `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
@@ -43,15 +43,15 @@ class Worker:
         self._store = Draining(workers.store)
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._delivering: set[asyncio.Task[Any]] = set()
-        """The engine's tasks."""
+        """The tasks of DBOS."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then let go of all; raises what makes a start impossible."""
+        """Take runs until `stop` is set, then release them all; raises whatever prevents the start."""
         await asyncio.to_thread(self._owner.ensure)
         draining = asyncio.ensure_future(self._drain(stop))
         try:
             await asyncio.to_thread(self._prepare)
-            engine = self._made()
+            engine = self._make_engine()
             try:
                 engine.launch()
                 _LOGGER.info("worker %s: takes runs of %r", self.id, self._workers)
@@ -63,8 +63,8 @@ class Worker:
             await asyncio.to_thread(self._reaper.close)
             await asyncio.to_thread(self._owner.end)
 
-    def _made(self) -> Any:  # noqa: ANN401 - the class DBOS
-        """The engine; it runs its workflows on the loop in which it is launched."""
+    def _make_engine(self) -> Any:  # noqa: ANN401 - the class DBOS
+        """DBOS, configured; it runs its workflows on the loop in which it is launched."""
         engine, deliveries = driver().DBOS, self._workers.queue
         engine(
             config={
@@ -83,7 +83,7 @@ class Worker:
 
         async def deliver(run_id: str) -> dict[str, Any]:
             current = asyncio.current_task()
-            assert current is not None  # noqa: S101 - it is the engine's
+            assert current is not None  # noqa: S101 - DBOS calls it in a task
             self._delivering.add(current)
             current.add_done_callback(self._delivering.discard)
             return await self._deliver(engine.workflow_id, run_id)
@@ -99,10 +99,10 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Carry the run on until it ends: how it did, or why it was left alone."""
+        """Resume the run until it ends: its status, or the problem."""
         if self._store.stopping:
-            await _forever()  # it is handed back
-        task = asyncio.ensure_future(self._carried_on(run_id))
+            await _forever()  # the delivery is handed back
+        task = asyncio.ensure_future(self._resume(run_id))
         self._running[delivery] = (run_id, task)
         try:
             await asyncio.wait({task})
@@ -118,16 +118,16 @@ class Worker:
         _LOGGER.warning("run %s: %s", run_id, error_text(error))
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
-    async def _carried_on(self, run_id: str) -> str:
-        """The run's status at its end; raises why it was left as it was."""
+    async def _resume(self, run_id: str) -> str:
+        """The status of the run at its end; repeated while the store is unreachable."""
         pause, away = 0.1, False
         for left in reversed(range(_TRIES)):
             try:
                 if away:
-                    await self._store.release(run_id)  # else it could not be taken: this very worker may have it
+                    await self._store.release(run_id)  # this worker may own it, and could not take it again
                 return await self._once(run_id, failed=away)
             except RunConflict:
-                return "elsewhere"  # who carries it out has a delivery of its own
+                return "elsewhere"  # the process that executes it has another delivery
             except StoreError as error:
                 if type(error) is not StoreError or not left:
                     raise
@@ -138,11 +138,11 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, *, failed: bool) -> str:
-        """The same, tried once; what has `failed` goes on as well where it has because the store was away."""
+        """One attempt of `_resume`; with `failed`, a failed run is resumed too: it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running") and not (failed and stored.status == "failed"):
-            return str(stored.status)  # it has ended, or was called off
+            return str(stored.status)  # it has ended, or was cancelled
         name = (stored.header.plan or {}).get("pattern")
         pattern = workers.patterns.get(str(name))
         if pattern is None:
@@ -154,20 +154,20 @@ class Worker:
         )
         return str(result.status)
 
-    # Others
+    # Maintenance
 
     async def _sweep(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set: see to what dead workers have left, and to what was called off."""
+        """Until `stop` is set: recover the runs of dead workers, and stop cancelled ones."""
         number, failing = 0, False
         while not stop.is_set():
             try:
                 await asyncio.to_thread(self._reaper.sweep)
-                if number % _LEFT_EVERY == 0:
+                if number % _SWEEPS_PER_STORE_SWEEP == 0:
                     await self._reaper.sweep_left()
                 await self._give_up()
-            except Exception as error:  # noqa: BLE001 - the server may be away; the next sweep comes
+            except Exception as error:  # noqa: BLE001 - the server may be unreachable until the next sweep
                 if not failing:
-                    _LOGGER.warning("worker %s: cannot look after the queue: %s", self.id, error_text(error))
+                    _LOGGER.warning("worker %s: cannot sweep the queue: %s", self.id, error_text(error))
                 failing = True
             else:
                 failing = False
@@ -176,7 +176,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt those runs here that were called off."""
+        """Interrupt the runs of this worker that were cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
@@ -186,12 +186,12 @@ class Worker:
                 task.cancel()
 
     async def _drain(self, stop: asyncio.Event) -> None:
-        """Begin no step any more from when `stop` is set, whatever the queue keeps the worker waiting for."""
+        """Start no more steps once `stop` is set, whatever the worker is waiting for."""
         await stop.wait()
         self._store.stop()
 
     async def _stop(self, engine: Any) -> None:  # noqa: ANN401
-        """Take nothing more, let calls in flight end, interrupt the runs, and hand them back."""
+        """Take no more runs, wait for calls in flight, interrupt the runs, and hand them back."""
         self._store.stop()
         ending = asyncio.ensure_future(asyncio.to_thread(engine.destroy, destroy_registry=True))
         with suppress(TimeoutError):
@@ -206,14 +206,14 @@ class Worker:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         deliveries = self._workers.queue
-        with suppress(Exception):  # else another worker's reaper does it
+        with suppress(Exception):  # else the reaper of another worker does it
             await asyncio.to_thread(
                 lambda: deliveries.hand_back([each.workflow_id for each in deliveries.taken(self.id)])
             )
 
 
 async def _forever() -> None:
-    """Until the loop ends: whoever waits here is not to say that it is done."""
+    """Wait until the loop ends: DBOS must not record that the delivery is done."""
     await asyncio.Event().wait()
 
 
@@ -221,9 +221,9 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 class Draining:
-    """Everything is done by `store`; from `stop()` on no step is begun any more: whoever wants to waits for ever.
+    """A store in front of `store` that a worker can drain: after `stop()` no new step starts, `intend` never returns.
 
-    So the calls that are in flight end, and are kept; then their runs can be interrupted, and nothing is lost. Such a
+    Calls in flight finish and are recorded; then their runs can be interrupted without losing anything. An interrupted
     run goes back to the queue, unless it was `given_up` before.
     """
 
@@ -235,19 +235,19 @@ class Draining:
         self.stopping = False
         self.given_up: set[str] = set()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the store has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - attributes of the store
         return getattr(self._store, name)
 
     def stop(self) -> None:
-        """Begin no step any more."""
+        """Start no more steps."""
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Return when no step is open that was begun here."""
+        """Return once no step that was started here is open."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """As of the store; does not return once it stops."""
+        """Like the store's; never returns after `stop()`."""
         if self.stopping:
             await asyncio.Event().wait()
         if kind != "human":
@@ -260,21 +260,21 @@ class Draining:
             raise
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """As of the store."""
+        """Like the store's."""
         try:
             await self._store.commit(run_id, key, kind, body, at)
         finally:
             self._ended(run_id, key)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        """As of the store."""
+        """Like the store's."""
         try:
             await self._store.fail(run_id, key, failure)
         finally:
             self._ended(run_id, key)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """As of the store; what is interrupted since the worker stops is queued again."""
+        """Like the store's; a run that is interrupted because the worker stops is queued again."""
         if self.stopping and status == "interrupted" and run_id not in self.given_up:
             status = "queued"
         try:

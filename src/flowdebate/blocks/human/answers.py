@@ -112,7 +112,7 @@ def _request(store: Store, run_id: str, row: StepRow) -> HumanRequest:
 
 
 def _chosen(store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None) -> HumanRequest:
-    """The request that is being answered."""
+    """The request that the answer is for."""
     asked = [row for row in rows if row.kind == "human"]
     at_place = [(row, _request(store, run_id, row)) for row in asked if place in (None, row.key)]
     matching = [(row, request) for row, request in at_place if block in (None, request.block)]

@@ -78,10 +78,10 @@ class Human(Block[Any, Any]):
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
             fitted.output = OutputSchema.of(schema, where=f"human {self.name!r}")
-        fitted._who = self._who if who is None else who  # noqa: SLF001 - its own kind
+        fitted._who = self._who if who is None else who  # noqa: SLF001 - its own class
         return fitted
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - whatever the schema says
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - the type is that of the schema
         check = _Check(self.name, self._output_for(value))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
@@ -178,7 +178,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
 
     def dumped(self, value: object) -> Any:  # noqa: ANN401 - JSON data
-        """A value as the JSON data that gives the same value when it is checked again."""
+        """`value` as JSON data that validates to the same value."""
         return value if self.output is None else self.output.dumped(value)
 
 
@@ -235,5 +235,5 @@ def _slot(value: TextSlot | None, where: str, field: str) -> Invocation | None:
     if callable(value):
         return invocation(value, where=where, field=field)
     if not isinstance(value, str):
-        raise ConfigurationError(where, field, value, "text, a function of (input, ctx) that gives it, or None")
+        raise ConfigurationError(where, field, value, "text, a function of (input, ctx) that returns it, or None")
     return lambda *_: value

@@ -1,7 +1,7 @@
 """Prompts for humans: their role, the question, the transcript so far, and the expected answer.
 
-Texts of others stand behind a tag or a label, as in the prompts of models: none of them can pass for another's, or for
-the request's own words, and none can move a terminal's cursor.
+As in the prompts of models, texts of others follow a tag or a label: none of them can pass for another's or for the
+request's own words, and none can move a terminal's cursor.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class TaskCollection:
     def stuck(self) -> builtins.list[Task]:
         """The unfinished tasks that can never be claimed, in order of creation.
 
-        One of their deps, or of the deps of those, is errored or cancelled. They keep their status until somebody
+        One of their deps, or of the deps of those, is errored or cancelled. Their status does not change until somebody
         cancels them.
         """
         ended = [task.id for task in self._tasks.values() if task.status in {"errored", "cancelled"}]
