@@ -32,7 +32,7 @@ def _malformed_once(row: str, title: str, body: bytes, kind: str = "application/
         id=row,
         title=title,
         handlers=(answer(body, kind), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("MalformedResponse", None),
     )
 
@@ -67,7 +67,7 @@ def _usage(variant: str, title: str, usage: Any) -> Fault:
         f"Usage that is {title}",
         {**completion(), "usage": usage},
         "fine",
-        "The answer, marked `usage_unknown`: estimates count instead",
+        "The answer, marked `usage_unknown`: its tokens are estimated",
         flags=frozenset({"usage_unknown"}),
         check=_unknown_usage,
     )
@@ -125,7 +125,7 @@ CONTENT: tuple[Fault, ...] = (
         id="33-429",
         title='`{"error": …}` with code 429 inside a 200',
         handlers=(reply(told("slow down", code=429)), fine),
-        what="As the status inside: once more after a wait",
+        what="As the status inside: retried after the backoff",
         attempts=("RateLimited", None),
     ),
     Fault(
@@ -186,7 +186,7 @@ CONTENT: tuple[Fault, ...] = (
         id="35-once",
         title="Empty content once",
         handlers=(reply(completion("")), fine),
-        what="Once more at once, then the answer",
+        what="Retried at once, then the answer",
         attempts=("EmptyResponse", None),
         waits=(),
     ),

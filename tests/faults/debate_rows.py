@@ -39,7 +39,7 @@ class DebateFault:
 
     status: str = "complete"
     losses: tuple[tuple[str, str], ...] = ()
-    """Role, and what is done instead."""
+    """Role, and what is done about the failure."""
     error: type[Exception] | None = None
     """What the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")
@@ -77,7 +77,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="61a",
         title="the judge names a winner who is not in the debate, every time",
-        what="told so twice and asked again; then there is no verdict, and the transcript is whole",
+        what="retried twice with the reason; then there is no verdict, and the transcript is whole",
         judge=(says({**VERDICT, "winner": "nobody"}),),
         posts=5,
         status="no_verdict",
@@ -86,21 +86,21 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="61b",
         title="the judge names the winner in capitals, or with a zero-width character in it",
-        what="told so and asked again; what it then gets right counts",
+        what="retried with the reason; a valid answer counts",
         judge=(says({**VERDICT, "winner": "CAP RENTS"}), says({**VERDICT, "winner": "cap\u200b rents"}), finds),
         posts=5,
     ),
     DebateFault(
         id="60",
         title="the judge adds fields (`admin: true`)",
-        what="told so and asked again",
+        what="retried with the reason",
         judge=(says({**VERDICT, "admin": True}), finds),
         posts=4,
     ),
     DebateFault(
         id="62a",
         title="the moderator lets nobody speak and does not end the debate, every time",
-        what="told so twice and asked again; then all speak in declared order, and the decision is flagged",
+        what="retried twice with the reason; then all speak in declared order, and the decision is flagged",
         moderator=(says({**DECISION, "nextSpeakers": []}),),
         options=FAIL,
         posts=6,
@@ -110,7 +110,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="62b",
         title="the same once",
-        what="told so and asked again; nothing is lost",
+        what="retried with the reason; nothing is missing",
         moderator=(says({**DECISION, "nextSpeakers": []}), says({**DECISION, "nextSpeakers": ["owner"]})),
         posts=4,
         spoke=("owner",),
@@ -118,7 +118,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="63",
         title="the moderator calls on somebody who is not in the debate, every time",
-        what="told who is, and asked again; then all speak in declared order, and the decision is flagged",
+        what="retried with the names; then all speak in declared order, and the decision is flagged",
         moderator=(says({**DECISION, "nextSpeakers": ["the landlord"]}),),
         options=FAIL,
         posts=6,
@@ -137,7 +137,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="65b",
         title="the moderator's angle has 100,000 characters",
-        what="told so twice and asked again; then all speak in declared order",
+        what="retried twice with the reason; then all speak in declared order",
         moderator=(says({**DECISION, "newAngle": "x" * 100_000}),),
         options=FAIL,
         posts=6,
@@ -147,7 +147,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="65c",
         title="the moderator's angle has 1,000,000 characters",
-        what="longer than an answer may be: not asked again, all speak in declared order",
+        what="longer than an answer may be: not retried, all speak in declared order",
         moderator=(says({**DECISION, "newAngle": "x" * 1_000_000}),),
         options=FAIL,
         posts=4,
@@ -157,7 +157,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="66a",
         title="the judge declines",
-        what="not asked again; there is no verdict, and the transcript is whole",
+        what="not retried; there is no verdict, and the transcript is whole",
         judge=(says(None, refusal="I would rather not"),),
         posts=3,
         status="no_verdict",
@@ -175,7 +175,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="66c",
         title='the judge\'s endpoint is down, where the debate may not go on without (`on_failure="fail"`)',
-        what="`ProviderFailed`; `error.run.raw` has what was argued",
+        what="`ProviderFailed`; `error.run.raw` has the arguments so far",
         judge=(refuses(503),),
         options=FAIL,
         posts=5,
@@ -203,7 +203,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="7b",
         title="the same, where two sides must be heard",
-        what="`QuorumLost`; `error.run.raw` has what was argued",
+        what="`QuorumLost`; `error.run.raw` has the arguments so far",
         turns=(refuses(503), refuses(503), refuses(503), fine),
         posts=4,
         status="failed",
@@ -233,7 +233,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="37",
         title="a debater's model declines",
-        what="not asked again; the turn is left out",
+        what="not retried; the turn is left out",
         turns=(says(None, refusal="not that"), fine),
         options=ALONE,
         posts=3,

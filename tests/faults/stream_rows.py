@@ -60,7 +60,7 @@ def _again(row: str, title: str, error: str, handler: Handler, heard: str, **mor
         title=title,
         handlers=(handler, fine),
         asked="stream",
-        what="Once more, then the answer; what came first is no part of it",
+        what="Retried, then the answer; the first text is discarded",
         attempts=(error, None),
         facts={"text": "fine"},
         check=lambda played: _heard(played, f"{heard}fine"),

@@ -72,7 +72,7 @@ def _limited(handler_headers: dict[str, str], what: str, variant: str, **more: A
         id=f"3-{variant}",
         title=f"429 with `Retry-After` {what}",
         handlers=(refusal(429, **handler_headers), fine),
-        what="As if it said nothing: the usual wait, then once more",
+        what="Ignored: retried after the usual backoff",
         attempts=("RateLimited", None),
         **more,
     )
@@ -179,7 +179,7 @@ TRANSPORT: tuple[Fault, ...] = (
             raw(b"HTTP/1.1 429 No\r\nRetry-After: 1\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\n{}", close=False),
             fine,
         ),
-        what="As if it said nothing: the usual wait, then once more",
+        what="Ignored: retried after the usual backoff",
         attempts=("RateLimited", None),
     ),
     _refused(
@@ -210,14 +210,14 @@ TRANSPORT: tuple[Fault, ...] = (
         id="6",
         title="500 once",
         handlers=(refusal(500), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("ProviderFailed", None),
     ),
     Fault(
         id="7",
         title="503 in plain text five times, with three attempts",
         handlers=(answer(b"upstream is down", "text/plain", status=503),),
-        what="`ProviderFailed` after all attempts, with what was said",
+        what="`ProviderFailed` after all attempts, with the server's text",
         attempts=("ProviderFailed",) * 3,
         error=ProviderFailed,
         says="503: upstream is down",
@@ -253,7 +253,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="8-529",
         title="529 with 2 MB of text",
         handlers=(answer(b"\x1b]0;x\x07" + b"overloaded " * 200_000, "text/plain", status=529), fine),
-        what="Once more after a wait; an error shows 500 characters of it, escaped",
+        what="Retried after the backoff; an error shows 500 characters of it, escaped",
         attempts=("RateLimited", None),
     ),
     *(
@@ -261,7 +261,7 @@ TRANSPORT: tuple[Fault, ...] = (
             id=f"9-{status}",
             title=f"{status} once",
             handlers=(refusal(status), fine),
-            what="Once more after a wait, then the answer",
+            what="Retried after the backoff, then the answer",
             attempts=("ProviderFailed", None),
         )
         for status in (408, 409, 425)
@@ -308,7 +308,7 @@ TRANSPORT: tuple[Fault, ...] = (
     ),
     Fault(
         id="15-refused",
-        title="Nobody listens at the address",
+        title="Nothing listens at the address",
         base_url="http://127.0.0.1:9/v1",
         what="`ModelUnavailable` after all attempts, naming the address",
         attempts=("ModelUnavailable",) * 3,
@@ -355,7 +355,7 @@ TRANSPORT: tuple[Fault, ...] = (
     ),
     Fault(
         id="16",
-        title="The connection is reset as soon as it stands",
+        title="The connection is reset right after it is established",
         greet=greet_with_reset,
         what="`ConnectionLost` after all attempts",
         attempts=("ConnectionLost",) * 3,
@@ -374,7 +374,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="16-end",
         title="The connection is closed once the request is there",
         handlers=(end_at_once, fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("ConnectionLost", None),
     ),
     Fault(
@@ -390,14 +390,14 @@ TRANSPORT: tuple[Fault, ...] = (
         id="18",
         title="The connection is closed in the middle of the answer",
         handlers=(half(reset=False), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("ConnectionLost", None),
     ),
     Fault(
         id="18-chunked",
         title="The connection is closed before the last chunk of the answer",
         handlers=(raw(JSON_CHUNKED + piece(b'{"choices": [')), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("ConnectionLost", None),
     ),
     Fault(
@@ -413,7 +413,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="19-each",
         title="The first request is never answered, with a `Timeout` for each",
         handlers=(silent, fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("ModelTimeout", None),
         wrapped=_each,
     ),
@@ -450,7 +450,7 @@ TRANSPORT: tuple[Fault, ...] = (
         title="A stream of nothing but keep-alive comments, with `Timeout(first_text=…)`",
         handlers=(endless(piece(b": keep-alive\n\n"), head=EVENT_STREAM, every=0.02), fine),
         asked="stream",
-        what="The request is given up at that time and made once more",
+        what="The request is cancelled at that time and retried",
         attempts=("ModelTimeout", None),
         wrapped=_first_text,
     ),
@@ -474,7 +474,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="22-chunked",
         title="A body that never ends",
         handlers=(endless(piece(_HALF_MEGABYTE), head=JSON_CHUNKED, sent=_second.parts),),
-        what="`ResponseTooLarge` after 16 MB; no more than that is held",
+        what="`ResponseTooLarge` after 16 MB; memory stays bounded",
         attempts=("ResponseTooLarge",),
         error=ResponseTooLarge,
         facts={"limit": 16_000_000, "unit": "bytes"},
@@ -505,7 +505,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="25-204",
         title="204, and nothing more",
         handlers=(raw(b"HTTP/1.1 204 No Content\r\n\r\n", close=False), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("MalformedResponse", None),
     ),
     Fault(
@@ -520,7 +520,7 @@ TRANSPORT: tuple[Fault, ...] = (
         id="25-empty-text",
         title="200 with an empty body that says it is text, then well",
         handlers=(answer(b"", "text/plain"), fine),
-        what="Once more after a wait, then the answer",
+        what="Retried after the backoff, then the answer",
         attempts=("MalformedResponse", None),
     ),
     Fault(
@@ -536,27 +536,27 @@ TRANSPORT: tuple[Fault, ...] = (
     ),
     Fault(
         id="28",
-        title="The server closes a kept connection between two calls",
+        title="The server closes a pooled connection between two calls",
         handlers=(close_afterwards,),
-        what="The next call goes over a new connection, and is made once",
+        what="The next call uses a new connection, and is sent once",
         attempts=(None,),
     ),
     Fault(
         id="27",
-        title="Stray bytes follow the answer on a kept connection",
+        title="Stray bytes follow the answer on a pooled connection",
         handlers=(
             raw(
                 whole() + whole(b'{"choices": [{"message": {"content": "STRAY"}, "finish_reason": "stop"}]}'),
                 close=False,
             ),
         ),
-        what="The answer; nobody is ever given the other one",
+        what="The answer; no call ever gets the stray one",
         attempts=(None,),
         facts={"text": "fine"},
     ),
     Fault(
         id="27-late",
-        title="Stray bytes arrive on a kept connection that is idle",
+        title="Stray bytes arrive on an idle pooled connection",
         handlers=(
             raw(
                 whole(),
@@ -565,7 +565,7 @@ TRANSPORT: tuple[Fault, ...] = (
                 pause=0.05,
             ),
         ),
-        what="The answer; nobody is ever given the other one",
+        what="The answer; no call ever gets the stray one",
         attempts=(None,),
         facts={"text": "fine"},
         pause=0.1,

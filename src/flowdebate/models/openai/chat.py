@@ -11,7 +11,7 @@ from flowdebate._util.text import is_blank
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
 from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.error_mapping import map_error
-from flowdebate.models.openai.responses import read_completion, read_stream, usage_of
+from flowdebate.models.openai.responses import Reader, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -143,12 +143,7 @@ class Chat:
             raise failure
 
     def _read(self, completion: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - openai's own
-        response = read_completion(
-            completion,
-            asked=self.dialect.model if self.dialect.echoes_name else None,
-            strict=self.dialect.strict_model,
-            secrets=self._secrets,
-        )
+        response = self._reader.completion(completion)
         max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
@@ -163,14 +158,8 @@ class Chat:
             attempt.usage = usage
 
         try:
-            return await read_stream(
-                self._chunks(parameters),
-                on_text,
-                asked=self.dialect.model if self.dialect.echoes_name else None,
-                strict=self.dialect.strict_model,
-                on_usage=on_usage,
-                max_chars=request.settings.max_chars,
-                secrets=self._secrets,
+            return await self._reader.stream(
+                self._chunks(parameters), on_text, on_usage=on_usage, max_chars=request.settings.max_chars
             )
         except _Whole as whole:
             completion = whole.completion
@@ -205,6 +194,11 @@ class Chat:
 
     def _mapped(self, error: Exception, during: BaseException | None) -> FlowDebateError:
         return map_error(error, base_url=self.endpoint.base_url, secrets=self._secrets, during=during)
+
+    @property
+    def _reader(self) -> Reader:
+        asked = self.dialect.model if self.dialect.echoes_name else None
+        return Reader(asked=asked, strict=self.dialect.strict_model, secrets=self._secrets)
 
     @property
     def _secrets(self) -> tuple[str, ...]:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import FinishReason, Flag
 
 __all__ = (
-    "read_completion",
-    "read_stream",
+    "Reader",
     "usage_of",
 )
 
@@ -40,80 +39,118 @@ Json = Any
 """Object that openai constructed from a server's JSON without validation."""
 
 
-def read_completion(
-    completion: Json, *, asked: str | None = None, strict: bool = False, secrets: Sequence[str] = ()
-) -> ModelResponse:
-    """Read the answer of the model `asked` from a whole chat completion; its errors show none of `secrets`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reader of the answers of one model; its errors show none of `secrets`."""
 
-    With `strict`, the answer of another model is MalformedResponse.
-    """
-    if isinstance(completion, str):
-        raise _no_json(completion, secrets)
-    choices = getattr(completion, "choices", None)
-    if not isinstance(choices, list) or not choices:
-        _raise_error_inside(completion, secrets)
-        raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
-    choice = choices[0]
-    message = getattr(choice, "message", None)
-    if message is None:
-        raise MalformedResponse("the answer has no message")
-    _raise_error_inside(choice, secrets)
-    calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
-    return _answer(
-        text=_text(getattr(message, "content", None)),
-        refusal=getattr(message, "refusal", None),
-        calls=calls,
-        reason=getattr(choice, "finish_reason", None),
-        usage=usage_of(completion),
-        model=getattr(completion, "model", None),
-        asked=asked,
-        strict=strict,
-        several=len(choices) > 1,
-        secrets=secrets,
-    )
+    asked: str | None = None
+    """Requested model; None where the server answers under another name."""
+    strict: bool = False
+    """Whether the answer of another model is MalformedResponse."""
+    secrets: Sequence[str] = ()
 
+    def completion(self, completion: Json) -> ModelResponse:
+        """Read a whole chat completion."""
+        if isinstance(completion, str):
+            raise _no_json(completion, self.secrets)
+        choices = getattr(completion, "choices", None)
+        if not isinstance(choices, list) or not choices:
+            _raise_error_inside(completion, self.secrets)
+            raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
+        choice = choices[0]
+        message = getattr(choice, "message", None)
+        if message is None:
+            raise MalformedResponse("the answer has no message")
+        _raise_error_inside(choice, self.secrets)
+        calls = [_tool_call(call) for call in _list(getattr(message, "tool_calls", None))]
+        return self._answer(
+            text=_text(getattr(message, "content", None)),
+            refusal=getattr(message, "refusal", None),
+            calls=calls,
+            reason=getattr(choice, "finish_reason", None),
+            usage=usage_of(completion),
+            model=getattr(completion, "model", None),
+            several=len(choices) > 1,
+        )
 
-async def read_stream(
-    chunks: AsyncIterator[Json],
-    on_text: Callable[[str], None],
-    *,
-    asked: str | None = None,
-    strict: bool = False,
-    on_usage: Callable[[Usage], None] | None = None,
-    max_chars: int = 200_000,
-    secrets: Sequence[str] = (),
-) -> ModelResponse:
-    """Read the answer of the model `asked` from a stream of chunks, passing each piece of text to `on_text`.
+    async def stream(
+        self,
+        chunks: AsyncIterator[Json],
+        on_text: Callable[[str], None],
+        *,
+        on_usage: Callable[[Usage], None],
+        max_chars: int,
+    ) -> ModelResponse:
+        """Read a stream of chunks, passing each piece of text to `on_text`.
 
-    The usage is passed to `on_usage` once it is known, even if the answer is unusable.
-    ResponseTooLarge once there are more than `max_chars` characters.
-    """
-    read = 0
-    parts = _Parts()
-    async with aclosing(chunks):  # type: ignore[type-var]  # every caller passes a generator
-        async for chunk in chunks:
-            piece = parts.add(chunk)
-            if on_usage is not None and parts.usage is not _UNKNOWN:
-                on_usage(parts.usage)
-            if piece:
-                read += len(piece)
-                if read > max_chars:
-                    raise ResponseTooLarge(max_chars, "characters")
-                on_text(redacted(piece, secrets))
-    if not parts.chunks:
-        raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
-    return _answer(
-        text="".join(parts.text),
-        refusal="".join(parts.refusal) or None,
-        calls=parts.tool_calls(),
-        reason=parts.reason,
-        usage=parts.usage,
-        model=parts.model,
-        asked=asked,
-        strict=strict,
-        several=parts.several,
-        secrets=secrets,
-    )
+        The usage is passed to `on_usage` once it is known, even if the answer is unusable.
+        ResponseTooLarge once there are more than `max_chars` characters.
+        """
+        read = 0
+        parts = _Parts()
+        async with aclosing(chunks):  # type: ignore[type-var]  # every caller passes a generator
+            async for chunk in chunks:
+                piece = parts.add(chunk)
+                if parts.usage is not _UNKNOWN:
+                    on_usage(parts.usage)
+                if piece:
+                    read += len(piece)
+                    if read > max_chars:
+                        raise ResponseTooLarge(max_chars, "characters")
+                    on_text(redacted(piece, self.secrets))
+        if not parts.chunks:
+            raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
+        return self._answer(
+            text="".join(parts.text),
+            refusal="".join(parts.refusal) or None,
+            calls=parts.tool_calls(),
+            reason=parts.reason,
+            usage=parts.usage,
+            model=parts.model,
+            several=parts.several,
+        )
+
+    def _answer(
+        self,
+        *,
+        text: str,
+        refusal: object,
+        calls: Sequence[ToolCall],
+        reason: object,
+        usage: Usage,
+        model: object,
+        several: bool,
+    ) -> ModelResponse:
+        if isinstance(refusal, str) and refusal.strip():
+            raise Refused(_clean(refusal, self.secrets))
+        if reason == "content_filter":
+            raise ContentFiltered("the provider's content filter stopped the answer")
+        if reason == "error":
+            raise ProviderFailed("the endpoint failed while it was answering")
+        if not isinstance(reason, str) or not reason:
+            raise OutputTruncated("the answer ended without saying that it is whole")
+        cleaned = clean_text(text)
+        by = _clean(model, self.secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
+        odd: dict[Flag, bool] = {
+            "cleaned": cleaned != text,
+            "more_choices": several,
+            "other_model": bool(by and self.asked)
+            and str(by) not in str(self.asked)
+            and str(self.asked) not in str(by),
+            "unknown_finish": reason not in _REASONS,
+            "usage_unknown": usage.total_tokens is None,
+        }
+        if self.strict and odd["other_model"]:
+            raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
+        finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
+        return ModelResponse(
+            text=redacted(cleaned, self.secrets),
+            tool_calls=tuple(_clean_call(call, index, self.secrets) for index, call in enumerate(calls)),
+            finish=finish,
+            usage=usage,
+            model=by,
+            flags=tuple(flag for flag, is_so in odd.items() if is_so),
+        )
 
 
 @dataclass(slots=True)
@@ -180,49 +217,6 @@ class _Parts:
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
             for _, call in sorted(self.calls.items())
         ]
-
-
-def _answer(  # noqa: PLR0913 - the parts of an answer
-    *,
-    text: str,
-    refusal: object,
-    calls: Sequence[ToolCall],
-    reason: object,
-    usage: Usage,
-    model: object,
-    asked: str | None,
-    strict: bool,
-    several: bool,
-    secrets: Sequence[str] = (),
-) -> ModelResponse:
-    if isinstance(refusal, str) and refusal.strip():
-        raise Refused(_clean(refusal, secrets))
-    if reason == "content_filter":
-        raise ContentFiltered("the provider's content filter stopped the answer")
-    if reason == "error":
-        raise ProviderFailed("the endpoint failed while it was answering")
-    if not isinstance(reason, str) or not reason:
-        raise OutputTruncated("the answer ended without saying that it is whole")
-    cleaned = clean_text(text)
-    by = _clean(model, secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
-    odd: dict[Flag, bool] = {
-        "cleaned": cleaned != text,
-        "more_choices": several,
-        "other_model": bool(by and asked) and str(by) not in str(asked) and str(asked) not in str(by),
-        "unknown_finish": reason not in _REASONS,
-        "usage_unknown": usage.total_tokens is None,
-    }
-    if strict and odd["other_model"]:
-        raise MalformedResponse(f"model {one_line(str(by))} answered instead of {asked!r}", transient=False)
-    finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
-    return ModelResponse(
-        text=redacted(cleaned, secrets),
-        tool_calls=tuple(_clean_call(call, index, secrets) for index, call in enumerate(calls)),
-        finish=finish,
-        usage=usage,
-        model=by,
-        flags=tuple(flag for flag, is_so in odd.items() if is_so),
-    )
 
 
 _REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
