@@ -148,7 +148,7 @@ def test_what_was_not_begun_or_lost_stands_below_the_report(folder: Path) -> Non
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
         result = run(school, "facts.jsonl", *options)
     assert result.exit_code == 3
-    assert "Left out: 2 (not begun)\nAnswers of baselines that were lost: 1\n" in result.stdout
+    assert "Left out: 2 (not started)\nBaseline answers that failed: 1\n" in result.stdout
     assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
     assert re.search(r"^one call +\d of 1 ", result.stdout, re.MULTILINE)
     assert "To continue: the same command, or any with --batch evaluation-" in result.stderr
@@ -169,7 +169,7 @@ MISUSE = {
         (),
         "question 1: `answer` must be one of 'Water is wet', 'Water is dry', got 'Water is blue'",
     ),
-    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`, which holds what is right"),
+    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`, which has the right answer"),
     "no such column": (FACTS, ("--choices", "options"), "question 1: there is no column `options`"),
     "one choice": ([{**FACTS[0], "choices": ["a"]}], (), "`choices` must hold 2 to 26 different texts, got ['a']"),
     "the same choice twice": (

@@ -168,12 +168,12 @@ BAD = [
     ("", "line 1, column 1: is not JSON"),
     ("[" * 100_000, "is nested too deeply"),
     (json.dumps({**RAW, "rounds": "many"}), "`rounds`: Input should be a valid integer"),
-    (json.dumps({**RAW, "verdict": None}), "a debate that came to its end has a verdict"),
+    (json.dumps({**RAW, "verdict": None}), "a complete debate has a verdict"),
     (json.dumps({**RAW, "verdict": 3}), "`verdict`: Input should be a valid dictionary"),
     (json.dumps({**RAW, "transcript": [{"round": 1}]}), "`transcript.0.agentName`: Field required"),
     (json.dumps({**RAW, "extra": 1}), "`extra`: Extra inputs are not permitted"),
     (json.dumps({**DOCUMENT, "status": "x\x1b"}), "`status`: Input should be 'complete', 'degraded'"),
-    (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a debate that came to its end has a verdict"),
+    (json.dumps({**DOCUMENT, "raw": {**RAW, "verdict": None}}), "a complete debate has a verdict"),
 ]
 
 

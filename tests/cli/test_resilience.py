@@ -65,10 +65,10 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     assert len(texts(result)) == 5
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
-        assert "Debater con was lost: " in page
+        assert "Debater con failed: " in page
         assert "the turn is left out" in page.replace("\n    ", " ")
-        assert "Ended without all that was due, after 5 complete arguments." in page
-    assert "*Debater con was lost*" in report.read_text()
+        assert "Ended with provider failures, after 5 complete arguments." in page
+    assert "*Debater con failed*" in report.read_text()
 
 
 def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:

@@ -88,7 +88,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
     page = io.StringIO()
     render(held, Page(page, held.speakers, environ={}))
     own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
-    ends = ["Ended without all that was due", "Tokens", "Calls"]
+    ends = ["Ended with provider failures", "Tokens", "Calls"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name) for head in HEADS[pattern]]
     assert len(own) == len(heads) + len(ends)
@@ -200,8 +200,8 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     assert (result.exit_code, plain.exit_code) == (0, 0)
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
-        assert re.search(r"Debater [abc] was lost: ", page)
-        assert "Ended without all that was due, after 5 complete arguments." in page
+        assert re.search(r"Debater [abc] failed: ", page)
+        assert "Ended with provider failures, after 5 complete arguments." in page
 
 
 def test_a_handoff_reads_well() -> None:
@@ -291,7 +291,7 @@ def test_a_panel_is_held_for_what_is_made_of_it() -> None:
     assert (plain.exit_code, bare.exit_code, lost.exit_code) == (0, 0, 3)
     assert "\nOutput\n  Homes first.\n" in plain.stdout
     assert "Output" not in bare.stdout + lost.stdout
-    assert "Synthesizer round_robin-synthesizer was lost" in lost.stdout
+    assert "Synthesizer round_robin-synthesizer failed" in lost.stdout
 
 
 def test_a_consensus_reads_well() -> None:
@@ -363,7 +363,7 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"\n  \w+ gave no proposal: ", page)
-        assert "Ended without all that was due, after " in page
+        assert "Ended with provider failures, after " in page
 
 
 def test_an_answer_that_is_late_has_failed() -> None:
@@ -414,7 +414,7 @@ def test_a_speaker_who_is_asked_again_is_told_of() -> None:
 
 
 def test_a_round_without_a_report_is_told() -> None:
-    """The moderator's answer was lost, and the deliberation goes on."""
+    """The moderator failed, and the deliberation goes on."""
     options = ("--rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with stage(broken={2}) as on:
         result = hold(on, "deliberation", *options, "--json")
@@ -423,7 +423,7 @@ def test_a_round_without_a_report_is_told() -> None:
     assert json.loads(result.stdout)["raw"]["reports"][0] is None
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
-        assert "Moderator deliberation-moderator was lost: " in page
+        assert "Moderator deliberation-moderator failed: " in page
         assert "the round has no report" in page
 
 

@@ -49,23 +49,23 @@ class ToyDocument(Document):
     max_rounds: int | None = None
     raw: ToyOutput
 
-    def spoke(self) -> list[Speaker]:
+    def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name="Solver")]
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return bool(self.raw.solution)
 
     @property
-    def said(self) -> int:
-        return int(self.found)
+    def contributions(self) -> int:
+        return int(self.has_result)
 
     @property
-    def held(self) -> str | None:
+    def ending(self) -> str | None:
         return None
 
     def sections(self) -> Iterator[Section]:
-        if self.found:
+        if self.has_result:
             yield Entry(name="Solver", about="", text=self.raw.solution)
 
 

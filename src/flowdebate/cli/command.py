@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 __all__ = (
     "EXIT_CODES",
     "check_report",
-    "hold_plan",
-    "problems_told",
+    "problems_reported",
     "resume_run",
+    "run_plan",
     "show_saved",
     "write_json",
     "write_report",
@@ -55,7 +55,7 @@ EXIT_CODES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Held:
+class _Finished:
     """A run that is over, as it was shown."""
 
     end: Ended
@@ -68,7 +68,7 @@ class _Held:
     live: LivePage | None
 
 
-def hold_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None) -> int:
+def run_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, markdown: Path | None) -> int:
     """Run a plan; gives the exit code."""
     from flowdebate.service.policies import with_policies
     from flowdebate.service.runs import opened
@@ -78,11 +78,11 @@ def hold_plan(plan: Plan, *, store: str | None, no_store: bool, as_json: bool, m
     check_report(markdown)
     plan = with_policies(plan)
     with nullcontext() if no_store else opened(store) as place:
-        held = asyncio.run(_attend(plan, lambda: _begun(plan, place), as_json=as_json))
-        return _written(held, as_json=as_json, markdown=markdown)
+        finished = asyncio.run(_follow(plan, lambda: _started(plan, place), as_json=as_json))
+        return _written(finished, as_json=as_json, markdown=markdown)
 
 
-async def _begun(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Place | None]:
+async def _started(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Place | None]:
     """The run and where it is stored: nowhere, with a warning, if it cannot be in the user's data directory."""
     from flowdebate.service.runs import start
 
@@ -115,8 +115,8 @@ def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, 
         async def resumed() -> tuple[RunHandle[Any], Place | None]:
             return await resume(plan, place.store, stored.header.run_id, **options), place
 
-        held = asyncio.run(_attend(plan, resumed, as_json=as_json))
-        code = _written(held, as_json=as_json, markdown=markdown)
+        finished = asyncio.run(_follow(plan, resumed, as_json=as_json))
+        code = _written(finished, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
 
 
@@ -135,9 +135,9 @@ def show_saved(file: str, *, markdown: Path | None) -> None:
         raise BadFile(file, "is nested too deeply") from None
 
 
-async def _attend(
+async def _follow(
     plan: Plan, start: Callable[[], Awaitable[tuple[RunHandle[Any], Place | None]]], *, as_json: bool
-) -> _Held:
+) -> _Finished:
     """Start a run and follow it to its end, which an interrupt or a reader who leaves brings about."""
     from flowdebate.cli.process import Interrupts
     from flowdebate.service.runs import ended
@@ -155,7 +155,7 @@ async def _attend(
             handle.cancel()
         end = await ended(plan, handle, stored=place is not None)
     received = interrupts.received if handle.status == "interrupted" else None
-    return _Held(end=end, place=place, unwritten=unwritten, signal=received, live=live)
+    return _Finished(end=end, place=place, unwritten=unwritten, signal=received, live=live)
 
 
 def _live(plan: Plan, *, as_json: bool) -> LivePage | None:
@@ -169,30 +169,30 @@ def _live(plan: Plan, *, as_json: bool) -> LivePage | None:
         return LivePage(plan, stream)
 
 
-def _written(held: _Held, *, as_json: bool, markdown: Path | None) -> int:
+def _written(finished: _Finished, *, as_json: bool, markdown: Path | None) -> int:
     """Write what there is to write; the exit code."""
-    document, failure, unwritten = held.end.document, held.end.failure, held.unwritten
+    document, failure, unwritten = finished.end.document, finished.end.failure, finished.unwritten
     try:
         if unwritten is None:
             with writing():
-                if held.live is not None:
-                    held.live.finish(document)
+                if finished.live is not None:
+                    finished.live.finish(document)
                 if as_json:
                     write_json(document.to_json())
     except WriteFailed as error:
         unwritten = error
     if failure is not None:
         tell(f"Error: {_message(failure)}")
-    if unwritten is None and held.place is not None and (hint := _resume_command(held.end)):
-        tell(f"To resume: {hint}{held.place.option}")
+    if unwritten is None and finished.place is not None and (hint := _resume_command(finished.end)):
+        tell(f"To resume: {hint}{finished.place.option}")
     write_report(document, markdown)
     if unwritten is not None:
         raise unwritten
     if failure is not None:
         return _exit_code(failure)
-    if held.signal is not None:
-        return _KILLED + held.signal
-    return 0 if document.found and document.status != "limit" else _NO_RESULT
+    if finished.signal is not None:
+        return _KILLED + finished.signal
+    return 0 if document.has_result and document.status != "limit" else _NO_RESULT
 
 
 def write_json(text: str) -> None:
@@ -220,7 +220,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 
 @contextmanager
-def problems_told() -> Iterator[None]:
+def problems_reported() -> Iterator[None]:
     """Inside, an error of the library is one message on stderr; a reader who leaves is none. Both end in Exit."""
     try:
         yield
@@ -249,18 +249,18 @@ _LINES = 6
 """Maximum number of changed lines shown."""
 
 
-def _resume_command(held: Ended) -> str | None:
+def _resume_command(finished: Ended) -> str | None:
     """The command that resumes a run; None where there is nothing to resume."""
     from flowdebate.service.runs import short_id
 
-    document = held.document
+    document = finished.document
     if document.run_id is not None and document.status == "awaiting":
         return f"flowdebate answer {short_id(document.run_id)}"
     if document.run_id is None or document.status not in _ENDED:
         return None
-    if isinstance(held.failure, StoreError) and type(held.failure) is not StoreError:
+    if isinstance(finished.failure, StoreError) and type(finished.failure) is not StoreError:
         return None  # it would end in the same way again
-    return f"flowdebate resume {short_id(document.run_id)}{_HIGHER_LIMIT.get(held.limit or '', '')}"
+    return f"flowdebate resume {short_id(document.run_id)}{_HIGHER_LIMIT.get(finished.limit or '', '')}"
 
 
 def _message(error: Exception) -> str:

@@ -23,10 +23,10 @@ _NARROWEST = 20
 
 
 class TextFlow:
-    """Writes one text; every line of it stands behind `indent`, so that none can pass for a line of the page.
+    """Writes one text; every line of it is behind `indent`, so that none can pass for a line of the page.
 
     - `width`: the columns that there are now; None does not wrap.
-    - `column`: where the cursor stands, if the text goes on behind a label.
+    - `column`: the position of the cursor, if the text continues behind a label.
 
     Lines are counted by what each character takes by itself: terminals differ in how they join them, and none takes
     more than that. Two or more blank lines become one.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from flowdebate.cli.command import problems_told
-from flowdebate.cli.process import warnings_told
+from flowdebate.cli.command import problems_reported
+from flowdebate.cli.process import warnings_reported
 from flowdebate.errors import ConfigurationError
 from flowdebate.service.options import (
     COMMAND,
@@ -144,7 +144,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
         @wraps(function)
         def checked(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-            with problems_told(), warnings_told():
+            with problems_reported(), warnings_reported():
                 for name, (kind, place) in kinds.items():
                     check_option(kind, place, given[name])
                 function(**given)

@@ -44,7 +44,7 @@ _SHORT = 300
 """Characters of a short fact that are shown."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 ENDINGS = {
-    "degraded": "Ended without all that was due,",
+    "degraded": "Ended with provider failures,",
     "no_verdict": "Ended without a verdict,",
     "interrupted": "Interrupted",
     "limit": "Ended by a limit",
@@ -57,7 +57,7 @@ class Page:
     """Writes the parts of a debate to `stream`, in the order in which it is called.
 
     No escape code is written where `stream` is no terminal, and none in a terminal under NO_COLOR. What others wrote
-    stands behind an indent (or in a frame), so that it cannot pass for the page's own words.
+    is indented (or in a frame), so that it cannot pass for the page's own words.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -221,7 +221,7 @@ class Page:
         parts = []
         self.line()
         if usage is not None:
-            tokens, calls = usage.told()
+            tokens, calls = usage.lines()
             self.line(tokens, style="dim")
             parts.append(calls)
         if seconds is not None:
@@ -236,7 +236,7 @@ class Page:
         self.end_text()
         ending = ENDINGS.get(document.status)
         if ending is not None:
-            count, one = document.said, document.UNIT
+            count, one = document.contributions, document.UNIT
             self.line()
             self.line(f"{ending} after {count} complete {one if count == 1 else f'{one}s'}.", style="bold")
         if document.status == "limit" and document.error:
@@ -272,7 +272,7 @@ class Page:
         return self._console.encoding.startswith("utf")
 
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """`text` behind a label; its further lines stand deeper than the label."""
+        """`text` behind a label; its further lines are indented deeper than the label."""
         from rich.cells import cell_len
 
         head = f"{indent}{in_line(label)}: "

@@ -31,7 +31,7 @@ __all__ = (
     "leave_stdout",
     "prepare_streams",
     "tell",
-    "warnings_told",
+    "warnings_reported",
     "write_whole",
     "writing",
 )
@@ -63,7 +63,7 @@ def tell(message: str) -> None:
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
+def warnings_reported() -> Iterator[None]:
     """Inside, warnings of the library are lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -87,7 +87,7 @@ def writing() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Drop what stdout still holds, so that the interpreter does not stumble over it when it ends."""
+    """Drop what stdout still buffers, so that the interpreter does not fail on it at exit."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -84,7 +84,7 @@ class Tokens(WireModel):
     cached_tokens: int | None = None
     completion_tokens: int | None = None
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """The counts, in words."""
         prompt, cached, completion = (
             "unknown" if count is None else f"{count:,}"
@@ -94,14 +94,14 @@ class Tokens(WireModel):
 
 
 class Document(WireModel):
-    """A saved run: its end, everything that was said, and its usage. Each pattern adds its own."""
+    """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading over the speakers."""
     ROSTER: ClassVar[str] = "debaters"
     """Field of the speakers."""
     UNIT: ClassVar[str] = "argument"
-    """Word for one thing that was said."""
+    """Word for one contribution."""
     pattern: str
     status: DebateStatus
     error: str | None = None
@@ -142,10 +142,10 @@ class Document(WireModel):
     @property
     def speakers(self) -> list[Any]:
         """The speakers; where the document does not name them, those of its raw output."""
-        return getattr(self, self.ROSTER) or self.spoke()
+        return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @abstractmethod
-    def spoke(self) -> list[Any]:
+    def raw_speakers(self) -> list[Any]:
         """The speakers that the raw output names."""
 
     @property
@@ -155,16 +155,16 @@ class Document(WireModel):
 
     @property
     @abstractmethod
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         """Whether the run has a result."""
 
     @property
-    def said(self) -> int:
+    def contributions(self) -> int:
         """The number of contributions."""
         return len(self.raw.transcript)
 
     @property
-    def held(self) -> str | None:
+    def ending(self) -> str | None:
         """Length and reason of the end, in words; None if the run ended early."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {STOP_REASONS.get(reason, reason)}"
@@ -205,19 +205,19 @@ class RoundsDocument(Document):
         """The rounds to show."""
         return range(1, self.raw.rounds + 1)
 
-    def spoke(self) -> list[Any]:
+    def raw_speakers(self) -> list[Any]:
         spoke = dict.fromkeys((entry.name, entry.about) for _, entry in self.entries())
         return [Speaker(name=name, role=role or None) for name, role in spoke]
 
     def sections(self) -> Iterator[Section]:
-        entries, lost = list(self.entries()), self.raw.losses
+        entries, failed = list(self.entries()), self.raw.losses
         for number in self.rounds():
             yield round_heading(number, self.max_rounds)
             yield from self.opening(number)
             yield from (entry for said, entry in entries if said == number)
-            yield from failures(loss for loss in lost if loss.round == number and loss.role not in self.LATE)
+            yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
             yield from self.closing(number)
-        yield from failures(loss for loss in lost if loss.role in self.LATE)
+        yield from failures(each for each in failed if each.role in self.LATE)
         yield from self.result()
 
 

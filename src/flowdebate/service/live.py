@@ -53,7 +53,7 @@ class Live:
         return [] if self._handle is None else list(self._handle.transcript.entries)
 
     def about(self, name: str) -> str:
-        """What is said of a speaker beside its name."""
+        """The text beside a speaker's name."""
         return str(self._about.get(name, ""))
 
     def sections(self, event: object) -> Iterator[Section]:

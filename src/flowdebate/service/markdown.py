@@ -1,6 +1,6 @@
 r"""Report of a run as Markdown, in which what others wrote is text and nothing else.
 
-Foreign text is escaped character by character, and stands in quotes, list items or fences: it makes no heading, no
+Foreign text is escaped character by character, and is in quotes, list items or fences: it makes no heading, no
 link, no image and no HTML, in CommonMark and in what GitHub adds to it.
 """
 
@@ -113,7 +113,7 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Characters up to which a role's statement stands beside its name."""
+"""Characters up to which a role's statement is on the line of its name."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:
@@ -143,10 +143,10 @@ def _bold(label: str, text: str | None) -> str:
 def _ending(document: Document) -> Iterator[str]:
     if document.error is not None:
         yield f"- Error: {escaped(document.error)}"
-    if document.held is not None:
-        yield f"- {escaped(document.held)}"
+    if document.ending is not None:
+        yield f"- {escaped(document.ending)}"
     if document.usage is not None:
-        yield from (f"- {line}" for line in document.usage.told())
+        yield from (f"- {line}" for line in document.usage.lines())
     if document.seconds is not None:
         yield f"- Time: {document.seconds:.1f} s"
     if document.seed is not None:

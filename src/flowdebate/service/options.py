@@ -62,19 +62,19 @@ __all__ = (
 )
 
 COMMAND = "command line"
-"""Where options were given, in errors."""
+"""The place of options in errors."""
 MEGABYTES = 1
 """Of a file with a plan, and of a schema."""
 _STORED = "the stored run"
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""A plan as a file: its path, or what a store holds of it."""
+"""A plan as a file: its path, or its stored form."""
 
 
-# Values and what is said of those that cannot be
+# Types of values, with what they allow
 
 
 def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
-    """Say `sentence` of whatever a type refuses, instead of pydantic's own words."""
+    """Report what a type refuses by `sentence`, not in pydantic's words."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -282,14 +282,14 @@ class PatternOptions(BaseModel):
         ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key.
         """
         where = file if isinstance(file, str) else _STORED
-        said = read_plan_file(file) if isinstance(file, str) else dict(file or {})
-        said.pop("pattern", None)
+        content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
+        content.pop("pattern", None)
         keys = cls.keys()
-        said = {cls.FORMER.get(key, key) if key not in keys else key: value for key, value in said.items()}
-        for key, value in said.items():
+        content = {cls.FORMER.get(key, key) if key not in keys else key: value for key, value in content.items()}
+        for key, value in content.items():
             if key not in keys:
                 raise unknown_key(where, key, value, list(keys))
-        of_file = {keys[key]: value for key, value in said.items() if value is not None}
+        of_file = {keys[key]: value for key, value in content.items() if value is not None}
         over = {key: cls._as_in_a_file(key, value) for key, value in given.items() if value is not None and value != []}
         try:
             options = cls.model_validate({**of_file, **over})
@@ -340,7 +340,7 @@ class PatternOptions(BaseModel):
         return COMMAND, self.flag_of(name)
 
     def replaced(self, **fields: Any) -> Self:  # noqa: ANN401 - values of fields
-        """These options with other values, which stand in the place of those that were given."""
+        """These options with other values, in place of those that were given."""
         made = self.model_copy(update=fields)
         made._file, made._of_file = self._file, self._of_file  # noqa: SLF001 - its own
         return made
@@ -419,8 +419,8 @@ def read_plan_file(path: str) -> dict[str, Any]:
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML is not read: write TOML or JSON")
-    content = read_text(path, megabytes=MEGABYTES)
-    said = parse_json(content, path=path) if suffix == ".json" else parse_toml(content, path=path)
-    if not isinstance(said, dict):
-        raise BadFile(path, f"must hold a JSON object, got {type(said).__name__}")
-    return said
+    text = read_text(path, megabytes=MEGABYTES)
+    content = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
+    if not isinstance(content, dict):
+        raise BadFile(path, f"must hold a JSON object, got {type(content).__name__}")
+    return content

@@ -42,7 +42,7 @@ class Policies:
     record: str | None = None
     """File that answers are recorded in."""
     replay: str | None = None
-    """File that answers are read from, instead of asking."""
+    """File that answers are read from, in place of asking."""
 
     @property
     def are_none(self) -> bool:
@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def failures(self) -> FailurePolicy:
-        """What becomes of what a provider loses."""
+        """The failure policy."""
         from flowdebate.patterns.failures import FailurePolicy
 
         on_failure: Any = self.options.on_failure or "fail"
@@ -112,7 +112,7 @@ class Plan:
         return built
 
     def document(self, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-        """The document of a run that came to `raw`; None where it ended before it began."""
+        """The document of a run that came to `raw`; None if it ended before it started."""
         document: Document = self.info.load_page().document_of(self, raw, output, facts)
         return document
 
@@ -182,8 +182,7 @@ def make_plan(
 
 def pattern_of_file(path: str) -> PatternInfo:
     """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
-    said = read_plan_file(path)
-    name = said.get("pattern")
+    name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in PATTERNS:
         raise ConfigurationError(path, "pattern", name, f"one of {', '.join(PATTERNS)}")
     return PATTERNS[name]
@@ -262,13 +261,13 @@ def plan_of(run: StoredRun, given: Mapping[str, Any], *, to_ask: bool = True, as
         raise _of_another(run)
     info, options, name = _read_stored(run)
     if to_ask and "base_url" in stored.get("withheld", ()) and given.get("base_url") is None:
-        allowed = f"given again: that of {options['base_url']} held a secret, which is not stored"
+        allowed = f"given again: that of {options['base_url']} had a secret, which is not stored"
         raise ConfigurationError(COMMAND, "--base-url", None, allowed)
     return make_plan(info, given, file=options, name=name, ask=ask)
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """The pattern of a run with a plan; None where another program, or a newer version, began it."""
+    """The pattern of a run with a plan; None if another program, or a newer version, started it."""
     plan = run.header.plan or {}
     name = plan.get("pattern", plan.get("verb"))
     return find_pattern(name) if isinstance(name, str) else None
@@ -282,7 +281,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     stored: Any = run.header.plan
     info = pattern_of_run(run)
     if info is None or stored.get("format", 0) > _FORMAT:
-        raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "begun by this or an earlier version")
+        raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "started by this or an earlier version")
     options = dict(stored["options"])
     if stored["format"] == 1 and info.name == "debate" and "schema" not in options:
         options["synthesizer"] = options.pop("synthesize", False)
@@ -292,7 +291,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 def _of_another(run: StoredRun) -> ConfigurationError:
     run_id = run.header.run_id
     hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
-    return ConfigurationError(COMMAND, "RUN", run_id, "a run that this command has begun", hint=hint)
+    return ConfigurationError(COMMAND, "RUN", run_id, "a run that this command has started", hint=hint)
 
 
 def _without_secrets(address: str) -> str:

@@ -229,7 +229,7 @@ WORDS: Mapping[str, str] = {
     "running": "running",
     "left_behind": "left behind",
     "complete": "complete",
-    "degraded": "complete, with losses",
+    "degraded": "complete, with provider failures",
     "no_verdict": "no verdict",
     "interrupted": "interrupted",
     "limit": "limit reached",

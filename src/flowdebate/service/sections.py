@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Whose colour the label has."""
     edge: bool = False
-    """Whether it stands at the left edge, as a statement of the page itself."""
+    """Whether it is at the left edge, as a statement of the page itself."""
     short: bool = False
     """Whether a narrow page may cut it; reports have it whole."""
 
@@ -94,7 +94,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """The page's own word on what stands before it."""
+    """A remark of the page itself on what comes before it."""
 
     text: str
 
@@ -142,7 +142,7 @@ Section: TypeAlias = (
 
 # Sections that all patterns have
 
-_INSTEAD: Mapping[Recovery, str] = {
+_RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is left out",
     "stand_in": "a stand-in argues",
     "declared_order": "all speak in declared order",
@@ -159,12 +159,12 @@ def round_heading(number: int, max_rounds: int | None) -> Heading:
     return Heading(title=f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}")
 
 
-def role_failed(role: str, name: str, why: str, instead: Recovery) -> Fact:
+def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
     """A role's failure, with its recovery."""
-    label = f"{role.capitalize()} {name} was lost"
-    return Fact(label=label, text=f"{why}; {_INSTEAD[instead]}", tone="warning")
+    label = f"{role.capitalize()} {name} failed"
+    return Fact(label=label, text=f"{why}; {_RECOVERIES[recovery]}", tone="warning")
 
 
-def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
+def failures(found: Iterable[ProviderFailure]) -> Iterator[Fact]:
     """The failures that a run went on without."""
-    return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses)
+    return (role_failed(each.role, each.name, each.error, each.instead) for each in found)

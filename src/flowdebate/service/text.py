@@ -13,12 +13,12 @@ __all__ = ("SUSPICIOUS", "PrintableStream", "acts_or_hides", "in_line", "printab
 SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: all but printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of what acts, or shows nothing, instead of being seen: controls, formats, surrogates, line separators."""
+"""Categories of what acts, or shows nothing: controls, formats, surrogates, line separators."""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
 """Code points without a character as yet, which are never shown."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
-"""Categories of what a joiner may stand between: letters and marks of scripts that need it, emoji."""
+"""Categories of characters that a joiner may join: letters and marks of scripts that need it, emoji."""
 _FIRST_JOINED = "\u0600"
 """Before this come the scripts in which a joiner could only hide."""
 

@@ -61,9 +61,9 @@ class Line:
     document: Document
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         """Whether there is a result."""
-        return self.document.found and self.document.status in _OVER
+        return self.document.has_result and self.document.status in _OVER
 
     def as_json(self) -> str:
         """One line of JSON in which nothing acts on a terminal."""
@@ -211,7 +211,7 @@ class FileOut(Out, ABC):
         check_target(self._path)
         self._open()
         try:
-            self._take_up()
+            self._resume()
         except BaseException:
             self.__exit__()
             raise
@@ -244,9 +244,9 @@ class FileOut(Out, ABC):
             self.__exit__()
             raise BadFile(str(self._path), "is being written by another process") from None
 
-    def _take_up(self) -> None:
-        """Keep the lines of finished rows; drop torn lines and rows that will be resumed."""
-        if not self._path.is_file():  # a device or a pipe: there is nothing to take up
+    def _resume(self) -> None:
+        """Retain the lines of finished rows; drop torn lines and rows that will be resumed."""
+        if not self._path.is_file():  # a device or a pipe: there is nothing to continue
             return
         content = self._path.read_bytes().decode("utf-8", "replace")  # a torn line may end within a character
         head, lines = self.lines_of(content)
@@ -254,13 +254,13 @@ class FileOut(Out, ABC):
             if run_id != f"{self._batch_id}-{index}":
                 problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
                 raise BadFile(str(self._path), f"{problem}: name another file, or the batch to continue with --batch")
-        kept = {index: text for index, _, status, text in lines if status in _OVER}
-        whole = head + "".join(kept.values())
+        stored = {index: text for index, _, status, text in lines if status in _OVER}
+        whole = head + "".join(stored.values())
         if whole != content:
             write_whole(self._path, whole)
             os.close(self._file)
             self._open()
-        self._written = set(kept)
+        self._written = set(stored)
 
     def _append(self, text: str) -> None:
         data = text.encode("utf-8", "backslashreplace")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.service.plan import Plan
     from flowdebate.store.base import Store
 
-__all__ = ("HeldBatch", "Plans", "Totals", "hold_batch", "warned_once")
+__all__ = ("FinishedBatch", "Plans", "Totals", "run_batch", "warned_once")
 
 _TICK = 0.5
 """Seconds between two updates of the progress."""
@@ -54,7 +54,7 @@ class Totals:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldBatch:
+class FinishedBatch:
     """A batch that ended or was interrupted."""
 
     summary: BatchSummary
@@ -64,9 +64,9 @@ class HeldBatch:
     """The signal that interrupted it."""
 
 
-async def hold_batch(
+async def run_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
-) -> HeldBatch:
+) -> FinishedBatch:
     """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
     from flowdebate.runs.durable.resume import StoreOptions
 
@@ -96,13 +96,13 @@ async def hold_batch(
             async with batch:
                 async for item in batch:
                     line = line_of(plans.of(item.row), item)
-                    missing += item.error is None and not line.found
+                    missing += item.error is None and not line.has_result
                     writer.write(line)
                     view.item(item)
 
     with view_of(sys.stderr) as view:
         received = await _interruptible(read(view), batch, view)
-    return HeldBatch(summary=batch.summary, missing=missing, signal=received)
+    return FinishedBatch(summary=batch.summary, missing=missing, signal=received)
 
 
 async def _interruptible(reading: Any, batch: Batch[Any], view: BatchView) -> signal.Signals | None:  # noqa: ANN401 - a coroutine

@@ -24,7 +24,7 @@ _LONGEST = 80
 """Characters of a question that a line shows."""
 _WORDS = {
     "complete": "Complete",
-    "degraded": "Ended without all that was due",
+    "degraded": "Ended with provider failures",
     "no_verdict": "Without a verdict",
     "limit": "Ended by a limit",
     "interrupted": "Interrupted",

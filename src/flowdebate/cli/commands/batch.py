@@ -14,7 +14,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service.options import FilePath, Option
 
 if TYPE_CHECKING:
-    from flowdebate.cli.batch.run import HeldBatch
+    from flowdebate.cli.batch.run import FinishedBatch
 
 __all__ = ("BATCH_EXIT_CODES", "batch")
 
@@ -64,7 +64,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     --max-total-calls and --max-total-tokens for all.
     """
     from flowdebate.cli.batch.rows import read_rows
-    from flowdebate.cli.batch.run import Plans, Totals, hold_batch, warned_once
+    from flowdebate.cli.batch.run import Plans, Totals, run_batch, warned_once
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
@@ -72,8 +72,8 @@ def batch(  # noqa: PLR0913 - the options of the command
         options = {"rounds": rounds, "synthesizer": synthesizer, **given}
         plans = Plans(pattern, options, file, first=rows[0].question)
         name = name or plans.name(rows)
-        held = asyncio.run(
-            hold_batch(
+        finished = asyncio.run(
+            run_batch(
                 plans,
                 rows[:limit],
                 name=name,
@@ -83,20 +83,20 @@ def batch(  # noqa: PLR0913 - the options of the command
                 out=out,
             )
         )
-    _finish(held, name, out=out)
-    raise typer.Exit(_exit_code(held))
+    _finish(finished, name, out=out)
+    raise typer.Exit(_exit_code(finished))
 
 
-def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
+def _finish(finished: FinishedBatch, name: str, *, out: str | None) -> None:
     """Write the summary, and how to continue."""
     from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
 
     with writing():
         page = Page(sys.stderr if out == "-" else sys.stdout, [])
-        show_summary(page, name, held.summary, out=None if out == "-" else out)
-    summary = held.summary
-    if held.signal is not None:
+        show_summary(page, name, finished.summary, out=None if out == "-" else out)
+    summary = finished.summary
+    if finished.signal is not None:
         tell(f"Interrupted. To continue: the same command, or any with --batch {name}")
     elif summary.total is not None and summary.done < summary.total:
         tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
@@ -104,10 +104,10 @@ def _finish(held: HeldBatch, name: str, *, out: str | None) -> None:
         tell("To try again what failed: the same command")
 
 
-def _exit_code(held: HeldBatch) -> int:
-    if held.signal is not None:
-        return _KILLED + held.signal
-    summary = held.summary
+def _exit_code(finished: FinishedBatch) -> int:
+    if finished.signal is not None:
+        return _KILLED + finished.signal
+    summary = finished.summary
     if summary.failed:
         return _FAILED
-    return _NO_RESULT if held.missing or summary.done != summary.total else 0
+    return _NO_RESULT if finished.missing or summary.done != summary.total else 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import EXIT_CODES, hold_plan, problems_told
-from flowdebate.cli.process import warnings_told
+from flowdebate.cli.command import EXIT_CODES, problems_reported, run_plan
+from flowdebate.cli.process import warnings_reported
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.options import COMMAND, Option, OutputOptions, PatternOptions, option_of
@@ -52,11 +52,11 @@ _RUN_HELP = (
 def _command(info: PatternInfo) -> Callable[..., None]:
     """The function behind a pattern's command."""
 
-    def hold(**given: Any) -> None:  # noqa: ANN401 - the options of the command
+    def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
         here = {name: given.pop(name) for name in _HERE}
-        _hold(info, given, **here)
+        _run(info, given, **here)
 
-    return opt.with_parameters(hold, [*parameters_of(info.load_page().options), *_here()])
+    return opt.with_parameters(run, [*parameters_of(info.load_page().options), *_here()])
 
 
 def _here() -> Iterator[Parameter]:
@@ -71,7 +71,7 @@ def _run_command() -> Callable[..., None]:
     def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
         here = {name: given.pop(name) for name in _HERE if name != "file"}
         path = given.pop("plan")
-        with problems_told():
+        with problems_reported():
             from flowdebate.service.plan import pattern_of_file
 
             if not Path(path).is_file():
@@ -79,19 +79,19 @@ def _run_command() -> Callable[..., None]:
                 raise ConfigurationError(COMMAND, "PLAN", path, "the path of a plan file", hint=hint)
             info = pattern_of_file(path)
             given = known_options(info, given)
-        _hold(info, given, file=path, **here)
+        _run(info, given, file=path, **here)
 
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
     here = (each for each in _here() if each.name != "file")
     return opt.with_parameters(run, [plan, *parameters_of(PatternOptions), *here])
 
 
-def _hold(info: PatternInfo, given: dict[str, Any], *, file: str | None, **here: Any) -> None:  # noqa: ANN401 - options
-    with problems_told(), warnings_told():
+def _run(info: PatternInfo, given: dict[str, Any], *, file: str | None, **here: Any) -> None:  # noqa: ANN401 - options
+    with problems_reported(), warnings_reported():
         from flowdebate.service.plan import make_plan
 
         plan = make_plan(info, given, file=file, ask=ask_here())
-        code = hold_plan(plan, **here)
+        code = run_plan(plan, **here)
     raise typer.Exit(code)
 
 

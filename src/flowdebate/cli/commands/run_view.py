@@ -136,7 +136,7 @@ def _show_step(step: StepRow, page: Page) -> None:
     if isinstance(body.get("seconds"), (int, float)):
         facts.append(f"{body['seconds']:.1f} s")
     if step.attempts > 1:
-        facts.append(f"begun {step.attempts} times")
+        facts.append(f"started {step.attempts} times")
     if facts:
         page.remark(", ".join(facts))
     for failure in step.failures:
@@ -157,7 +157,7 @@ def _show_outcome(run: StoredRun, page: Page) -> None:
     if outcome.get("error"):
         page.labelled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")
-    if isinstance(raw, dict) and output in (None, raw):  # what was said stands above
+    if isinstance(raw, dict) and output in (None, raw):  # the contributions are shown above
         for label, found in ((label, raw.get(name)) for name, label in _FOUND.items()):
             if found is not None:
                 page.labelled(label, found if isinstance(found, str) else as_json(found), "bold")

@@ -53,7 +53,7 @@ def runs(
 def show(
     run: Annotated[str, Option(help=opt.RUN)],
     *,
-    page: Annotated[bool, Option(help="Show the page of its command instead of the steps.")] = False,
+    page: Annotated[bool, Option(help="Show the page of its command, not the steps.")] = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
@@ -61,7 +61,7 @@ def show(
     """Show a stored run with its steps and its result."""
     from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
     from flowdebate.cli.page import render
-    from flowdebate.service.documents import as_json as told
+    from flowdebate.service.documents import as_json as json_of
     from flowdebate.service.runs import find_run, opened
 
     check_report(markdown)
@@ -73,7 +73,7 @@ def show(
         if as_json and page and document is not None:
             write_json(document.to_json())
         elif as_json:
-            write_json(told({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
+            write_json(json_of({**run_data(stored, whole=True), "done": [step_data(step) for step in steps]}))
         elif page and document is not None:
             render(document, _page(document.speakers))
         else:
@@ -139,10 +139,10 @@ def _ask(runs: Sequence[StoredRun]) -> None:
 
 def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:
     from flowdebate.cli.commands.run_view import run_data, show_table
-    from flowdebate.service.documents import as_json as told
+    from flowdebate.service.documents import as_json as json_of
 
     if as_json:
-        write_json(told([run_data(run) for run in runs]))
+        write_json(json_of([run_data(run) for run in runs]))
     else:
         show_table(runs, _page(), now=time.time(), more=more)
 

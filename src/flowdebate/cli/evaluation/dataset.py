@@ -117,7 +117,7 @@ class EvaluationPlans(Plans):
         return self.of(row).pattern(), {**self.stored, "options": self._options_of(row)}
 
     def _options_of(self, row: Row) -> dict[str, Any]:
-        question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the first stands for its bare row
+        question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
         options = {**self.options_for(question.question), "debaters": [dict(side) for side in question.sides]}
         return {**options, "baselines": list(self._baselines)}
 
@@ -132,7 +132,7 @@ class EvaluationPlans(Plans):
             sides = given or self._default(row.question)
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
         if truth not in row.others:
-            raise BadFile(path, f"question {number}: there is no column `{truth}`, which holds what is right")
+            raise BadFile(path, f"question {number}: there is no column `{truth}`, which has the right answer")
         right = matched(row.others[truth], stances, names or [""] * len(stances))
         if right is None:
             allowed = f"one of {', '.join(map(shown, stances))}"

@@ -19,7 +19,7 @@ from flowdebate.service.options import COMMAND, FilePath, Option, Text, allowed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flowdebate.cli.batch.run import HeldBatch
+    from flowdebate.cli.batch.run import FinishedBatch
     from flowdebate.cli.evaluation.dataset import LabelledQuestion
     from flowdebate.cli.page import Page
     from flowdebate.evaluation import BenefitItem, BenefitReport, MethodResult, PairedComparison
@@ -89,7 +89,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     --max-calls holds for each question.
     """
     from flowdebate.cli.batch.rows import read_rows
-    from flowdebate.cli.batch.run import Totals, hold_batch, warned_once
+    from flowdebate.cli.batch.run import Totals, run_batch, warned_once
     from flowdebate.cli.evaluation.dataset import EvaluationPlans
     from flowdebate.evaluation.statistics import check_scipy
     from flowdebate.patterns.debate.baselines import baselines_asked
@@ -105,8 +105,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
             options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared
         )
         name = name or plans.name(rows)
-        held = asyncio.run(
-            hold_batch(
+        finished = asyncio.run(
+            run_batch(
                 plans,
                 plans.questions,
                 name=name,
@@ -119,8 +119,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions))
     report = _report(outcome, min_gain)
     with writing():
-        _write(report, outcome, held, name, as_json=as_json, out=out)
-    raise typer.Exit(_exit_code(held, report))
+        _write(report, outcome, finished, name, as_json=as_json, out=out)
+    raise typer.Exit(_exit_code(finished, report))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +131,8 @@ class _Outcome:
     """The answers to each question whose debate has a verdict."""
     left_out: Mapping[str, int]
     """The number of other questions, by the status of their runs."""
-    lost: int
-    """Answers of baselines that were lost."""
+    failed: int
+    """Baseline answers that failed."""
 
 
 async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQuestion]) -> _Outcome:
@@ -145,12 +145,12 @@ async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQ
 
     items: list[BenefitItem] = []
     left_out: dict[str, int] = {}
-    lost = 0
+    failed = 0
     for index, question in enumerate(questions):
         try:
             stored = await store.run(f"{name}-{index}")
         except RunNotFound:
-            left_out["not begun"] = left_out.get("not begun", 0) + 1
+            left_out["not started"] = left_out.get("not started", 0) + 1
             continue
         outcome: dict[str, Any] = dict(stored.outcome or {})
         raw = outcome.get("raw") or {}
@@ -160,10 +160,10 @@ async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQ
             continue
         debate, usage = DebateRawOutput.model_validate(raw), Usage(**outcome["usage"])
         baselines = debate.baselines or []
-        lost += sum(answer.lost for answer in baselines)
+        failed += sum(answer.lost for answer in baselines)
         calls, tokens = usage.calls, usage.total_tokens
         items.append(benefit_item(debate, baselines=baselines, calls=calls, tokens=tokens, truth=question.truth))
-    return _Outcome(items=items, left_out=left_out, lost=lost)
+    return _Outcome(items=items, left_out=left_out, failed=failed)
 
 
 def _report(outcome: _Outcome, min_gain: float) -> BenefitReport | None:
@@ -175,7 +175,13 @@ def _report(outcome: _Outcome, min_gain: float) -> BenefitReport | None:
 
 
 def _write(
-    report: BenefitReport | None, outcome: _Outcome, held: HeldBatch, name: str, *, as_json: bool, out: str | None
+    report: BenefitReport | None,
+    outcome: _Outcome,
+    finished: FinishedBatch,
+    name: str,
+    *,
+    as_json: bool,
+    out: str | None,
 ) -> None:
     from flowdebate.cli.batch.view import show_summary
     from flowdebate.cli.page import Page
@@ -184,15 +190,15 @@ def _write(
     if as_json:
         data = {"batch": name, "report": None if report is None else report.model_dump(mode="json", by_alias=True)}
         left_out = dict(sorted(outcome.left_out.items()))
-        write_json(json_of({**data, "leftOut": left_out, "lostAnswers": outcome.lost}))
+        write_json(json_of({**data, "leftOut": left_out, "lostAnswers": outcome.failed}))
     else:
         page = Page(sys.stdout, ())
-        show_summary(page, name, held.summary, out=out)
+        show_summary(page, name, finished.summary, out=out)
         if report is not None:
             _show(report, outcome, page)
     if report is None:
         tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
-    if _unfinished(held):
+    if _unfinished(finished):
         tell(f"To continue: the same command, or any with --batch {name}")
 
 
@@ -217,8 +223,8 @@ def _show(report: BenefitReport, outcome: _Outcome, page: Page) -> None:
         page.line(f"- Against {METHODS[each.baseline]}. {each.summary}")
     for why, number in sorted(outcome.left_out.items()):
         page.line(f"Left out: {number:,} ({why})", style="dim")
-    if outcome.lost:
-        page.line(f"Answers of baselines that were lost: {outcome.lost:,}", style="dim")
+    if outcome.failed:
+        page.line(f"Baseline answers that failed: {outcome.failed:,}", style="dim")
 
 
 def _method_cells(result: MethodResult) -> tuple[str, ...]:
@@ -243,13 +249,15 @@ def _comparison_cells(compared: PairedComparison) -> tuple[str, ...]:
     )
 
 
-def _unfinished(held: HeldBatch) -> bool:
-    return held.signal is not None or bool(held.summary.failed) or held.summary.done != held.summary.total
+def _unfinished(finished: FinishedBatch) -> bool:
+    return (
+        finished.signal is not None or bool(finished.summary.failed) or finished.summary.done != finished.summary.total
+    )
 
 
-def _exit_code(held: HeldBatch, report: BenefitReport | None) -> int:
-    if held.signal is not None:
-        return _KILLED + held.signal
-    if held.summary.failed:
+def _exit_code(finished: FinishedBatch, report: BenefitReport | None) -> int:
+    if finished.signal is not None:
+        return _KILLED + finished.signal
+    if finished.summary.failed:
         return _FAILED
-    return _NO_RESULT if report is None or _unfinished(held) else 0
+    return _NO_RESULT if report is None or _unfinished(finished) else 0

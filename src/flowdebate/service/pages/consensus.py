@@ -136,21 +136,21 @@ class ConsensusDocument(Document):
     max_rounds: int | None = None
     raw: ConsensusOutput
 
-    def spoke(self) -> list[Speaker]:
+    def raw_speakers(self) -> list[Speaker]:
         names = [proposal.agent for proposal in self.raw.proposals] + [ballot.voter for ballot in self.raw.ballots]
         return [Speaker(name=name) for name in dict.fromkeys(names)]
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return self.raw.consensus_reached
 
     @property
-    def said(self) -> int:
+    def contributions(self) -> int:
         rounds = sum(len(one.critiques) + len(one.revisions) for one in self.raw.rounds)
         return len(self.raw.proposals) + rounds + len(self.raw.ballots)
 
     @property
-    def held(self) -> str | None:
+    def ending(self) -> str | None:
         early, rounds = self.raw.early_end, len(self.raw.rounds)
         if early is not None:
             return f"Rounds: {rounds}, ended by {early.source}: {early.reason}"
@@ -167,11 +167,11 @@ class ConsensusDocument(Document):
             yield from self._failed("critique", one.round)
             yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in one.revisions)
             yield from self._failed("revision", one.round)
-        lost = list(self._failed("vote"))
-        if raw.ballots or lost:
+        failed = list(self._failed("vote"))
+        if raw.ballots or failed:
             yield Heading(title="Vote")
         yield from map(_ballot, raw.ballots)
-        yield from lost
+        yield from failed
         yield from failures(raw.judge_losses)
         yield from self.result()
 
@@ -180,8 +180,8 @@ class ConsensusDocument(Document):
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
-        lost = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
-        return (_failed(each.agent, each.phase, each.target, each.error) for each in lost)
+        failed = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
+        return (_failed(each.agent, each.phase, each.target, each.error) for each in failed)
 
 
 class ConsensusLive(Live):
@@ -253,13 +253,13 @@ def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
     if counted is None:
         return
     votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
-    lost = f"spoiled {counted.spoiled}, failed {counted.failed}, of {counted.eligible}"
+    failed = f"spoiled {counted.spoiled}, failed {counted.failed}, of {counted.eligible}"
     measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
     similar = ", ".join(f"round {number} {found.similarity:.2f} ({found.status})" for number, found in measured)
     early, found = raw.early_end, raw.analytics
     parts = [
         ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
-        ("Votes", f"{votes}; {lost}"),
+        ("Votes", f"{votes}; {failed}"),
         ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
         ("Similarity", similar),
         ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),

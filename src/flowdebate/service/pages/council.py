@@ -68,19 +68,19 @@ class CouncilDocument(Document):
     output: Any = None
     """The chair's answer for the output schema, as plain JSON data; None without a schema."""
 
-    def spoke(self) -> list[Speaker]:
+    def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name=opinion.agent_name, role=opinion.role) for opinion in self.raw.opinions]
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return self.raw.answer is not None
 
     @property
-    def said(self) -> int:
+    def contributions(self) -> int:
         return len(self.raw.opinions)
 
     @property
-    def held(self) -> str | None:
+    def ending(self) -> str | None:
         reason = self.raw.stop_reason
         return None if reason is None else f"Answers: {len(self.raw.opinions)}, {STOP_REASONS[reason]}"
 
@@ -89,12 +89,12 @@ class CouncilDocument(Document):
         yield Heading(title=_PHASES[1])
         for opinion in raw.opinions:
             yield Entry(name=opinion.agent_name, about=opinion.role or "", text=opinion.text)
-        yield from failures(loss for loss in raw.losses if loss.role not in ("reviewer", "chair"))
+        yield from failures(each for each in raw.losses if each.role not in ("reviewer", "chair"))
         if raw.reviews:
             yield Heading(title=_PHASES[2])
             for review in raw.reviews:
                 yield _review(review)
-        yield from failures(loss for loss in raw.losses if loss.role in ("reviewer", "chair"))
+        yield from failures(each for each in raw.losses if each.role in ("reviewer", "chair"))
         yield from self.result()
 
     def result(self) -> Iterator[Section]:

@@ -225,7 +225,7 @@ class DebatePage(PatternPage):
         )
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
-        """What was said about the judge; None for nothing."""
+        """The options of the judge; None without any."""
         from flowdebate.patterns.debate.judging.options import JudgeOptions
         from flowdebate.patterns.debate.judging.schedules import as_schedule
 
@@ -277,7 +277,7 @@ def default_sides(question: str) -> list[dict[str, str]]:
     """Two sides for a question of yes or no, each with a stance that reads as a position.
 
     Models argue best for a claim. Where the question is plain English the claims are made of its own words;
-    anywhere else the sides stand for the answers yes and no.
+    elsewhere the stances are the answers yes and no.
 
     >>> [side["stance"] for side in default_sides("Should private cars be banned from city centres?")]
     ['Private cars should be banned from city centres', 'Private cars should not be banned from city centres']

@@ -36,7 +36,7 @@ class DebateDocument(RoundsDocument):
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
         if self.status in {"complete", "degraded"} and self.raw.verdict is None:
-            message = "a debate that came to its end has a verdict"
+            message = "a complete debate has a verdict"
             raise ValueError(message)
         return self
 
@@ -44,12 +44,12 @@ class DebateDocument(RoundsDocument):
         for entry in self.raw.transcript:
             yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
 
-    def spoke(self) -> list[Side]:
+    def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return self.raw.verdict is not None
 
     @property
@@ -97,9 +97,9 @@ def ballots_of(judging: Judging) -> str | None:
     """
     if judging.planned == 1:
         return None
-    lost = sum(ballot.problem is not None for ballot in judging.ballots)
+    unusable = sum(ballot.problem is not None for ballot in judging.ballots)
     notes = [judging.schedule]
-    notes += [f"{lost} could not be used"] * bool(lost)
+    notes += [f"{unusable} could not be used"] * bool(unusable)
     notes += [f"{judging.saved} saved"] * bool(judging.saved)
     shares = ", ".join(f"{side} {share:.2f}" for side, share in judging.scores.items())
     flipped = ", which disagree" if judging.flipped else ""

@@ -1,4 +1,4 @@
-"""Page of a deliberation: options, what everybody said in each round, the moderator's reports, the decision."""
+"""Page of a deliberation: options, the contributions of each round, the moderator's reports, the decision."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class DeliberationDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.name, about=entry.role or "", text=entry.text)
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return self.raw.final_decision is not None
 
     @property
-    def said(self) -> int:
+    def contributions(self) -> int:
         return len(self.raw.history)
 
     def closing(self, number: int) -> Iterator[Section]:

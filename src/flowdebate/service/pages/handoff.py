@@ -88,15 +88,15 @@ class HandoffDocument(Document):
     max_turns: int | None = None
     raw: HandoffOutput
 
-    def spoke(self) -> list[Speaker]:
+    def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name=name) for name in dict.fromkeys(entry.agent_name for entry in self.raw.transcript)]
 
     @property
-    def found(self) -> bool:
+    def has_result(self) -> bool:
         return True
 
     @property
-    def held(self) -> str | None:
+    def ending(self) -> str | None:
         reason = self.raw.stop_reason
         return None if reason is None else f"Turns: {self.raw.turns}, {STOP_REASONS.get(reason, reason)}"
 
@@ -108,7 +108,7 @@ class HandoffDocument(Document):
                 if entry.round == number:
                     yield Entry(name=entry.agent_name, about=_turn(number, self.max_turns), text=entry.text)
                     yield from _next(entry)
-            yield from failures(loss for loss in self.raw.losses if loss.round == number)
+            yield from failures(each for each in self.raw.losses if each.round == number)
 
 
 class HandoffLive(Live):

@@ -79,8 +79,8 @@ class RoundRobinDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=entry.role or "", text=entry.text)
 
     @property
-    def found(self) -> bool:
-        return all(loss.instead != "no_output" for loss in self.raw.losses)
+    def has_result(self) -> bool:
+        return all(each.instead != "no_output" for each in self.raw.losses)
 
     def closing(self, number: int) -> Iterator[Section]:
         return (_review(audit) for audit in self.raw.audits if audit.round == number)
