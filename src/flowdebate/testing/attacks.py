@@ -37,17 +37,17 @@ answer or a tool's result, a field to be filled in, a link or an element, a term
 there are, or an opinion that many share."""
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance"]
-"""Where it stands: in what a debater says, or in what a debater is called."""
+"""The place of an attack: an argument, or the name or stance of a debater."""
 
 _FIELD = re.compile("«(own|other|question)»")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """One attack; `written` gives its text."""
+    """One attack; `written` returns its text."""
 
     id: str
-    """Its name: words with hyphens between them, which no other attack has."""
+    """Its unique name: words with hyphens."""
     kind: AttackKind
     template: str
     """Its text, with `«own»`, `«other»` and `«question»` for what only the debate knows."""

@@ -28,7 +28,7 @@ __all__ = (
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What a model says to each kind of block; of several the next is taken, and after the last the first again."""
+    """The answers of a model to each kind of block, in turn, and then from the start."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Where text is asked for: by debaters, and by a synthesizer without a schema."""
@@ -40,7 +40,7 @@ class Answers:
     """Where anything else is asked for: by a synthesizer with a schema."""
 
     def model(self) -> FunctionModel:
-        """A model that says so, from the beginning."""
+        """A new model with these answers, from the beginning."""
         given: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -59,7 +59,7 @@ class Answers:
 
 
 def _role(schema: Mapping[str, Any] | None) -> str:
-    """Who asks, told by what is asked for: blocks may have any name."""
+    """The role that asks, by its answer schema: blocks may have any name."""
     if schema is None:
         return "argument"
     fields = set(schema.get("properties", ()))
@@ -71,9 +71,9 @@ def _role(schema: Mapping[str, Any] | None) -> str:
 
 
 def _scored(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn
-    """`verdict` as a judge gives it that is asked to score each side: all for the winner, else the same for each.
+    """`verdict` in the form of scores: 100 for the winner and 0 for the others, or 50 for each.
 
-    Sides that are called otherwise than by their stances are scored the same, and what is no verdict is left as it is.
+    Sides that are not called by their stances get equal scores; anything that is not a verdict is unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict
@@ -85,7 +85,7 @@ def _scored(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whate
 
 @dataclass(frozen=True, kw_only=True)
 class DebateCase:
-    """A debate, the question, and what a model answers to it.
+    """A debate, its question, and the answers of a model.
 
     >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
     >>> found = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It was answered."}
@@ -99,7 +99,7 @@ class DebateCase:
     options: Mapping[str, Any]
     """Keyword arguments for `debate()`."""
     answers: Answers
-    """What `model()` answers."""
+    """The answers of `model()`."""
     question: str = "Who is right?"
     seed: int = 0
 
@@ -110,12 +110,12 @@ class DebateCase:
 
     @property
     def stances(self) -> list[str]:
-        """What may win, in declared order."""
+        """The stances that may win, in declared order."""
         return [debater.stance for debater in self.roster]
 
     @property
     def max_rounds(self) -> int:
-        """How many rounds there can be."""
+        """The highest number of rounds."""
         return int(self.options.get("max_rounds", 2))
 
     def debate(self) -> Sequencer[Any, Any]:
@@ -123,7 +123,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """A model that gives the case's answers from the beginning: a new one for each run."""
+        """A new model with the case's answers, from the beginning; one for each run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

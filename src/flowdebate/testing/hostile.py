@@ -1,4 +1,4 @@
-"""Hostile blocks, predicates and values, with a `repr` that keeps failing tests readable."""
+"""Hostile blocks, predicates and values, with a `repr` for readable failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = (
 
 
 class Sabotage(Exception):
-    """What hostile functions and values raise; it stands for an exception of the application's own."""
+    """Exception of hostile functions and values, like an exception of the application."""
 
 
 class Unprintable:
@@ -61,14 +61,14 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""What a predicate looks at: the round, the arguments so far, the model calls so far; or it raises Sabotage."""
+"""The input of a predicate: the round, the arguments so far, the model calls so far; or it raises Sabotage."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """A block's function that gives `values`: in round 1 the first, and after the last the first again.
+    """A block's function that returns `values` in turn, one for each round, and then from the start.
 
-    Exceptions among them are raised. With `wait` it has to be awaited.
+    Exceptions among them are raised. With `wait` the result is awaitable.
 
     >>> Returns("For.", "Still for.")
     Returns('For.', 'Still for.')
@@ -96,7 +96,7 @@ class Returns:
 
 @dataclass(frozen=True)
 class StopWhen:
-    """A `terminate_when` that is true once `measure` has come to `at_least`; with `wait` it has to be awaited.
+    """A `terminate_when` that is true once `measure` reaches `at_least`; with `wait` the result is awaitable.
 
     >>> StopWhen("round", 2)
     StopWhen(measure='round', at_least=2, wait=False)

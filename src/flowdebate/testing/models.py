@@ -25,15 +25,15 @@ __all__ = (
 )
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
-"""What a double answers with: text, a structured answer, a whole response, tool calls, or an exception to raise."""
+"""An answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A request as it was when it was made."""
+    """A request at the time of the call."""
 
     block: str
-    """Who asked."""
+    """The name of the block that asked."""
     messages: Sequence[Message]
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
@@ -50,8 +50,8 @@ class FunctionModel:
 
     `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured
     answer or None for text, `request.block` is the name of the asking block. It returns `str`, a dict (a structured
-    answer, validated like any model's), a `ToolCall` or several, or a whole `ModelResponse`; what it raises reaches
-    the caller as it is.
+    answer, validated like any model's), a `ToolCall` or several, or a whole `ModelResponse`; its exceptions reach
+    the caller unchanged.
 
     >>> from flowdebate import generator
     >>> echo = FunctionModel(lambda request: request.messages[-1]["content"].upper())
@@ -76,7 +76,7 @@ class ScriptedModel:
 
     A reply is text, a dict or pydantic model (a structured answer), a `ToolCall` or several, a `ModelResponse`, or an
     exception, which is raised. A call beyond the script is a `ScriptError`, and so is `assert_complete()` while
-    replies are left. `calls` holds what was asked.
+    replies are left. `calls` holds the requests.
 
     >>> model = ScriptedModel("one", "two")
     >>> model.remaining

@@ -7,8 +7,8 @@
     def test_my_judge_finds_for_one_of_the_stances(case):
         assert case.run_sync().raw.verdict.winner in {None, *case.stances}
 
-What they draw is valid, and debates made of it run to their end without a warning, unless `hostile=True` or
-`valid=False` asks for what models and blocks do at their worst. It needs no network, and shrinks to what is short.
+All values are valid, and debates made of them run to their end without a warning, unless `hostile=True` or
+`valid=False` asks for misbehaving models and blocks. No network is needed, and examples shrink to short ones.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FORGERIES = (
     "\u202eedecnoc I\u202c \u200b\ufeff\u2028",
     "é" * 400,
 )
-"""What an argument may say to look like something else, or to trip whoever shows it."""
+"""Arguments that imitate other parts of a prompt, or break careless rendering."""
 
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
@@ -126,7 +126,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Transcripts as debates leave them: rounds ascend, speakers are of `roster` (None: of any), and keep their stance.
+    """Transcripts of debates: rounds ascend, speakers are of `roster` (None: any), each always with the same stance.
 
     A round has at most `max_turns` turns, and may have none.
     """
@@ -150,7 +150,7 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """What a moderator decides, as a dict in either key style; with `valid` None of both kinds.
+    """A moderator's decisions, as dicts in either key style; with `valid` None of both kinds.
 
     Valid ones name only speakers of `roster`, at most `max_turns`, and nobody only when they are `done`. The others
     name strangers, or nobody without being done, lack keys or have too many, have values of wrong types, or are no
@@ -172,7 +172,7 @@ def moderator_decisions(
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
-    """What a judge finds, as a dict; with `valid` None of both kinds.
+    """Verdicts of a judge, as dicts; with `valid` None of both kinds.
 
     The invalid ones have a winner who is not among `stances`, lack keys or have too many, have values of wrong types,
     or are no verdicts at all.
@@ -316,7 +316,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """What a block may return that is not what it should; exceptions among them are to be raised."""
+    """Unusable return values of a block; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -343,7 +343,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """What a model may reply that nobody asked for: see `FunctionModel`; exceptions among them are raised."""
+    """Unusable replies of a model, as `FunctionModel` takes them; exceptions among them are raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],
@@ -362,12 +362,12 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def spoiled(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """`value` without its `required` key, with one too many, with anything under one; or anything instead of it."""
+    """`value` without its `required` key, with an extra key, or with a hostile value; or a hostile value alone."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
-    without = {key: kept for key, kept in value.items() if key != required}
+    without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
 
 
-def unvalidated(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - that is the mischief
-    """An instance of `model` that never was validated."""
+def unvalidated(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, also an invalid one
+    """An instance of `model` that was not validated."""
     return model.model_construct(**fields)

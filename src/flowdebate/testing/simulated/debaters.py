@@ -25,30 +25,30 @@ __all__ = (
 )
 
 Follows = Literal["majority", "last"]
-"""Whom a conformist goes over to: what most others say, or what was said last."""
+"""The position that a conformist adopts: that of most others, or the last one."""
 
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
-"""What simulated debaters say, behind the tag of who says it."""
+"""The statements of simulated debaters, each after the tag of its speaker."""
 
 
 class Said(NamedTuple):
-    """A position, and the tag that it stands behind."""
+    """A position, and the tag of its speaker."""
 
     tag: str
     position: str
 
 
 class SimDebater:
-    """A model that says "I hold: {position}.", and may go over to what it sees others say.
+    """A model that says "I hold: {position}.", and may adopt a position that it sees others say.
 
     - `position`: its own, on one line and without a full stop.
     - `conformity`: how likely it says the others' position instead of its own, each time it is asked.
-    - `named`: the same where it can read one of `names` in the tags of those whom it would follow; None: no different.
+    - `named`: the same if one of `names` is in the tags of those it would follow; None: no different.
     - `follows`: the position that most others hold (of several the latest), or the last one that was said.
 
-    It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; of those whose proposals hold
-    what it says it votes for the first by the alphabet. What it says depends on its seed and on what it sees, and not
-    on what it was asked before.
+    It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; among proposals with
+    its position it votes for the first in alphabetical order. Its answers depend on its seed and the prompt only, not
+    on earlier requests.
 
     >>> from flowdebate import generator
     >>> said = "[a] I hold: tea."
@@ -96,15 +96,15 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, held, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """The position that it takes when it sees `prompt`."""
+        """Its position after reading `prompt`."""
         others = [said for said in said_positions(prompt) if said.position != self.position]
         if not others:
             return self.position
         followed = self._followed(others)
         known = any(name in said.tag for said in others if said.position == followed for name in self._names)
         likely = self._named if known and self._named is not None else self._conformity
-        goes_over = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
-        return followed if goes_over else self.position
+        adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
+        return followed if adopts else self.position
 
     def _followed(self, others: list[Said]) -> str:
         if self._follows == "last":
@@ -139,12 +139,12 @@ def _authors(prompt: str, position: str | None = None) -> list[str]:
 def conformist(
     position: str, *, conformity: float = 1.0, follows: Follows = "majority", seed: int = 0, name: str | None = None
 ) -> SimDebater:
-    """A debater that goes over to what others say, with the probability `conformity`."""
+    """A debater that adopts the position of others with the probability `conformity`."""
     return SimDebater(position, conformity=conformity, follows=follows, seed=seed, name=name)
 
 
 def stubborn(position: str, *, name: str | None = None) -> SimDebater:
-    """A debater that says the same whatever it sees."""
+    """A debater that always says the same."""
     return SimDebater(position, name=name)
 
 

@@ -43,7 +43,7 @@ def uniform(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def normals(seed: int, items: Any, views: Any, slots: Any) -> Any:  # noqa: ANN401 - numpy may be missing
-    """What `normal()` gives, for arrays of whole numbers that broadcast against each other; needs numpy."""
+    """`normal()` for arrays of integers that broadcast against each other; needs numpy."""
     import numpy as np
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)

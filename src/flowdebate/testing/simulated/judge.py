@@ -101,8 +101,8 @@ class SimJudge:
         view = read_view(request)
         shares = self.shares(view, draw=request.settings.extra.get("seed"))
         best = [name for name, share in shares.items() if share == max(shares.values())]
-        told = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
-        answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({told}).")
+        shown = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
+        answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({shown}).")
         if view.form == "scores":
             answer["scores"] = {name: 100 * share for name, share in shares.items()}
         else:
@@ -110,7 +110,7 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """What each side of `view` gets, by what it is called there; 1 in all."""
+        """The share of each side of `view`, by its name there; they add up to 1."""
         odds = self.log_odds(
             [self._quality_of(side) for side in view.sides],
             order=range(len(view.sides)),
@@ -163,7 +163,7 @@ class SimJudge:
         views: Any = None,  # noqa: ANN401
         names: Sequence[str] | None = None,
     ) -> Any:  # noqa: ANN401
-        """What `log_odds()` gives, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
+        """`log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
 
         `quality` and `content` are [items, sides]; `orders` and `called` [views, sides], or [items, views, sides];
         `items` and `views` the numbers that noise is drawn for (None: from 0).
@@ -230,7 +230,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """What each of so many places adds."""
+    """A function of the number of places to the sum that each place adds."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
@@ -259,7 +259,7 @@ _SAME = 1e-12
 
 
 class Decided(NamedTuple):
-    """What the ballots of each item say together."""
+    """The decision of each item's ballots."""
 
     scores: Any
     """[items, sides]: the share of each side."""
@@ -295,7 +295,7 @@ def votes_of(shares: Any) -> Any:  # noqa: ANN401 - an array
 
 
 def decide_all(shares: Any, *, by: str = "mean") -> Decided:  # noqa: ANN401 - an array
-    """What `decide()` finds for each item, of ballots that can all be used."""
+    """The result of `decide()` for each item, whose ballots must all be valid."""
     scores = (votes_of(shares) if by == "vote" else shares).mean(axis=1)
     return Decided(scores, scores >= scores.max(axis=-1, keepdims=True) - _SAME)
 

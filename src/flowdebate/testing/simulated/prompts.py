@@ -24,7 +24,7 @@ __all__ = (
 )
 
 Form = Literal["scores", "winner"]
-"""What a judge is asked for."""
+"""The form of a judge's answer."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
@@ -32,7 +32,7 @@ _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSide:
-    """One side, as a view shows it."""
+    """One side in a judge view."""
 
     called: str
     """Its label, or its stance."""
@@ -54,12 +54,12 @@ class SimView:
 
     @property
     def item(self) -> int:
-        """A number for what is judged: the same in all views of it."""
+        """A number for the item that is judged: the same in all its views."""
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
     def number(self) -> int:
-        """A number for the view: who stands where, and under which name."""
+        """A number for the view: its order and its names."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
@@ -72,7 +72,7 @@ class SimView:
 def read_view(request: ModelRequest) -> SimView:
     """The view that a judge's request holds; MalformedResponse for a request that is no judge's.
 
-    Slots are counted by who is read first. A side that has said nothing stands last.
+    Slots are in the order of reading. A side without arguments is last.
     """
     form, names, fields = _asked(request)
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
@@ -140,7 +140,7 @@ def _entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
 
 
 def _stances(system: str, names: Sequence[str]) -> dict[str, str]:
-    """What labels stand for: the positions are listed as "- label: stance"."""
+    """The stance of each label: the positions are listed as "- label: stance"."""
     lines = [unescaped(line) for line in _LISTED.findall(system)]
     if set(names) <= set(lines):
         return {}

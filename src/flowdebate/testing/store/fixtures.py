@@ -32,18 +32,18 @@ P = ParamSpec("P")
 S = TypeVar("S")
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Gives another store object of the place that the test has."""
+"""Returns another store object of the test's place."""
 
 
 class StoreStage:
-    """What may differ from store to store."""
+    """Settings that differ between stores."""
 
     shared = True
     take_within = 5.0
     examples = 25
 
     def need_two(self) -> None:
-        """Skip what takes two objects, where there can be but one."""
+        """Skip a test that needs two objects if there can be only one."""
         if not self.shared:
             import pytest
 
@@ -62,7 +62,7 @@ class StoreStage:
 
 
 def alone(check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]]) -> Callable[Concatenate[S, P], None]:
-    """A test that runs `check` in an event loop of its own, so that no plugin is needed."""
+    """A test that runs `check` in a new event loop, so that no plugin is needed."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         asyncio.run(check(self, *args, **kwargs))
@@ -82,18 +82,18 @@ async def opened(make: MakeStore) -> AsyncIterator[Store]:
 
 
 async def raises(expected: type[StoreError], call: Coroutine[Any, Any, object], *, names: str) -> None:
-    """`call` raises just `expected`, which says what it was about."""
+    """Check that `call` raises exactly `expected`, with the name of its run."""
     try:
         await call
     except StoreError as error:
         assert type(error) is expected, error
         assert getattr(error, "run_id", names) == names
     else:
-        raise AssertionError(f"nothing was raised, and {expected.__name__} is promised")
+        raise AssertionError(f"nothing was raised, but {expected.__name__} is promised")
 
 
 def writes(store: Store, run_id: str) -> list[Callable[[], Coroutine[Any, Any, object]]]:
-    """All that only the owner may write."""
+    """All writes that only the owner may do."""
     return [
         lambda: store.intend(run_id, "k", "call", None),
         lambda: store.commit(run_id, "k", "call", "2", 2.0),
@@ -119,13 +119,13 @@ NASTY = (
     " ends in blanks ",
     "",
 )
-"""Texts that a store may not change, mix up or stumble over."""
+"""Texts that a store must neither change nor confuse."""
 
 _SECOND = count(1)
 
 
 def header(run_id: str, **values: Any) -> RunHeader:  # noqa: ANN401 - fields of RunHeader
-    """The header of a new run, newer than all that were made before."""
+    """The header of a new run, newer than all earlier ones."""
     given: Mapping[str, Any] = {
         "block": "debate",
         "seed": 7,

@@ -19,11 +19,11 @@ __all__ = ("ListTests",)
 
 
 class ListTests(StoreStage):
-    """Lists, whole runs, documents, and the end of a store."""
+    """Lists, whole runs, documents, and closing."""
 
     @alone
     async def test_runs_are_listed_newest_first(self, make: MakeStore) -> None:
-        """By when they were begun, whatever was written since; no more than `limit`."""
+        """By their start, whatever was written since; at most `limit`."""
         async with opened(make) as store:
             for name, at in (("b", 2.0), ("c", 3.0), ("a", 1.0)):
                 await store.create(header(name, created_at=at))
@@ -34,8 +34,8 @@ class ListTests(StoreStage):
             assert list(await store.runs()) == [await store.run(name) for name in "cba"]
 
     @alone
-    async def test_runs_are_found_by_all_that_is_asked_for(self, make: MakeStore) -> None:
-        """Status, block, text in any case, labels: each, and together."""
+    async def test_runs_are_found_by_all_filters(self, make: MakeStore) -> None:
+        """Status, block, text in any case, labels: each alone, and together."""
         async with opened(make) as store:
             await store.create(header("a", block="x", question="Die Straße, 100%_\\?", labels={"t": "1", "u": "2"}))
             await store.create(
@@ -76,8 +76,8 @@ class ListTests(StoreStage):
                 assert found == expected, asked
 
     @alone
-    async def test_a_run_is_forgotten_whole(self, make: MakeStore) -> None:
-        """Unless somebody carries it out; its id is free afterwards, and has no steps of old."""
+    async def test_a_run_is_deleted_with_its_steps(self, make: MakeStore) -> None:
+        """Unless it has an owner; afterwards its id is free, and has no old steps."""
         async with opened(make) as store:
             await store.create(header("r"))
             await store.commit("r", "k", "call", "1", 1.0)
@@ -93,7 +93,7 @@ class ListTests(StoreStage):
 
     @alone
     async def test_a_run_of_another_store_is_added_as_it_is(self, make: MakeStore) -> None:
-        """With its steps, open ones too; nobody owns it; it can be taken and resumed."""
+        """With its steps, also open ones, and without an owner; it can be taken and resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
@@ -111,7 +111,7 @@ class ListTests(StoreStage):
 
     @alone
     async def test_documents_are_compared_and_set(self, make: MakeStore) -> None:
-        """A new one where there is none, a changed one where it was known; in the order in which they first came."""
+        """New if there was none, changed if the expected text matches; listed in the order of their first write."""
         async with opened(make) as store:
             assert await store.documents("c") == {}
             assert await store.put("c", "z", "1")
@@ -127,7 +127,7 @@ class ListTests(StoreStage):
 
     @alone
     async def test_many_change_one_document(self, make: MakeStore) -> None:
-        """Whoever reads it, puts a change, and begins again where that is refused, loses none."""
+        """Reading, writing, and repeating after a refusal loses no change."""
 
         async def add_one(store: Store) -> None:
             while True:
@@ -145,8 +145,8 @@ class ListTests(StoreStage):
             assert await one.documents("c") == {"n": "20"}
 
     @alone
-    async def test_what_is_closed_is_not_used(self, make: MakeStore) -> None:
-        """Raises StoreError with its name; what was asked for before is done; closing it twice does no harm."""
+    async def test_a_closed_store_refuses_everything(self, make: MakeStore) -> None:
+        """Raises StoreError; earlier writes are done; closing twice is harmless."""
         store = make()
         await store.create(header("r"))
         writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
@@ -169,8 +169,8 @@ class ListTests(StoreStage):
                 assert (await other.run("r")).steps == 20
 
     @alone
-    async def test_one_that_was_never_used_is_closed(self, make: MakeStore) -> None:
-        """And has a name before."""
+    async def test_an_unused_store_can_be_closed(self, make: MakeStore) -> None:
+        """It has a name before."""
         store = make()
         assert isinstance(store, Store)
         assert store.name

@@ -42,7 +42,7 @@ _NUMBERS = count(1)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Two objects of one place, and a MemoryStore that is given what the owner does."""
+    """Two objects of one place, and a MemoryStore that receives every write of the owner."""
 
     runs = Bundle("runs")
 
@@ -56,16 +56,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = MemoryStore()
         self.owners: dict[str, Store] = {}
         self.mark = str(next(_NUMBERS))
-        """What tells this sequence's runs from those of others in the same place."""
+        """Marks the runs of this sequence among others in the same place."""
 
     @initialize(target=runs)
     def begin(self) -> str:
-        """An id that nothing stands under yet."""
+        """An unused id."""
         return f"{self.mark}:"
 
     @rule(target=runs, name=_TEXTS, which=_OBJECTS, question=_TEXTS, block=st.sampled_from("xy"))
     def create(self, name: str, which: int, question: str, block: str) -> str:
-        """A new run, or one whose id is taken."""
+        """Create a run, possibly under an id that exists."""
         run_id = f"{self.mark}:{name}"
         store = self.at(which)
         given = header(run_id, question=question, block=block, labels={"mark": self.mark})
@@ -75,7 +75,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def take(self, run_id: str, which: int) -> None:
-        """Take it, if nobody has it."""
+        """Take a run, if it has no owner."""
         store = self.at(which)
         end = time.monotonic() + self.take_within
         expected = self.done(self.model.take(run_id))
@@ -88,7 +88,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
-        """Let go of it, whoever has it."""
+        """Release a run, whoever owns it."""
         store = self.at(which)
         assert self.done(store.release(run_id)) is None
         if self.owners.get(run_id) is store:
@@ -97,33 +97,33 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, request=st.none() | _TEXTS)
     def intend(self, run_id: str, which: int, key: str, kind: Any, request: str | None) -> None:  # noqa: ANN401
-        """Begin a step, for the first time or again."""
+        """Start a step, for the first time or again."""
         self.write(run_id, which, lambda store: store.intend(run_id, key, kind, request))
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, body=_TEXTS)
     def commit(self, run_id: str, which: int, key: str, kind: Any, body: str) -> None:  # noqa: ANN401
-        """Finish a step, begun or not, finished or not."""
+        """Commit a step, started or not, finished or not."""
         self.write(run_id, which, lambda store: store.commit(run_id, key, kind, body, 2.5))
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
     def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
-        """An attempt that fails."""
+        """Record a failed attempt."""
         self.write(run_id, which, lambda store: _attempt(store, run_id, key, failure))
 
     @rule(run_id=runs, which=_OBJECTS, status=_ENDS, outcome=st.none() | st.dictionaries(_TEXTS, _TEXTS, max_size=2))
     def finish(self, run_id: str, which: int, status: Any, outcome: dict[str, str] | None) -> None:  # noqa: ANN401
-        """The end of a run."""
+        """Finish a run."""
         if self.write(run_id, which, lambda store: store.finish(run_id, status, outcome)) is None:
             del self.owners[run_id]
 
     @rule(run_id=runs, which=_OBJECTS)
     def delete(self, run_id: str, which: int) -> None:
-        """Forget it, if nobody has it."""
+        """Delete a run, if it has no owner."""
         self.both(self.at(which).delete(run_id), lambda: self.model.delete(run_id))
 
     @rule(source=runs, which=_OBJECTS, name=_TEXTS, target_again=st.booleans())
     def add(self, source: str, which: int, name: str, target_again: bool) -> None:  # noqa: FBT001
-        """Copy one into the store, under another id."""
+        """Add a copy of a run under another id."""
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
@@ -135,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=_OBJECTS, key=_KEYS, body=st.sampled_from("xyz"), expected=st.none() | st.sampled_from("xyz"))
     def put(self, which: int, key: str, body: str, expected: str | None) -> None:
-        """Change a document, or not."""
+        """Change a document if the expected text matches."""
         store = self.at(which)
         self.both(
             store.put(self.mark, key, body, expected=expected),
@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=_OBJECTS)
     def reopen(self, which: int) -> None:
-        """The end of an object, and another one in its place: what it had is left as it was."""
+        """Replace an object by a new one: its runs are released unchanged."""
         if not self.shared:
             return
         store = self.at(which)
@@ -164,7 +164,7 @@ class StoreMachine(RuleBasedStateMachine):
         limit=st.none() | st.integers(0, 3),
     )
     def find(self, which: int, limit: int | None, **asked: Any) -> None:  # noqa: ANN401
-        """Look for runs by this and that."""
+        """Find runs by any filters."""
         labels = {"mark": self.mark}
         found = self.done(self.at(which).runs(labels=labels, limit=limit, **asked))
         expected = self.done(self.model.runs(labels=labels, limit=limit, **asked))
@@ -172,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_see_the_same(self) -> None:
-        """Each object has the runs and steps that are in memory; of an owner that is gone, soon."""
+        """Each object has the runs and steps of the MemoryStore; `owned` may lag behind."""
         expected = {run.header.run_id: _without_time(run) for run in self.done(self.model.runs())}
         end = time.monotonic() + self.take_within
         for store in self.stores:
@@ -187,7 +187,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert list(self.done(self.stores[-1].steps(run_id))) == list(self.done(self.model.steps(run_id)))
 
     def teardown(self) -> None:
-        """Let go of everything."""
+        """Close all stores."""
         for store in self.stores:
             self.done(store.close())
         self.loop.close()
@@ -196,25 +196,25 @@ class StoreMachine(RuleBasedStateMachine):
         """The object with this number, or the only one."""
         return self.stores[which % len(self.stores)]
 
-    def done(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it gives
-        """What `call` gives, or the name of the error that it raises."""
+    def done(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - any result
+        """The result of `call`, or the name of its error."""
         try:
             return self.loop.run(call)
         except StoreError as error:
             return type(error).__name__
 
     def seen(self, call: Coroutine[Any, Any, StoredRun]) -> object:
-        """The run that `call` gives, without when it was written."""
+        """The run that `call` returns, without its time."""
         return _without_time(self.done(call))
 
     def both(self, call: Coroutine[Any, Any, Any], model: Callable[[], Coroutine[Any, Any, Any]]) -> object:
-        """What both give, which is the same."""
+        """The result of both calls, which must be equal."""
         got = self.done(call)
         assert got == self.done(model())
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """What the owner's write gives, as in memory; another's is refused."""
+        """The result of a write: equal to that in memory for the owner, refused for others."""
         store = self.at(which)
         if self.owners.get(run_id) is store:
             return self.both(call(store), lambda: call(self.model))
@@ -225,7 +225,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Run the machine on stores that `make` gives."""
+    """Run the machine on the stores of `make`."""
 
     class Machine(StoreMachine):
         def __init__(self) -> None:
@@ -240,11 +240,11 @@ def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: flo
 
 
 async def _attempt(store: Store, run_id: str, key: str, failure: str) -> None:
-    """A step that is begun and fails."""
+    """A step that starts and fails."""
     await store.intend(run_id, key, "call", None)
     await store.fail(run_id, key, failure)
 
 
 def _without_time(run: Any) -> object:  # noqa: ANN401 - or the name of an error
-    """`run` without when it was written, which the clock says."""
+    """`run` without the time of its last write."""
     return run if isinstance(run, str) else replace(run, updated_at=0.0)
