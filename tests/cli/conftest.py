@@ -1,4 +1,4 @@
-"""What keeps the tests of the command away from the user's own runs."""
+"""Fixture that isolates the tests of the command from the user's own runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate audit`: what is audited, printed and refused, and judging again what was argued."""
+"""`flowdebate audit`: audits, output and errors, and judging stored debates again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowdebate.cli.app import app
 from flowdebate.evaluation.judges.report import LIMITS
 
 from .stage import Stage
-from .test_kept import add_like, newest
+from .test_stored import add_like, newest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""`flowdebate batch`: what is read, asked, written, and how it goes on."""
+"""`flowdebate batch`: questions, calls, results, and how a batch continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate evaluate`: debates over questions with known answers, and whether they helped."""
+"""`flowdebate evaluate`: debates over questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 

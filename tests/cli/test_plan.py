@@ -1,4 +1,4 @@
-"""What the command makes of its options and of a debate file, and what it says of those that cannot be."""
+"""Options and debate files: the plans made of them, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate recount`: what is decided again, printed and refused, and that nobody is asked."""
+"""`flowdebate recount`: recounts, output and errors, without any model call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flowdebate.evaluation.decision_rules.recount import LIMITS
 
 from .siblings import saved, stage
 from .stage import Stage
-from .test_kept import add_like, command, newest
 from .test_run import SIDES
+from .test_stored import add_like, command, newest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the command does when a server fails, and when a limit is reached."""
+"""The command when a server fails, and when a limit is reached."""
 
 from __future__ import annotations
 

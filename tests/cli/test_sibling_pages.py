@@ -1,4 +1,4 @@
-"""What a reader sees of `deliberate`, `handoff`, `panel` and `consensus`; nothing of it is somebody else's doing."""
+"""Pages of the sibling patterns; no foreign text passes for their own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `deliberate`, `handoff`, `panel` and `consensus` have in common: documents, files, limits, failures, signals."""
+"""Commands of the sibling patterns: documents, files, limits, failures, signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What foreign text may do on a terminal: nothing."""
+"""Foreign text on a terminal: nothing in it acts."""
 
 from __future__ import annotations
 

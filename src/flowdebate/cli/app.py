@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli import options as opt
+from flowdebate.cli.batch.command import BATCH_EXIT_CODES, batch
 from flowdebate.cli.command import EXIT_CODES, show_saved
-from flowdebate.cli.commands.batch import BATCH_EXIT_CODES, batch
-from flowdebate.cli.commands.patterns import add_pattern_commands
-from flowdebate.cli.commands.resume import answer, resume
-from flowdebate.cli.commands.runs import delete, export, import_, runs, show
 from flowdebate.cli.evaluation.audit import AUDIT_EXIT_CODES, audit
 from flowdebate.cli.evaluation.evaluate import EVALUATE_EXIT_CODES, evaluate
 from flowdebate.cli.evaluation.recount import RECOUNT_EXIT_CODES, recount
+from flowdebate.cli.patterns import add_pattern_commands
+from flowdebate.cli.resume import answer, resume
+from flowdebate.cli.runs import delete, export, import_, runs, show
 from flowdebate.service.options import Option
 
 __all__ = ("app", "build_app")

@@ -98,7 +98,7 @@ async def _started(plan: Plan, place: Place | None) -> tuple[RunHandle[Any], Pla
 
 def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, **options: Any) -> NoReturn:  # noqa: ANN401 - those of the command
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
-    from flowdebate.cli.commands.patterns import ask_here
+    from flowdebate.cli.patterns import ask_here
     from flowdebate.service.plan import plan_of
     from flowdebate.service.policies import with_policies
     from flowdebate.service.runs import find_run, last_resumable, opened, resume

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import ValidationError
 
 from flowdebate._util.wire import WireModel
-from flowdebate.errors import BadFile, problems_of, shown
+from flowdebate.errors import BadFile, shown
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
-from flowdebate.service.files import parse_json, read_text
+from flowdebate.service.files import parse_json, problem_of, read_text
 from flowdebate.service.sections import failures, round_heading
 from flowdebate.service.text import SUSPICIOUS, acts_or_hides
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
 
+    from flowdebate.models.usage import Usage
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.sections import Entry, Section
 
@@ -83,6 +84,11 @@ class Tokens(WireModel):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+
+    @classmethod
+    def of(cls, usage: Usage) -> Self:
+        """The counts of a run."""
+        return cls(**{name: getattr(usage, name) for name in cls.model_fields})
 
     def lines(self) -> list[str]:
         """The counts, in words."""
@@ -267,10 +273,7 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
             raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value['pattern'])}")
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
-        problems = problems_of(error)
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        field, problem = problems[0]
-        raise BadFile(where, f"`{field}`: {problem}{more}" if field else f"{problem}{more}") from None
+        raise BadFile(where, problem_of(error)) from None
     except RecursionError:
         raise BadFile(where, "is nested too deeply") from None
 

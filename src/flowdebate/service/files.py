@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from flowdebate.errors import BadFile
+from flowdebate.errors import BadFile, problems_of
 
-__all__ = ("parse_json", "parse_json_line", "parse_toml", "read_text", "reason_of")
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = ("parse_json", "parse_json_line", "parse_toml", "problem_of", "read_text", "reason_of")
 
 _MEGABYTE = 1_000_000
 
@@ -76,6 +79,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
         raise BadFile(path, "is nested too deeply") from None
     except ValueError as error:
         raise BadFile(path, f"is not TOML: {error}") from None
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first problem that pydantic found, with its field, and how many more there are."""
+    (field, problem), *others = problems_of(error)
+    more = f" (and {len(others)} more)" if others else ""
+    return f"`{field}`: {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:

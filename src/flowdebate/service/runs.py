@@ -120,18 +120,12 @@ def document_of_handle(
 
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
-    usage = handle.usage
     return plan.document(
         handle.raw,
         output,
         status="interrupted" if handle.status == "running" else handle.status,
         error=reached if failure is None else str(failure),
-        usage=Tokens(
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=Tokens.of(handle.usage),
         seconds=None if end is None else round(end.seconds, 3),
         seed=handle.seed,
         run_id=handle.run_id if stored else None,

@@ -103,18 +103,12 @@ class Line:
 
 def line_of(plan: Plan, item: BatchItem[Any]) -> Line:
     """The line of `item`."""
-    usage = Usage.none() if item.run is None else item.run.usage
     document = plan.document(
         item.raw,
         item.output,
         status=item.status,
         error=_why(item),
-        usage=Tokens(
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=Tokens.of(Usage.none() if item.run is None else item.run.usage),
         seconds=None if item.result is None else round(item.result.seconds, 3),
         seed=item.seed,
         run_id=item.run_id,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.batch.results import line_of, open_out
 from flowdebate.cli.batch.view import view_of
-from flowdebate.cli.commands.patterns import known_options
+from flowdebate.cli.patterns import known_options
 from flowdebate.cli.process import Interrupts
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns import PATTERNS, find_pattern

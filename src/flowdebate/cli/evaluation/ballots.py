@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from flowdebate.errors import BadFile, problems_of, shown
+from flowdebate.errors import BadFile, shown
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.service.files import parse_json_line, read_text
+from flowdebate.service.files import parse_json_line, problem_of, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,7 +102,4 @@ def _item(path: str, number: int, line: str) -> AuditItem:
     try:
         return AuditItem.model_validate(value)
     except ValidationError as error:
-        problems = problems_of(error)
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        place, problem = problems[0]
-        raise BadFile(path, f"line {number}: " + (f"`{place}`: " if place else "") + problem + more) from None
+        raise BadFile(path, f"line {number}: {problem_of(error)}") from None

@@ -1,4 +1,4 @@
-"""Runs of the command are kept: carried on after whatever has ended them, listed, shown, deleted, moved."""
+"""Stored runs of the command: resumed after any ending, listed, shown, deleted, moved."""
 
 from __future__ import annotations
 

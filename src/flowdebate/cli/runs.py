@@ -59,8 +59,8 @@ def show(
     markdown: opt.Markdown = None,
 ) -> None:
     """Show a stored run with its steps and its result."""
-    from flowdebate.cli.commands.run_view import document_of, run_data, show_run, step_data
     from flowdebate.cli.page import render
+    from flowdebate.cli.run_view import document_of, run_data, show_run, step_data
     from flowdebate.service.documents import as_json as json_of
     from flowdebate.service.runs import find_run, opened
 
@@ -138,7 +138,7 @@ def _ask(runs: Sequence[StoredRun]) -> None:
 
 
 def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:
-    from flowdebate.cli.commands.run_view import run_data, show_table
+    from flowdebate.cli.run_view import run_data, show_table
     from flowdebate.service.documents import as_json as json_of
 
     if as_json:
