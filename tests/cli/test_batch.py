@@ -137,7 +137,7 @@ def test_limits_leave_questions_without_a_result(folder: Path) -> None:
         total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch", "all")
         more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch", "all")
     assert (each.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
-    assert "Ended by a limit: 3\n" in each.stdout
+    assert "Limit reached: 3\n" in each.stdout
     assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
     assert "Questions: 3 (2 not done)\n" in total.stdout
     assert "with a higher --max-total-calls" in total.stderr

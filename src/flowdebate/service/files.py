@@ -12,7 +12,7 @@ from flowdebate.errors import BadFile, problems_of
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ("parse_json", "parse_json_line", "parse_toml", "problem_of", "read_text", "reason_of")
+__all__ = ("parse_json", "parse_toml", "problem_of", "read_text", "reason_of")
 
 _MEGABYTE = 1_000_000
 
@@ -36,35 +36,21 @@ def read_text(path: str, *, megabytes: int) -> str:
         raise BadFile(path, f"line {line}: is not UTF-8") from None
 
 
-def parse_json(text: str, *, path: str) -> Any:  # noqa: ANN401 - any JSON
-    """`text` as JSON; BadFile with the line."""
+def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # noqa: ANN401 - any JSON
+    """`text` as JSON, or line `number` of a JSON Lines file; BadFile with the line."""
+    line = "" if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
-        raise BadFile(path, f"is not JSON: {constant} is no JSON value")
+        raise BadFile(path, f"{line}is not JSON: {constant} is no JSON value")
 
     try:
         return json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise BadFile(path, f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
     except RecursionError:
-        raise BadFile(path, "is nested too deeply") from None
+        raise BadFile(path, f"{line}is nested too deeply") from None
     except ValueError as error:
-        raise BadFile(path, f"is not JSON: {error}") from None
-
-
-def parse_json_line(line: str, *, path: str, number: int) -> Any:  # noqa: ANN401 - any JSON
-    """Line `number` of a JSON Lines file; BadFile that names it."""
-
-    def refuse(constant: str) -> NoReturn:
-        message = f"{constant} is no JSON value"
-        raise ValueError(message)
-
-    try:
-        return json.loads(line, parse_constant=refuse)
-    except RecursionError:
-        raise BadFile(path, f"line {number}: is nested too deeply") from None
-    except ValueError as error:
-        raise BadFile(path, f"line {number}: is not JSON: {error}") from None
+        if isinstance(error, json.JSONDecodeError) and number is None:
+            raise BadFile(path, f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
+        raise BadFile(path, f"{line}is not JSON: {error}") from None
 
 
 def parse_toml(text: str, *, path: str) -> dict[str, Any]:

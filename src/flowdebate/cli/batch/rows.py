@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, shown
-from flowdebate.service.files import parse_json_line, read_text
+from flowdebate.service.files import parse_json, read_text
 from flowdebate.service.options import is_text
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _json_rows(path: str, content: str) -> Iterator[Row]:
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
             continue
-        value = parse_json_line(line, path=path, number=number)
+        value = parse_json(line, path=path, number=number)
         if isinstance(value, str):
             yield _row(path, number, value, {})
         elif isinstance(value, dict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.process import tell
 from flowdebate.errors import error_text
+from flowdebate.service.runs import WORDS
 from flowdebate.service.text import in_line
 
 if TYPE_CHECKING:
@@ -22,15 +23,6 @@ _EVERY = 5.0
 """Seconds between two lines where there is no terminal."""
 _LONGEST = 80
 """Characters of a question that a line shows."""
-_WORDS = {
-    "complete": "Complete",
-    "degraded": "Ended with provider failures",
-    "no_verdict": "Without a verdict",
-    "limit": "Ended by a limit",
-    "interrupted": "Interrupted",
-    "failed": "Failed",
-    "awaiting": "Waiting for an answer",
-}
 
 
 class BatchView:
@@ -98,7 +90,7 @@ def view_of(stream: TextIO) -> BatchView:
 def show_summary(page: Page, name: str, summary: BatchSummary, *, out: str | None) -> None:
     """Write the summary of the batch."""
     parts = [("Batch", name, "bold"), ("Questions", _questions(summary), "")]
-    parts += [(_WORDS.get(status, status), f"{count:,}", "") for status, count in sorted(summary.statuses.items())]
+    parts += [(WORDS[status].capitalize(), f"{count:,}", "") for status, count in sorted(summary.statuses.items())]
     if summary.failures:
         parts.append(("Errors", _counted(summary.failures), "red"))
     if summary.decisions:

@@ -13,7 +13,7 @@ from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.schemas import AuditItem
 from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.service.files import parse_json_line, problem_of, read_text
+from flowdebate.service.files import parse_json, problem_of, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +96,7 @@ def read_items(path: str) -> Items:
 
 
 def _item(path: str, number: int, line: str) -> AuditItem:
-    value = parse_json_line(line, path=path, number=number)
+    value = parse_json(line, path=path, number=number)
     if not isinstance(value, dict):
         raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
     try:

@@ -71,6 +71,8 @@ _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.VOTING: "Vote",
 }
 _CONVERGENCE, _DIVERGING = 0.85, 0.40
+_AS_GIVEN = ("topology", "hub", "sparsity", "voting", "weights", "quorum")
+"""Options of the pattern under the same names."""
 
 
 class ConsensusOptions(PatternOptions):
@@ -308,14 +310,9 @@ class ConsensusPage(PatternPage):
             return plan.create(
                 agents=plan.speakers,
                 max_rounds=plan.length,
-                topology=options.topology or "all-to-all",
-                hub=options.hub,
-                sparsity=0.5 if options.sparsity is None else options.sparsity,
+                **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
                 convergence=None if bound is False else bound,
                 diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
-                voting=options.voting or "majority",
-                weights=options.weights,
-                quorum=options.quorum,
                 failures=failures,
                 judge=create_conclusive_judge(name=plan.name) if options.judge else None,
                 tie_break=create_tie_judge(name=plan.name, choices=names) if options.tie_break else None,
