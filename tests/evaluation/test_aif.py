@@ -118,7 +118,7 @@ def loaded_by_arguebuf(data: dict[str, Any]) -> Any:
 @settings(max_examples=30)
 @given(graphs())
 def test_a_library_reads_and_writes_the_same_graph(graph: ArgumentGraph) -> None:
-    """It is arguebuf: claims, texts, attacks and supports are kept; scores, authors, stances, rounds dropped."""
+    """It is arguebuf: claims, texts, attacks and supports survive; scores, authors, stances and rounds are dropped."""
     loaded = loaded_by_arguebuf(to_aif(graph))
     assert {key: node.plain_text for key, node in loaded.atom_nodes.items()} == shape(graph)[0]
     dumped = json.loads(json.dumps(arguebuf.dump.aif(loaded)))

@@ -133,7 +133,7 @@ def test_strengths_are_from_0_to_1_in_the_order_of_the_claims(graph: ArgumentGra
 def test_a_contest_changes_what_depends_on_the_claim_and_says_so(
     graph: ArgumentGraph, base: float, data: st.DataObject
 ) -> None:
-    """The graph given stays as it is; the differences told are all that there are."""
+    """The graph given stays as it is; `changes` lists all differences."""
     before = claim_strengths(graph)
     written = graph.model_dump_json()
     claim = data.draw(st.sampled_from([claim.id for claim in graph.claims]))
@@ -221,10 +221,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_graph_is_refused_with_its_place(name: str) -> None:
     """The error names the field, and what is wrong there."""
-    build, field, told = REFUSED[name]
+    build, field, part = REFUSED[name]
     error = refused(build)
     assert error.field == field
-    assert told in str(error)
+    assert part in str(error)
 
 
 def test_a_graph_that_was_not_checked_is_checked_when_it_is_measured() -> None:
@@ -257,7 +257,7 @@ def entry(stance: str, text: str = "…", number: int = 1, name: str = "") -> De
 
 
 def test_the_graph_of_a_debate_has_its_shape() -> None:
-    """Each argument attacks the others' latest and supports its own side's latest; who says it is kept."""
+    """Each argument attacks the others' latest and supports its own side's latest; claims have their authors."""
     said = [entry("pro"), entry("con"), entry("third"), entry("pro", "again", 2, "ann"), entry("con", number=2)]
     graph = graph_of_debate(said, base=0.4)
     assert graph.attacks == (("2", "1"), ("3", "1"), ("3", "2"), ("4", "2"), ("4", "3"), ("5", "4"), ("5", "3"))
@@ -266,7 +266,7 @@ def test_the_graph_of_a_debate_has_its_shape() -> None:
 
 
 def test_base_scores_may_depend_on_the_argument() -> None:
-    """Such as on whether its quotes were found; what is no score is refused."""
+    """Such as on whether its quotes were found; an invalid score is an error."""
     graph = graph_of_debate(
         [entry("pro", "short"), entry("con", "long " * 9)], base=lambda said: min(1, len(said.text) / 10)
     )

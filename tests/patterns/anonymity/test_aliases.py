@@ -38,7 +38,7 @@ def blunt(text: str) -> str:
 
 
 def how_often(name: str, text: str) -> int:
-    """How often `name` stands in `text` as words of their own; in scripts without blanks, anywhere."""
+    """The number of times that `text` has `name` as whole words; in scripts without blanks, anywhere."""
     words = blunt(name)
     bounds = (r"\b", r"\b") if words.isascii() or re.match(r"[\u0370-\u06ff]", words) else ("", "")
     return len(re.findall(bounds[0] + re.escape(words) + bounds[1], blunt(text)))
@@ -83,7 +83,7 @@ def test_who_is_named_is_hidden_and_nothing_else(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_blunt_look_finds_no_name_that_was_meant(key: str, marked: str) -> None:
-    """A second checker, which knows nothing of sentences, counts as many names as stand outside the marks."""
+    """A second checker, which ignores sentences, counts as many names as there are outside the marks."""
     hidden, rest = ALIASES[key].hide(unmarked(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert how_often(name, hidden) == how_often(name, rest)
@@ -113,7 +113,7 @@ def test_common_words_at_no_sign_are_not_caught(
 
 @pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
 def test_capitals_inside_a_sentence_can_mislead(key: str, text: str, replaced: tuple[str, ...]) -> None:
-    """The other documented limit: May is a month there, and stands as an alias."""
+    """The other documented limit: May is a month there, and becomes an alias."""
     assert found(key, text) == list(replaced)
 
 
@@ -277,8 +277,8 @@ def test_a_name_that_is_a_stance_stays() -> None:
 def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
     """A model of the roster is a name; where the question is about models, only its author's own is."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
-    told = make_aliases(["a", "b"], models=[model], random=Random(1))
-    assert told.hide(text).text == f"{told.of(model)} wrote it. As {told.of(model)}, I agree."
+    aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
+    assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
     for question in ("Are language models useful?", "Should AI be taxed?", "Is Claude better?"):
         asked = make_aliases(["a", "b"], models=[model], question=question, random=Random(1))
         assert asked.hide(text).text == f"GPT-5 mini wrote it. As {asked.of(model)}, I agree."
@@ -331,7 +331,7 @@ def test_a_report_of_nothing_is_empty() -> None:
 
 
 def test_accents_that_follow_a_name_go_with_it() -> None:
-    """No mark is left to stand on the alias, and offsets are those of the text as it was given."""
+    """No combining mark is left on the alias, and offsets refer to the original text."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

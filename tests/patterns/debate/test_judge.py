@@ -52,7 +52,7 @@ def test_the_judge_is_asked_once_with_the_whole_transcript() -> None:
 
 
 def test_the_judge_sees_stances_and_no_names_by_default() -> None:
-    """Anonymized, the tags are stances; no name stands in the whole prompt."""
+    """Anonymized, the tags are stances; the prompt contains no name."""
     _, made, model = _judged()
     prompt = model.calls[-1].prompt
     assert "[for] A1" in prompt
@@ -119,7 +119,7 @@ def test_a_judge_may_have_a_random_source_of_its_own() -> None:
 
 
 def test_the_view_is_what_the_public_function_makes() -> None:
-    """`format_transcript_for_judge` of the raw output's transcript stands in the prompt, word for word."""
+    """`format_transcript_for_judge` of the raw output's transcript is in the prompt, word for word."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
     output = rent.run_sync(QUESTION, model=model).output
@@ -164,6 +164,6 @@ def test_a_stance_that_two_debaters_share_may_win() -> None:
 
 
 def test_a_judge_needs_stances() -> None:
-    """`create_judge` without any is refused."""
+    """`create_judge` without any is a ConfigurationError."""
     with pytest.raises(ConfigurationError, match="`stances` must be at least one stance"):
         create_judge(name="rent", transcript=create_debate_transcript(), stances=[])

@@ -68,7 +68,7 @@ def test_every_order_of_a_round_comes_up_about_equally_often() -> None:
 
 
 def test_no_entries_are_shown_as_empty() -> None:
-    """A judge without a transcript is told so."""
+    """A judge without a transcript reads "(empty)"."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"
     assert order_for_judge([]) == []

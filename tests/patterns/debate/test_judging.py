@@ -48,7 +48,7 @@ def _judging(score: Callable[[list[str], ModelRequest], Scores | str]) -> Functi
 
 
 def _first(bias: float) -> FunctionModel:
-    """A judge that adds `bias` to whoever stands first, and else finds "for" a little better."""
+    """A judge that adds `bias` to the first side, and otherwise scores "for" a little higher."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 40 + 5 * (side == "for") + bias * (place == 0) for place, side in enumerate(order)}
@@ -64,7 +64,7 @@ def _held(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed: int =
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int) -> None:
-    """Whoever stands first gets 20 more: with both orders the better side wins, whatever the seed."""
+    """The first side gets 20 more: with both orders the better side wins, whatever the seed."""
     verdict = _held(_first(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -76,7 +76,7 @@ def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
 def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> None:
-    """As many calls as the schedule has views, each told as an event, and each with every argument once."""
+    """As many calls as the schedule has views, each with an event, and each with every argument once."""
     options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
     seen: list[list[str]] = []
 
@@ -135,7 +135,7 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
 def test_a_flip_has_the_consequence_that_was_chosen(on_flip: Any) -> None:
-    """The mean decides, or nobody wins: with the mean's scores, or with those of a tie; the ballots are kept."""
+    """The mean decides, or nobody wins: with the mean's scores, or with those of a tie; the ballots are recorded."""
     winner, scores = ON_FLIP[on_flip]
     verdict = _held(_first(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
@@ -172,7 +172,7 @@ def test_a_person_decides_a_flip_who_is_shown_the_ballots() -> None:
 
 
 def test_nobody_is_asked_where_nothing_flipped() -> None:
-    """A verdict that stands in each view needs no person."""
+    """A verdict that is the same in each view needs no person."""
 
     def ask(_: object) -> None:
         pytest.fail("nobody has to decide")
@@ -182,7 +182,7 @@ def test_nobody_is_asked_where_nothing_flipped() -> None:
 
 
 def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path: Any) -> None:
-    """The ballots are kept with the run: once the person has answered, no call is made again."""
+    """The ballots are stored with the run: once the person has answered, no call is repeated."""
     from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
@@ -223,7 +223,7 @@ def _down(_: ModelRequest) -> ModelResponse:
 
 
 def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
-    """With quorum=1 a model whose provider fails is left out, and told; without a quorum it fails the debate."""
+    """With quorum=1 a model whose provider fails is left out and recorded; without a quorum it fails the debate."""
     down = FunctionModel(_down, name="down")
     result = _held(_first(0), judge=_panel(_steady("for"), down, quorum=1))
     assert result.status == "degraded"
@@ -235,7 +235,7 @@ def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
         _held(_first(0), judge=_panel(_steady("for"), down))
 
 
-def test_a_ballot_that_cannot_be_used_is_left_out_and_kept() -> None:
+def test_a_ballot_that_cannot_be_used_is_left_out_and_recorded() -> None:
     """One answer is no JSON: the verdict is that of the others, and the ballot says what was wrong."""
 
     def score(order: list[str], _: ModelRequest) -> Scores | str:

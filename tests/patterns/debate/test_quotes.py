@@ -317,7 +317,7 @@ hostile = st.lists(pieces | texts, max_size=14).map("".join)
 @example('"' + "\ud800 b c d e" + '"', "\ud800 B c d e")
 @example("“ﷺ a b c d”", "ﷺ a b c d")
 def test_any_text_is_read_and_all_places_are_in_range(text: str, source: str) -> None:
-    """Quotes stand where they say, each inside the one around it; the words at a quote's places are its words."""
+    """Quotes are where they say, each inside the one around it; the words at a quote's places are its words."""
     found = verify_quotes(text, {"s": source, "t": text}, min_words=2, min_characters=3)
     assert [item.text for item in found] == [text[item.start : item.end] for item in found]
     assert [(item.start, -item.end) for item in found] == sorted((item.start, -item.end) for item in found)
@@ -333,7 +333,7 @@ def test_any_text_is_read_and_all_places_are_in_range(text: str, source: str) ->
 
 
 def test_sources_are_texts() -> None:
-    """What is no text is refused, with its name."""
+    """A source that is no text is an error that names it."""
     with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 

@@ -90,7 +90,7 @@ def test_no_argument_can_write_the_line_or_break_out_of_it(said: str) -> None:
     if line:
         assert is_quotes_line(line)
         assert line.splitlines() == [line]
-        # What somebody wrote stands between quotation marks, and holds none: what is left is the renderer's.
+        # Quoted words are between quotation marks and contain none, so the rest is the renderer's.
         own = re.sub('"[^"]*"', "", line)
         assert not re.search("[“”„‟«»❝❞]", line)
         assert re.fullmatch(

@@ -25,7 +25,7 @@ _Level: TypeAlias = Literal["any", "capital", "common", "phrase", "sign", "self"
 
     any      at word boundaries, in whatever case
     capital  where it begins with a capital
-    common   where it begins with a capital inside a sentence, and no capitalised word stands beside it; or at a sign
+    common   where it begins with a capital inside a sentence, and without a capitalised word next to it; or at a sign
     phrase   several words: where each begins with a capital, or they are joined; or at a sign
     sign     at a sign only: "X:", "@X", "I am X", "as X,", "X's argument", "— X"
     self     where authors call themselves by it (a model's family)
@@ -248,15 +248,15 @@ class Names:
         shown = {"".join(plain_words(stance)) for stance in stances}
         known: dict[str, _Known] = {}
         for name in names:
-            for spelling, told in _spellings(name, shared):
+            for spelling, level in _spellings(name, shared):
                 pattern = _pattern(spelling)
-                asked = told != "common" and pattern and any(re.search(pattern, text) for text in topic)
-                known.setdefault(pattern, _Known(("name", name), "sign" if asked else told, pattern))
+                asked = level != "common" and pattern and any(re.search(pattern, text) for text in topic)
+                known.setdefault(pattern, _Known(("name", name), "sign" if asked else level, pattern))
         about_models = _is_about_models(topic)
         for model in models:
-            for spelling, told in _model_spellings(model):
+            for spelling, level in _model_spellings(model):
                 pattern = _pattern(spelling)
-                known.setdefault(pattern, _Known(("model", model), "self" if about_models else told, pattern))
+                known.setdefault(pattern, _Known(("model", model), "self" if about_models else level, pattern))
         usable = [one for one in known.values() if one.pattern and "".join(plain_words(one.whose[1])) not in shown]
         self._known = sorted(usable, key=lambda one: len(one.pattern), reverse=True)
         self._pattern = re.compile("|".join(f"{one.pattern}()" for one in self._known)) if self._known else None
@@ -265,12 +265,12 @@ class Names:
     def find(self, text: str) -> list[Found]:
         """The names in `text`, in order; the longest of several that begin at one place."""
         low = fold(text)
-        told = any(word in low for word in _WELL_KNOWN)
-        if not told and (self._pattern is None or self._pattern.search(low) is None):
+        well_known = any(word in low for word in _WELL_KNOWN)
+        if not well_known and (self._pattern is None or self._pattern.search(low) is None):
             return []
         places = origins(text)
         found: list[Found] = []
-        named = [*self._roster(text, low, places), *(_selves(low, self._families) if told else ())]
+        named = [*self._roster(text, low, places), *(_selves(low, self._families) if well_known else ())]
         for one in sorted(named, key=lambda name: (name.start, -name.end)):
             start, end = one.start, one.end
             if places is not None:

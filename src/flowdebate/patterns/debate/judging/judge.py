@@ -151,7 +151,7 @@ create_judge_panel = bindable("name", "transcript", "stances", pattern="debate",
 class Judge(Block[Any, JudgedVerdict]):
     """A judge, or a panel of judges, as `how` describes it. Applications call `create_judge()`."""
 
-    def __init__(  # noqa: PLR0913 - what a debate knows of its judge
+    def __init__(  # noqa: PLR0913 - what a debate knows about its judge
         self,
         how: JudgeOptions,
         *,

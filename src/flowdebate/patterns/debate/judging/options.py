@@ -80,45 +80,41 @@ class JudgeOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "plan", as_schedule(self.schedule, where=_WHERE))
         for option, kind in (("decided_by", DecidedBy), ("on_flip", OnFlip)):
-            value = getattr(self, option)
-            if value not in get_args(kind):
-                raise ConfigurationError(_WHERE, option, value, f"one of {', '.join(map(repr, get_args(kind)))}")
-        self._check_models()
-        if self.quorum is not None:
-            check_count(_WHERE, quorum=self.quorum)
-            if self.quorum > max(len(self.models), 1):
-                raise ConfigurationError(
-                    _WHERE, "quorum", self.quorum, f"at most {max(len(self.models), 1)}, all models"
-                )
-        if self.curtail and self.on_flip != "average":
-            raise ConfigurationError(
-                _WHERE,
-                "curtail",
-                self.curtail,
-                "False unless on_flip is 'average': ballots that are left out cannot flip",
+            self._require(
+                getattr(self, option) in get_args(kind), option, f"one of {', '.join(map(repr, get_args(kind)))}"
             )
-        if self.ask is not None and (self.on_flip != "human" or not callable(self.ask)):
-            raise ConfigurationError(_WHERE, "ask", self.ask, "a function of (request) with on_flip='human', else None")
-        self._check_labels()
+        self._check_models()
+        average, person = self.on_flip == "average", self.on_flip == "human" and callable(self.ask)
+        self._require(
+            average or not self.curtail,
+            "curtail",
+            "False unless on_flip is 'average': ballots that are left out cannot flip",
+        )
+        self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
+        if not isinstance(self.labels, bool):
+            several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
+            named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
+            self._require(named, "labels", "True, False, or a label for each side")
         number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
-        if self.correlation is not None and not (number and 0 <= self.correlation <= 1):
-            raise ConfigurationError(_WHERE, "correlation", self.correlation, "None or a number from 0 to 1")
+        valid = self.correlation is None or (number and 0 <= self.correlation <= 1)
+        self._require(valid, "correlation", "None or a number from 0 to 1")
 
     def _check_models(self) -> None:
-        if isinstance(self.models, str) or not isinstance(self.models, Sequence):
-            raise ConfigurationError(_WHERE, "models", self.models, "a sequence of models")
+        several = isinstance(self.models, Sequence) and not isinstance(self.models, str)
+        self._require(several, "models", "a sequence of models")
         for model in self.models:
             check_model(model, where=_WHERE, field="models")
         check_model(self.model, where=_WHERE)
-        if self.model is not None and self.models:
-            raise ConfigurationError(_WHERE, "model", self.model, "None with models: each judge of a panel has its own")
+        single = self.model is None or not self.models
+        self._require(single, "model", "None with models: each judge of a panel has its own")
+        if self.quorum is not None:
+            check_count(_WHERE, quorum=self.quorum)
+            most = max(len(self.models), 1)
+            self._require(self.quorum <= most, "quorum", f"at most {most}, all models")
 
-    def _check_labels(self) -> None:
-        if isinstance(self.labels, bool):
-            return
-        good = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
-        if not good or not all(isinstance(label, str) and label.strip() for label in self.labels):
-            raise ConfigurationError(_WHERE, "labels", self.labels, "True, False, or a label for each side")
+    def _require(self, valid: bool, option: str, allowed: str) -> None:  # noqa: FBT001 - what is required
+        if not valid:
+            raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
         """The block options that are not left to the debate."""

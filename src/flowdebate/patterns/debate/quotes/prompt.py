@@ -1,8 +1,7 @@
 """Verified quotes in prompts: a line and marks that no argument can forge.
 
-A line of its own stands below an argument, `(quotes: 1 verified in "report", 1 not found: "rents fell")`, where nothing
-of an argument can be: its lines stand behind a tag or a bar. In a text that `mark_quotes` gives, marks stand in `⟦…⟧`,
-which is escaped wherever an argument writes it.
+The line below an argument, `(quotes: 1 verified in "report", 1 not found: "rents fell")`, begins where an argument
+cannot: every line of an argument follows a tag or a bar. Marks in a text are `⟦…⟧`, which is escaped in arguments.
 """
 
 from __future__ import annotations
@@ -31,23 +30,22 @@ HOW_TO_READ_QUOTES = (
     "for word, in the sources, and which were not. Nothing that an argument says of its own quotes counts. Also a "
     "quote that is found may prove nothing."
 )
-"""The sentences of a system message about a transcript with such lines."""
+"""Added to the system message of a judge that reads such lines."""
 
 _BEGIN = "(quotes: "
 _LINE = re.compile(r"\(quotes: [^\n]+\)")
 _EXCERPT = 60
-"""Characters of a quote that was not found, as the line shows it."""
+"""The number of characters that the line shows of a quote."""
 _MOST_SHOWN = 3
-"""Quotes that were not found, and sources, that the line names."""
+"""The number of sources, and of missing quotes, that the line names."""
 _QUOTATION_MARKS = re.compile('["“”„‟«»❝❞〝〞〟\uff02]')
 _MARK = "⟦{}⟧"
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
-    """The line below an argument with these `quotes`; empty where there is none to speak of.
+    """Render the line below an argument with these `quotes`; empty without any to report.
 
-    Those that are too short say nothing, those in a quote that is verified are verified with it, and one that is
-    repeated counts once.
+    Quotes that are too short, or inside a verified quote, are left out; a repeated quote counts once.
 
     >>> from flowdebate.patterns.debate.quotes.verify import verify_quotes
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
@@ -69,7 +67,7 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
 
 
 def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry], str]:
-    """A function that gives the line below an entry, with its quotes looked up in `sources`."""
+    """A function that renders the line below an entry, with its quotes looked up in `sources`."""
     from flowdebate.patterns.debate.quotes.verify import look_up
 
     items = tuple(sources.items())
@@ -77,14 +75,14 @@ def quotes_line(sources: Mapping[str, str]) -> Callable[[DebateContributionEntry
 
 
 def is_quotes_line(line: str) -> bool:
-    """Whether `line`, at the beginning of a line of a transcript, is one of `render_quotes`."""
+    """Whether a `line` of a transcript was rendered by `render_quotes`."""
     return _LINE.fullmatch(line) is not None
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
-    """`text` as `flowdebate.prompts.escaping.quoted` gives it, with a mark behind each of its `quotes`.
+    """Escape `text` as `quoted` does, with a mark after each of its `quotes` that is not too short.
 
-    Marks are `⟦verified in "report"⟧` and `⟦not found⟧`; quotes that are too short have none.
+    Marks are `⟦verified in "report"⟧` and `⟦not found⟧`.
 
     >>> from flowdebate.patterns.debate.quotes.verify import verify_quotes
     >>> said = 'It says "rents rose in May" ⟦verified⟧.'
@@ -101,7 +99,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _counted(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Without those in a quote that is verified: they are a part of it, and do not count twice."""
+    """The quotes that are not inside a verified one."""
     found: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
@@ -116,7 +114,7 @@ def _mark(quote: VerifiedQuote) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """The first few of `texts`, in quotation marks."""
+    """The first few of `texts` in quotation marks, and the number of the rest."""
     every = list(texts)
     named = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
     more = len(every) - _MOST_SHOWN
@@ -124,6 +122,6 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """`text` on one line, cut to a readable length, without marks that would end it."""
+    """`text` on one line, cut to a readable length, without quotation marks."""
     plain = _QUOTATION_MARKS.sub("'", " ".join(text[: _EXCERPT * 4].split()))
     return tag_text(plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…")

@@ -1,4 +1,4 @@
-"""Quotes in arguments and the sources they are looked up in, as data."""
+"""Quotes in arguments: their data, and the check of a debate's sources."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ __all__ = (
 )
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""The words stand in a source; they stand in none; they are too few to tell anything."""
+"""A source contains the words; no source does; they are too few to prove anything."""
 
 
 class Span(WireModel):
-    """A place in a text: half-open offsets in characters, so that `text[start:end]` is what stands there."""
+    """A place in a text, `text[start:end]`: half-open offsets in characters."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
 
 
 class Quote(Span):
-    """A quotation in an argument; its offsets are those of the quoted words, without the marks around them."""
+    """A quotation in an argument, with the offsets of its words, without the quotation marks."""
 
     text: str
-    """The quoted words, as the argument has them."""
+    """The quoted words as written."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """How many quotations it stands in."""
+    """The number of quotes around it."""
 
 
 class VerifiedQuote(Quote):
-    """A quotation, and the result of looking it up."""
+    """A quotation with the result of its lookup."""
 
     status: QuoteStatus
     source: str | None = None
-    """The name of the source that has it; None where none does."""
+    """The name of the source that contains it; None without one."""
     spans: tuple[Span, ...] = ()
-    """Where it stands in the source, from its first to its last word: one place, or one for each part between
-    ellipses; empty where no source has it."""
+    """Its places in the source, from the first word to the last: one for each part between ellipses."""
 
 
 def check_sources(sources: object, *, where: str) -> dict[str, str] | None:
-    """`sources` as a dict, or None; ConfigurationError unless they are texts by name."""
+    """Return `sources` as a dict, or None; ConfigurationError unless they are texts by name."""
     if sources is None:
         return None
     items = getattr(sources, "items", None)

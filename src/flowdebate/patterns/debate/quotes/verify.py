@@ -264,7 +264,7 @@ def _spans(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
 
 
 def quotes_in(entries: Iterable[DebateContributionEntry], sources: Mapping[str, str]) -> list[list[VerifiedQuote]]:
-    """The quotes of each entry, looked up in `sources`."""
+    """The verified quotes of each entry."""
     return [list(look_up(entry.text, tuple(sources.items()))) for entry in entries]
 
 
