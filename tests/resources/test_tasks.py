@@ -1,4 +1,4 @@
-"""What `TaskCollection` promises."""
+"""`TaskCollection`: life cycle, claims, leases, events and wire form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEASE = 5.0
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that advances on demand."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -44,18 +44,18 @@ class Clock:
 
 @dataclass
 class Watched:
-    """A collection with its clock and with everything that it told."""
+    """A collection with its clock and its events."""
 
     clock: Clock = field(default_factory=Clock)
-    told: list[TaskChanged] = field(default_factory=list)
+    events: list[TaskChanged] = field(default_factory=list)
     tasks: TaskCollection = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tasks = TaskCollection("work", now=self.clock, on_change=self.told.append)
+        self.tasks = TaskCollection("work", now=self.clock, on_change=self.events.append)
 
     @property
     def changes(self) -> list[str]:
-        return [f"{event.task.id} {event.change}" for event in self.told]
+        return [f"{event.task.id} {event.change}" for event in self.events]
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def attempt(work: Watched, action: TaskAction) -> None:
 def test_a_task_goes_where_the_table_says_and_nowhere_else(
     work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int
 ) -> None:
-    """A legal action leads to the table's outcome and tells of it once; any other changes and tells nothing."""
+    """A legal action leads to the table's outcome and one event; any other changes and emits nothing."""
     before = bring(work.tasks, status, max_attempts)
     assert before.status == status
-    work.told.clear()
+    work.events.clear()
     outcomes = TRANSITIONS.get((status, action))
     if outcomes is None and action == "reclaim":
         attempt(work, action)
@@ -128,15 +128,15 @@ def test_a_task_goes_where_the_table_says_and_nowhere_else(
     else:
         attempt(work, action)
         expected = outcomes[0] if before.attempts < max_attempts else outcomes[-1]
-        assert [(event.change, event.task) for event in work.told] == [(expected.change, work.tasks.get("it"))]
+        assert [(event.change, event.task) for event in work.events] == [(expected.change, work.tasks.get("it"))]
         assert work.tasks.get("it").status == expected.status
         return
     assert work.tasks.get("it") is before
-    assert not work.told
+    assert not work.events
 
 
 def test_the_table_knows_every_status_action_and_change() -> None:
-    """Each status is reachable, each action leads somewhere, each change is told of, and terminal is terminal."""
+    """Each status is reachable, each action leads somewhere, each change has an event, and terminal is terminal."""
     outcomes = [outcome for found in TRANSITIONS.values() for outcome in found]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
@@ -359,7 +359,7 @@ def test_what_waits_for_a_failure_is_stuck(work: Watched) -> None:
 
 
 def test_a_failure_is_retried_while_attempts_are_left(work: Watched) -> None:
-    """The next attempt is told what went wrong before; the last failure is the task's error."""
+    """The next attempt has the earlier errors as feedback; the last failure is the task's error."""
     work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
     again = work.tasks.fail("it", "one")
@@ -369,7 +369,7 @@ def test_a_failure_is_retried_while_attempts_are_left(work: Watched) -> None:
     work.tasks.claim(by="ben")
     failed = work.tasks.fail("it", "three")
     assert (failed.status, failed.feedback, failed.error, failed.claimed_by) == ("errored", ("one", ""), "three", "ben")
-    assert [event.change for event in work.told] == ["added", *["claimed", "retried"] * 2, "claimed", "failed"]
+    assert [event.change for event in work.events] == ["added", *["claimed", "retried"] * 2, "claimed", "failed"]
 
 
 def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
@@ -451,7 +451,7 @@ def test_a_lease_is_a_positive_number_of_seconds(work: Watched, lease: Any) -> N
 
 
 def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> None:
-    """What it still tells is refused if it says who it is; the new holder's work goes on."""
+    """Its calls are refused if they say who it is; the new holder is not affected."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna", lease=LEASE)
     work.clock.seconds += LEASE
@@ -528,10 +528,10 @@ def test_texts_are_strings(work: Watched) -> None:
     assert work.tasks.get("it") is task
 
 
-# Telling
+# Events
 
 
-def test_a_listener_is_told_after_the_change_is_in_place() -> None:
+def test_a_listener_is_called_after_the_change_is_in_place() -> None:
     """What it reads in the collection is what the event says, for each task of a batch."""
     seen: list[bool] = []
     tasks = TaskCollection("work", on_change=lambda event: seen.append(tasks.get(event.task.id) is event.task))
@@ -541,18 +541,18 @@ def test_a_listener_is_told_after_the_change_is_in_place() -> None:
 
 
 def test_a_listener_may_change_the_collection() -> None:
-    """It is told of its own changes later, in the order in which they were made."""
-    told: list[str] = []
+    """It receives the events of its own changes later, in their order."""
+    seen: list[str] = []
 
     def follow(event: TaskChanged) -> None:
-        told.append(f"begin {event.task.id} {event.change}")
+        seen.append(f"begin {event.task.id} {event.change}")
         if event.change == "added":
             tasks.claim(task_id=event.task.id)
-        told.append("end")
+        seen.append("end")
 
     tasks = TaskCollection("w", on_change=follow)
     tasks.add_tasks([{"goal": "a"}, {"goal": "b"}])
-    assert told == [
+    assert seen == [
         "begin w-1 added",
         "end",
         "begin w-2 added",
@@ -566,10 +566,10 @@ def test_a_listener_may_change_the_collection() -> None:
 
 def test_a_listener_that_raises_misses_nothing_and_spoils_nothing() -> None:
     """Its exception reaches the caller once every event is delivered; the change stands, and so does the listener."""
-    told: list[str] = []
+    seen: list[str] = []
 
     def hates_b(event: TaskChanged) -> None:
-        told.append(event.task.id)
+        seen.append(event.task.id)
         if event.task.goal.startswith("b"):
             raise LookupError(event.task.id)
 
@@ -582,24 +582,24 @@ def test_a_listener_that_raises_misses_nothing_and_spoils_nothing() -> None:
     with pytest.raises(LookupError):
         tasks.claim()
     assert tasks.get("w-1").status == "in_progress"
-    assert told == ["w-1", "w-2", "w-3", "w-4", "w-1"]
+    assert seen == ["w-1", "w-2", "w-3", "w-4", "w-1"]
     assert tasks.claim() is tasks.get("w-2")
 
 
 def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
     """What is no Exception passes at once, and the events that wait are delivered with the next ones."""
-    told: list[str] = []
+    seen: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
-        told.append(event.task.id)
-        if len(told) == 1:
+        seen.append(event.task.id)
+        if len(seen) == 1:
             raise KeyboardInterrupt
 
     tasks = TaskCollection("w", on_change=interrupted)
     with pytest.raises(KeyboardInterrupt):
         tasks.add_tasks([{"goal": "a"}, {"goal": "b"}])
     tasks.add_task("c")
-    assert told == ["w-1", "w-2", "w-3"]
+    assert seen == ["w-1", "w-2", "w-3"]
 
 
 def test_without_a_listener_everything_works() -> None:
@@ -618,13 +618,13 @@ class Scope:
 
     def __init__(self) -> None:
         self.saved_states: dict[str, Any] = {}
-        self.told: list[object] = []
+        self.events: list[object] = []
 
     def now(self) -> float:
         return 7.0
 
     def emit(self, event: object, /) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
 
 def test_a_run_has_a_collection_of_its_own_with_its_clock_and_events() -> None:
@@ -634,7 +634,7 @@ def test_a_run_has_a_collection_of_its_own_with_its_clock_and_events() -> None:
     one, two = resource.open(scope), resource.open(Scope())
     task = one.add_task("argue")
     assert (resource.key, one.collection_id, task.created_at, two.count()) == ("tasks", "rent", 7.0, 0)
-    assert scope.told == [TaskChanged(collection_id="rent", change="added", task=task)]
+    assert scope.events == [TaskChanged(collection_id="rent", change="added", task=task)]
     assert TaskChanged.kind == "task_changed"
     assert create_task_collection("rent", key="todo").key == "todo"
 
@@ -692,9 +692,9 @@ def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
         "seq": 1,
     }
     assert json.loads(json.dumps(work.tasks.to_wire())) == {"collectionId": "work", "tasks": [expected]}
-    told_by = {"kind": "task_changed", "path": "", "at": 0.0}  # no run
-    last = {**told_by, "collectionId": "work", "change": "claimed", "task": expected}
-    assert json.loads(json.dumps(work.told[-1].to_wire())) == last
+    no_run = {"kind": "task_changed", "path": "", "at": 0.0}  # no run
+    last = {**no_run, "collectionId": "work", "change": "claimed", "task": expected}
+    assert json.loads(json.dumps(work.events[-1].to_wire())) == last
 
 
 ENTRY = {"round": 1, "agentName": "a", "stance": "s", "text": "t"}

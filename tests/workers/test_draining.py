@@ -59,7 +59,7 @@ async def test_a_step_that_could_not_be_begun_is_not_waited_for() -> None:
 async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
     status: StoredStatus, *, given_up: bool, kept: str
 ) -> None:
-    """But for what was called off before; what ends by itself has ended."""
+    """Except for runs that were cancelled before; a run that ends by itself has ended."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))

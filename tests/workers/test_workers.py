@@ -1,4 +1,4 @@
-"""Debates that several processes carry out, some of which die, stop, or are others than they should be."""
+"""Debates on several worker processes, some of which die, stop, or have another version."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
 # Death
 
 
-async def test_what_a_killed_worker_had_is_carried_on_by_another(fleet: Fleet) -> None:
+async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> None:
     """All of 20 debates end; no answer that was kept is asked for again; only what was in flight is repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]

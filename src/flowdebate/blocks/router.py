@@ -86,14 +86,10 @@ def router(
         name=name,
         choose=choose,
         routes={
-            key: _as_route(route, name=f"{name}-{key}", where=where, field=f"routes[{key!r}]")
+            key: as_block(route, name=f"{name}-{key}", where=where, field=f"routes[{key!r}]")
             for key, route in routes.items()
         },
         otherwise=None
         if otherwise is None
-        else _as_route(otherwise, name=f"{name}-otherwise", where=where, field="otherwise"),
+        else as_block(otherwise, name=f"{name}-otherwise", where=where, field="otherwise"),
     )
-
-
-def _as_route(value: BlockLike, *, name: str, where: str, field: str) -> Block[Any, Any]:
-    return as_block(value, name=name, where=where, field=field)
