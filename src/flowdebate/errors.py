@@ -349,7 +349,9 @@ class CircuitOpen(ModelError):
 
     def __init__(self, seconds: float, **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
-        super().__init__(f"not asked: it kept failing, and is left alone for {seconds:.3g} s", **asker)
+        super().__init__(
+            f"not called: the circuit breaker is open for another {seconds:.3g} s after repeated failures", **asker
+        )
 
 
 class BadAnswer(ModelError):
