@@ -236,9 +236,23 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 
 
 _PREFIX = "#/$defs/"
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Keywords whose values are schemas by name."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data, not schemas."""
+
+
+def _map_parts(schema: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside of it."""
+
+    def changed(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+        if key in _VALUES:
+            return value
+        if key in _NAMED and isinstance(value, dict):
+            return {name: change(inner) for name, inner in value.items()}
+        return [change(inner) for inner in value] if isinstance(value, list) else change(value)
+
+    return {key: changed(key, value) for key, value in schema.items()}
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
@@ -253,33 +267,19 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """
     definitions: dict[str, Any] = schema.get("$defs", {})
     recursive = {name for name in definitions if name in _reached(definitions[name], definitions)}
-    made: dict[str, Any] = _inside(
-        {key: value for key, value in schema.items() if key != "$defs"}, definitions, recursive
-    )
+
+    def inline(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
+        if not isinstance(part, dict):
+            return part
+        name = _referenced(part, definitions)
+        if name is not None and name not in recursive:
+            return inline({**definitions[name], **{key: value for key, value in part.items() if key != "$ref"}})
+        copy = _map_parts(part, inline)
+        return {"enum" if key == "const" else key: [value] if key == "const" else value for key, value in copy.items()}
+
+    made: dict[str, Any] = inline({key: value for key, value in schema.items() if key != "$defs"})
     if recursive:
-        made["$defs"] = {
-            name: _inside(definitions[name], definitions, recursive) for name in definitions if name in recursive
-        }
-    return made
-
-
-def _inside(schema: Any, definitions: dict[str, Any], recursive: set[str]) -> Any:  # noqa: ANN401 - a part of a schema
-    if isinstance(schema, list):
-        return [_inside(part, definitions, recursive) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    name = _referenced(schema, definitions)
-    if name is not None and name not in recursive:
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inside({**definitions[name], **beside}, definitions, recursive)
-    made: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _NAMED and isinstance(value, dict):
-            made[key] = {part: _inside(inner, definitions, recursive) for part, inner in value.items()}
-        elif key == "const":
-            made["enum"] = [value]
-        else:
-            made[key] = value if key in _VALUES else _inside(value, definitions, recursive)
+        made["$defs"] = {name: inline(definitions[name]) for name in definitions if name in recursive}
     return made
 
 
@@ -312,12 +312,6 @@ def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | No
 _LONGEST = 1_500
 """Characters of a string; llama.cpp refuses grammars with 2,000 or more repetitions."""
 
-_SCHEMAS = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
-_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-
-
-_NAMED_SCHEMAS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
-
 
 def bounded(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     """Copy `schema` with a `maxLength` of at most 1,500 for every free string.
@@ -327,17 +321,9 @@ def bounded(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     """
     if not isinstance(schema, dict):
         return schema
-    copy = {key: _schemas_inside(key, value) for key, value in schema.items()}
+    copy = _map_parts(schema, bounded)
     kinds = schema.get("type")
     free = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
     if free and not {"enum", "const", "pattern", "format"} & schema.keys():
         copy["maxLength"] = min(_LONGEST, schema.get("maxLength", _LONGEST))
     return copy
-
-
-def _schemas_inside(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
-    if key in _NAMED_SCHEMAS and isinstance(value, dict):
-        return {name: bounded(inner) for name, inner in value.items()}
-    if key in _LISTS and isinstance(value, list):
-        return [bounded(inner) for inner in value]
-    return bounded(value) if key in _SCHEMAS else value

@@ -36,7 +36,7 @@ from flowdebate.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = (
     "address_of",
@@ -296,21 +296,14 @@ def as_status(code: object) -> int | None:
 
 def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:
     """Return whether a traceback of these could show a key."""
-    told = "".join(f"{_safe_str(link)}{_safe_repr(link)}" for link in links)
+    told = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in links)
     return any(secret in told for secret in secrets if secret)
 
 
-def _safe_str(error: BaseException) -> str:
+def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
     try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a foreign __str__ must not hide the error that is being told
-        return type(error).__name__
-
-
-def _safe_repr(error: BaseException) -> str:
-    try:
-        return repr(error)
-    except Exception:  # noqa: BLE001 - see _safe_str
+        return form(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__ must not hide the error itself
         return type(error).__name__
 
 
