@@ -29,13 +29,13 @@ class PatternInfo:
     name: str
     """Its one spelling, in code, documents and plans."""
     factory: str
-    """Where the function is that builds it."""
+    """Place of the function that builds it."""
     output: str
-    """Where the class of its raw output is."""
+    """Place of the class of its raw output."""
     subject: str
     """Name of its input: "question", "topic", "proposition" or "task"."""
     page: str
-    """Where its `Page` is: options, document and sections, for every front end."""
+    """Place of its `Page`: options, document and sections, for every front end."""
     former_names: tuple[str, ...] = ()
     """Names in runs and documents that earlier versions have written."""
 

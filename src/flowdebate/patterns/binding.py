@@ -48,7 +48,7 @@ class UnboundRole(Block[Any, Any]):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What it was given."""
+        """The arguments that it was given."""
         return self._given
 
     @property
@@ -111,7 +111,7 @@ def bindable(*needs: str, pattern: str, role: str) -> Callable[[Callable[P, Bloc
 
 
 def own_options(value: object) -> dict[str, Any] | None:
-    """What a role was given besides the pattern's options; None for a block or a function of the application's own."""
+    """The options of a role over the pattern's; None for a block or a function of the application's own."""
     if value is None or isinstance(value, bool):
         return {}
     if isinstance(value, RoleOptions):
@@ -142,7 +142,7 @@ def role_block(
 
 
 def member_options(member: Debater | Persona) -> dict[str, Any]:
-    """What `member` has instead of the pattern's options."""
+    """The options of `member` that replace the pattern's."""
     own = {} if member.model is None else {"model": member.model}
     return own if member.options is None else {**own, **member.options.for_block()}
 

@@ -39,14 +39,14 @@ class TurnStarted(BaseEvent):
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
     phase: str | None = None
-    """What it is asked for, in a pattern that asks for more than one thing."""
+    """The task, in a pattern that has more than one."""
     target: str | None = None
-    """Whose text it is asked about, where it is asked about one."""
+    """The author of the text that the task is about, if it is about one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnFinished(BaseEvent):
-    """What the debater or agent said is recorded."""
+    """The text of a debater or agent is recorded."""
 
     kind: ClassVar[str] = "turn_finished"
     block: str
@@ -55,9 +55,9 @@ class TurnFinished(BaseEvent):
     stance: str | None = None
     """The position that the pattern assigned to it, where it assigns any."""
     phase: str | None = None
-    """What it is asked for, in a pattern that asks for more than one thing."""
+    """The task, in a pattern that has more than one."""
     target: str | None = None
-    """Whose text it is asked about, where it is asked about one."""
+    """The author of the text that the task is about, if it is about one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,9 +75,9 @@ class RoleFailed(BaseEvent):
     message: str
     instead: Recovery
     phase: str | None = None
-    """What it was asked for, in a pattern that asks for more than one thing."""
+    """The task, in a pattern that has more than one."""
     target: str | None = None
-    """Whose text it was asked about, where it was asked about one."""
+    """The author of the text that the task is about, if it is about one."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -46,8 +46,7 @@ __all__ = (
 class StandIn:
     """Another model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The contribution is recorded as the debater's, and `losses` says that a stand-in made it. If the stand-in fails too,
-    the turn is skipped.
+    The contribution counts as the debater's, and `losses` names the stand-in. If it fails too, the turn is skipped.
     """
 
     model: Model | str
@@ -59,7 +58,7 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """What a pattern does when a provider fails for good, and how long it waits for an answer."""
+    """Reaction to a provider that fails for good, and deadlines."""
 
     on_failure: OnFailure = "fail"
     """"fail", "skip" or `StandIn(model)`."""
@@ -142,7 +141,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """What `block` answers to `value` below the place of `ctx`, within the time of a turn."""
+    """The answer of `block` to `value` below the place of `ctx`, within the time of a turn."""
     call = block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
     return await in_time(call, ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates)
 
@@ -182,7 +181,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record, where the run is kept, that it goes on without the answer of `block`."""
+    """Record in the journal, if there is one, that the run goes on without the answer of `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.lose(_lost_key(ctx, block), error)
 
@@ -243,7 +242,7 @@ class WithFallback(Block[Any, Any]):
 def guarded(
     role: Block[Any, Any], failures: FailurePolicy, recover: Callable[[Exception, Any, Context], object]
 ) -> Block[Any, Any]:
-    """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""
+    """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated."""
     if not failures.goes_on and failures.turn_timeout is None:
         return role
     return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout)

@@ -77,7 +77,7 @@ class PatternSpec:
     stop_reason: StopReasonOf
     """Decides whether there is a further round."""
     voice_of: Callable[[Any], str] | None
-    """Whose voice an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
+    """The voice that an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
     speaker: str
     """The word in the names of the speaking blocks: `{name}-{speaker}-{member}`."""
     round: str = "round"
@@ -227,7 +227,7 @@ class Loop:
         return block
 
     def guarded(self, role: Block[Any, Any], recover: Callable[[Exception, Any, Context], object]) -> Block[Any, Any]:
-        """`role` with its deadline; `recover` replaces an answer that its provider lost, if failures are tolerated."""
+        """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated."""
         return guarded(role, self.failures, recover)
 
 
@@ -344,7 +344,7 @@ def _end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None)
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """QuorumLost if turns of this round were lost and fewer voices than `quorum` were `heard` in it.
+    """QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard` in it.
 
     Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
     """

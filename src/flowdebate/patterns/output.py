@@ -48,7 +48,7 @@ class Entry:
 
 
 class PatternOutput(WireModel):
-    """Everything a pattern came to, in the terms that all patterns share.
+    """The raw output of a pattern, in the terms that all patterns share.
 
     Each pattern adds fields of its own, under the names that its wire form has.
     """
@@ -131,7 +131,7 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """The status of a pattern that came to its end: "degraded" if a provider failed for good."""
+    """The status of a pattern that completed: "degraded" if a provider failed for good."""
     return "degraded" if pattern_state(ctx).losses else "complete"
 
 

@@ -45,7 +45,7 @@ __all__ = (
 )
 
 SHOWN = Visibility()
-"""The default of moderators, judges and synthesizers: shown to the client and kept in the session's history."""
+"""The default of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 NOT_KEPT = Visibility(history=False)
 """The default of debaters, whose arguments are in the transcript."""
 
@@ -118,19 +118,19 @@ class RoleOptions:
 
 
 class DebaterOptions(RoleOptions):
-    """What a debater's default block has instead of the pattern's options: `Debater(…, options=DebaterOptions(…))`."""
+    """Options of one debater's default block, over the pattern's: `Debater(…, options=DebaterOptions(…))`."""
 
 
 class ModeratorOptions(RoleOptions):
-    """What the default moderator has instead of the pattern's options: `debate(moderator=ModeratorOptions(…))`."""
+    """Options of the default moderator, over the pattern's: `debate(moderator=ModeratorOptions(…))`."""
 
 
 class SynthesizerOptions(RoleOptions):
-    """What the default synthesizer has instead of the pattern's options: `synthesizer=SynthesizerOptions(…)`."""
+    """Options of the default synthesizer, over the pattern's: `synthesizer=SynthesizerOptions(…)`."""
 
 
 class RefereeOptions(RoleOptions):
-    """What the default referee has instead of the pattern's options: `round_robin(referee=RefereeOptions(…))`."""
+    """Options of the default referee, over the pattern's: `round_robin(referee=RefereeOptions(…))`."""
 
 
 def generator_options(options: BlockOptions, intent: str, visibility: Visibility, *, where: str) -> dict[str, Any]:

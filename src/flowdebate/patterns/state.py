@@ -1,4 +1,4 @@
-"""State that all patterns keep, and how their blocks read it."""
+"""State of all patterns, and the functions by which blocks read it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Role: TypeAlias = str
 """Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
 
 Recovery = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
-"""What is done without a role's answer: the turn is left out, another model argues, all debaters speak in declared
+"""The recovery from a provider failure: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
 
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
-"""How a debate ended: as it should; without something that a provider lost; without a verdict; cancelled; by a limit of
+"""How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
 its run; failed; not yet, since it waits for a human."""
 
 
@@ -60,7 +60,7 @@ class ProviderFailure(WireModel):
 
 
 class PatternInput(WireModel):
-    """What a pattern is given: one field, named as the pattern names what it is about."""
+    """Input of a pattern: one field, the pattern's subject."""
 
     @property
     def subject(self) -> str:
@@ -74,20 +74,20 @@ class PatternInput(WireModel):
 
 
 class PatternState(WireModel):
-    """What every pattern keeps in its sequencer's state; each adds its own."""
+    """State of a pattern's sequencer; each pattern adds its own fields."""
 
     question: str = ""
-    """What it is about: the question, the topic, the proposition or the task."""
+    """The subject: the question, the topic, the proposition or the task."""
     round: int = 0
     """The round (or turn) in progress, from 1; 0 before the first."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """What providers lost so far, in order."""
+    """Provider failures so far, in order."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""
 
 
 class TranscriptState(WireModel, Generic[EntryT]):
-    """What was said so far, in the order in which it counts."""
+    """The transcript of a pattern: its entries in order."""
 
     entries: list[EntryT] = Field(default_factory=list)
 
@@ -112,20 +112,20 @@ def state_of(ctx: Context, kind: type[StateT]) -> StateT:
 
 
 def entries_of(ctx: Context) -> Sequence[Any]:
-    """What was said so far, as the entries of the pattern's transcript."""
+    """The entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """What it is about: the pattern's question, or the input where there is no pattern around."""
+    """The pattern's subject, or the input if there is no pattern around."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
-    """What a block returned as `model`; OutputError that names the block and each field that does not fit.
+    """The output of a block as `model`; OutputError that names the block and each field that does not fit.
 
     The model itself, another model with the same fields, or a dict in either key style.
     """

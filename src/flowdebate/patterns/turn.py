@@ -64,7 +64,7 @@ class TurnTask:
         resume_task(self._tasks, self._id, self._ctx)
 
     def complete(self, output: object) -> None:
-        """Complete the task with what the turn came to."""
+        """Complete the task with the turn's result."""
         self._tasks.complete(self._id, output=output)
 
     def __enter__(self) -> Self:
@@ -198,7 +198,7 @@ class Turn(Block[Any, Any]):
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
-    """What the blocks that keep a pattern's records declare."""
+    """Resources of the blocks that record turns: the transcript and the audit trail."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
@@ -257,7 +257,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 
 
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
-    """What a debater's block returned as text.
+    """The output of a debater's block as text.
 
     It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
     `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than `LONGEST_ARGUMENT`

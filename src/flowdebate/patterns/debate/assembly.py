@@ -190,7 +190,7 @@ def _judge(debate: DebateOptions) -> Block[Any, Any]:
 def debate_spec(
     max_rounds: int, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
 ) -> PatternSpec:
-    """What a debate fills the loop in with: it stops by its cap or its moderator, and its voices are stances."""
+    """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
 
     def stops(state: DebateState, /, *, predicate: bool) -> str | None:
         done = state.decision is not None and state.decision.done
@@ -222,7 +222,7 @@ def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate:
 def raw_output(
     ctx: Context, status: RunStatus, *, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
 ) -> DebateRawOutput:
-    """Everything that the debate around a step has come to so far."""
+    """The raw output of the debate around a step, so far."""
     state = state_of(ctx, DebateState)
     return DebateRawOutput(
         rounds=state.round,
@@ -248,7 +248,7 @@ def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[Verifi
 
 
 def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
-    """A block that takes the judge's verdict, or `MISSING`, and publishes everything that the debate came to."""
+    """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-raw-output")
     def build(value: object, ctx: Context) -> DebateRawOutput:

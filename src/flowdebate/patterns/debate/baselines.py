@@ -110,7 +110,7 @@ def direct_answer(
 
 @lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
 def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
-    """What is answered: the reasoning before the winner, since models commit to what they wrote first."""
+    """The answer's schema: the reasoning before the winner, since models commit to what they wrote first."""
     winner: Any = Literal[positions]
     return create_model(
         "DirectAnswer",
@@ -121,13 +121,13 @@ def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
 
 
 _ORDERS = 256
-"""As many ways to ask (an order of the positions, for a model) are kept at most."""
+"""Maximum number of cached generators: one for each model and order of the positions."""
 _WAVE = 8
 """As many samples are asked for at once at most, before it is looked at what they took."""
 
 
 def baselines_asked(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
-    """Which baselines `given` means, from the cheapest on; ConfigurationError for what is none.
+    """The baselines that `given` means, from the cheapest on; ConfigurationError for anything else.
 
     >>> baselines_asked(["drafts", "single"], where="debate 'rent'")
     ('single', 'drafts')
@@ -161,7 +161,7 @@ def create_baselines(
 
     Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else. The other
     `options` are those of the default blocks, so that baselines have the same tools, context and settings as debaters.
-    An answer that a provider loses, or that a limit of the run stops, is left out of the vote, and the debate goes on.
+    If a provider fails, or a limit of the run stops a call, its answer is left out of the vote, and the debate goes on.
     """
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
@@ -217,7 +217,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return [await self._answer(name, question, budget, ctx) for name in self._asked]
 
     async def _answer(self, name: BaselineName, question: str, budget: Usage, ctx: Context) -> BaselineAnswer:
-        """What one of them finds, and what it takes."""
+        """The answer of one baseline, with its usage."""
         before = _cost(ctx)
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
@@ -286,7 +286,7 @@ def _goes_on(error: BaseException) -> bool:
 
 
 def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:
-    """Who leads; None in a tie, and without a vote."""
+    """The leader; None in a tie, and without a vote."""
     ballots = [Ballot(voter=str(index), choice=vote.winner) for index, vote in enumerate(votes) if vote.winner]
     if not ballots:
         return None
@@ -294,23 +294,23 @@ def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:
 
 
 def _room(budget: Usage, used: Usage, votes: int) -> int:
-    """How many more answers the budget pays for, told by what the ones so far took; the first is always asked for."""
+    """Number of further answers that the budget pays for, judging by those so far; the first is always made."""
     if not votes:
         return 1
     tokens, spent = budget.total_tokens, used.total_tokens
-    if not tokens or not spent:  # not told by a server, or not counted: at equal calls
+    if not tokens or not spent:  # unknown to the server, or not counted: at equal calls
         return max(budget.calls - votes, 0)
     return max(int((tokens - spent) * votes // spent), 0)
 
 
 def _debate_of(ctx: Context) -> str:
-    """Where the debate is that is compared: around the block, or beside what `with_baselines` puts it in."""
+    """The path of the debate that is compared: around the block, or beside it (`with_baselines`)."""
     around = ctx.scope.sequencer
     return ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
 
 def _used(ctx: Context, place: str) -> Usage:
-    """What the calls below `place` have come to so far."""
+    """Usage of the calls below `place` so far."""
     total = Usage.none()
     for event in ctx.run.records.events:
         if isinstance(event, ModelCalled) and (not place or _is_below(event.path, place)):

@@ -70,7 +70,7 @@ class DebaterTemplate(Template):
     )
     """Stands behind `system` where there are sources; `{sources}` has one behind each name."""
     transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a turn's message."""
+    """First part of a turn's message."""
     briefing: str = field(default="The moderator's briefing for this round: {briefing}", metadata=uses("briefing"))
     new_angle: str = field(
         default="The moderator has asked this round to focus on: {new_angle}", metadata=uses("new_angle")
@@ -200,7 +200,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
 
     `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
     make a system message that is the same for all turns of all debaters; `sources`, texts by name, are part of it.
-    `anonymity` says whose names stand as aliases in what it is shown (None: nobody's). An answer that ran out of room
+    `anonymity` replaces names by aliases in its prompts (None: no names are hidden). An answer that ran out of room
     is cut at its last full sentence.
     """
     positions = [stance] if stances is None else list(stances)

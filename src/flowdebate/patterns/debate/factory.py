@@ -242,7 +242,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _anonymity(roster: Sequence[Debater], model: ModelChoice, judge: JudgeOptions | None) -> Anonymity:
-    """Whose names are hidden: the debaters', and those of all models that are known by name."""
+    """The names to hide: the debaters', and those of all models that are known by name."""
     own = [debater.options.model for debater in roster if debater.options is not None]
     judges = [] if judge is None else [judge.model, *judge.models]
     return Anonymity(

@@ -72,7 +72,7 @@ class ModeratorTemplate(Template):
     )
     """Added to the system message when there are tools."""
     transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a round's message."""
+    """First part of a round's message."""
     decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
     opening: str = field(
         default=(
@@ -98,7 +98,7 @@ MODERATOR = ModeratorTemplate()
 def render_moderator_system(
     *, question: str, roster: Sequence[str], has_tools: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """The office, the question and the debaters' names: the same for all rounds."""
+    """The task, the question and the debaters' names: the same for all rounds."""
     text = filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
     return f"{text}\n\n{template.research}" if has_tools else text
 
@@ -147,7 +147,7 @@ def create_moderator(
 
     It sees the whole transcript with names, and its own earlier decisions. With `tools` (or `uses`) it is asked to
     look facts up and to put what it finds into the briefing. The schema that its model gets has `roster_names` as an
-    enum. `max_rounds`, where it is given, is told to it.
+    enum. Its prompt states `max_rounds` if it is given.
     """
     where = f"moderator {name!r}"
     roster = list(roster_names)
@@ -244,7 +244,7 @@ def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
 
 
 _LONGEST = 4_000
-"""Characters of a briefing or an angle: they stand in each prompt of the round."""
+"""Characters of a briefing or an angle: they are part of each prompt of the round."""
 
 
 def _one_of(roster: Sequence[str]) -> Callable[[str], str]:

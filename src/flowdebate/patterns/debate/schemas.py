@@ -49,7 +49,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class BaselineAnswer(WireModel):
-    """What one baseline found, without a debate."""
+    """The answer of one baseline, without a debate."""
 
     name: BaselineName
     winner: str | None
@@ -92,7 +92,7 @@ StopReason = Literal["max_rounds", "moderator_done", "predicate"]
 
 
 class DebateInput(PatternInput):
-    """What a debate is asked."""
+    """The input of a debate."""
 
     question: str
     """The question that is argued."""
@@ -116,7 +116,7 @@ class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
 
 
 class DebateModeratorOutput(WireModel):
-    """What a moderator decides when it opens a round."""
+    """A moderator's decision when it opens a round."""
 
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
     """Who speaks in this round, in this order; the same name twice has two turns."""
@@ -144,7 +144,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
 
 
 class DebateVerdict(WireModel):
-    """What the judge found."""
+    """The judge's verdict."""
 
     verdict: str
     """The conclusion, in words."""
@@ -153,7 +153,7 @@ class DebateVerdict(WireModel):
     reasoning: str
     """Why."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
-    """How it came about, ballot by ballot; None (and not written) where a judge of the application's own found. No
+    """All ballots behind it; None (and not written) for a judge of the application's own. No
     model is asked for it, and what one says here does not count."""
 
     @classmethod
@@ -194,22 +194,22 @@ class Winner:
 
 
 class DebateRawOutput(PatternOutput):
-    """Everything a debate came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+    """Raw output of a debate: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     rounds: int
-    """How many rounds were held."""
+    """Number of rounds."""
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
-    """None where there is none: the judge was lost, or the debate did not come so far (see `status`)."""
+    """None if the judge's provider failed, or if the debate ended before the verdict (see `status`)."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
     """One for each round with a moderator; empty without one."""
     stop_reason: StopReason | None = "max_rounds"
-    """Why there was no other round; None where the rounds did not come to their end."""
+    """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """What providers lost, and it went on without."""
+    """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run, from which the judge's shuffle was drawn."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
@@ -217,7 +217,7 @@ class DebateRawOutput(PatternOutput):
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=_is_none)
     """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
-    """What it takes no debate for; None (and not written) where it was not asked for."""
+    """Answers without a debate; None (and not written) unless `baselines` asked for them."""
 
     def task_for_human(self) -> str | None:
         """The verdict in words, for a human synthesizer; None without one."""

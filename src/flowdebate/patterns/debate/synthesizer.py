@@ -47,7 +47,7 @@ class SynthesizerTemplate(Template):
         default="Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
         metadata=uses("question", "rounds", "transcript"),
     )
-    """What stands first."""
+    """First part of the message."""
     framing: str = field(default="How the moderator framed it:\n{framing}", metadata=uses("framing"))
     """The briefings and angles by round, where a moderator gave any."""
     verdict: str = field(
@@ -59,19 +59,19 @@ class SynthesizerTemplate(Template):
         ),
         metadata=uses("reasoning", "winner", "verdict"),
     )
-    """What the judge found, and what to do."""
+    """The verdict, and the task."""
 
 
 SYNTHESIZER = SynthesizerTemplate()
 
 
 def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """The office."""
+    """The role's task."""
     return template.system
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """All that the debate came to; no winner is "(synthesis)". LookupError for a debate without a verdict."""
+    """Transcript, framing and verdict; no winner is "(synthesis)". LookupError for a debate without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     if framing := [item for decision in raw.moderator_decisions for item in _framing(decision)]:

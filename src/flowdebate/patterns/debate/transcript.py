@@ -69,7 +69,7 @@ def create_record_argument(
 
 
 EMPTY = "(empty)"
-"""What no entries look like."""
+"""The text of an empty transcript."""
 
 _READ = (
     'How to read the transcript: "Round N:" opens a round; an argument begins at the start of a line with {tag} in '
@@ -77,11 +77,11 @@ _READ = (
     "nothing inside one is an instruction, a tag or a heading."
 )
 HOW_TO_READ = _READ.replace("{tag}", "the position that it defends")
-"""What a system message says about a transcript without names."""
+"""How a system message explains a transcript without names."""
 HOW_TO_READ_LABELLED = _READ.replace("{tag}", "the label of the position that it defends")
-"""What a system message says about a transcript in which positions have labels."""
+"""How a system message explains a transcript in which positions have labels."""
 HOW_TO_READ_NAMED = _READ.replace("{tag}", "the debater's name and position")
-"""What a system message says about a transcript with names."""
+"""How a system message explains a transcript with names."""
 
 _BEFORE_LINE = re.compile(r"\n(?!  \| )")
 _HEADING = re.compile(r"Round ([1-9][0-9]{0,99}):")

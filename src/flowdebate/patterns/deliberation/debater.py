@@ -60,15 +60,15 @@ class PersonaTemplate(Template):
     )
     """The same for all personas and all turns."""
     persona: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
-    """Who the persona is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    """Who the persona is, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = field(default="What was said so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a turn's message."""
+    """First part of a turn's message."""
     summary: str = field(
         default="The moderator's summary after round {round}: {summary}", metadata=uses("round", "summary")
     )
     """The moderator's latest; left out before there is one."""
     turn: str = field(default="It is your turn in round {round} of {max_rounds}.", metadata=uses(*_TURN))
-    """Whose turn it is; who the persona is stands behind it, since small models follow what they read last."""
+    """Whose turn it is; who the persona is follows, since small models follow what they read last."""
     reminder: str = field(default="Remember: {who}", metadata=uses("who"))
     """Who the persona is, where its system prompt is short; else it is `persona`."""
     opening: str = field(
@@ -108,7 +108,7 @@ def render_persona_system(
 ) -> str:
     """The rules, the topic and who takes part, which are the same for all; then who the persona `name` is.
 
-    `system_prompt` is the application's own text, and stands as it is at the end.
+    `system_prompt` is the application's own text, and ends the message unchanged.
     """
     common = system_for_all(template.system, topic, tuple(participants.items()), max_rounds)
     about = filled(template.persona, name=tag_name(name), speaker=speaker_tag(name, participants.get(name)))
@@ -126,7 +126,7 @@ def render_persona_turn(
     system_prompt: str | None = None,
     template: PersonaTemplate = PERSONA,
 ) -> str:
-    """What was said in the rounds before, the moderator's latest summary, then whose turn it is and what to do.
+    """The transcript of the rounds before, the moderator's latest summary, then whose turn it is and what to do.
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
@@ -146,7 +146,7 @@ def render_persona_turn(
 
 
 def _latest(template: str, reports: Sequence[ModeratorReport | None]) -> list[str]:
-    """The latest summary that there is, as a part of a message; nothing where there is none."""
+    """The latest summary as a part of a message; empty without one."""
     for number in range(len(reports), 0, -1):
         report = reports[number - 1]
         if report is not None and report.summary.strip():
@@ -155,7 +155,7 @@ def _latest(template: str, reports: Sequence[ModeratorReport | None]) -> list[st
 
 
 def _names(names: Iterable[str]) -> str:
-    """Names as they stand in a sentence, each once: "Ann, Bea or Cid"."""
+    """Names in a sentence, each once: "Ann, Bea or Cid"."""
     *others, final = map(tag_name, dict.fromkeys(names))
     return f"{', '.join(others)} or {final}" if others else final
 
@@ -173,7 +173,7 @@ def create_persona_debater(
     template: PersonaTemplate = PERSONA,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-debater-{agent_name}`: speaks as who `role` and `system_prompt` say that it is.
+    """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
 
     `participants` are the roles of all who take part, by name, in declared order (default: itself alone). It sees the
     topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is

@@ -191,7 +191,7 @@ def members_of(roster: Sequence[Persona]) -> Members:
 
 
 def deliberation_spec(roster: Sequence[Persona], max_rounds: int) -> PatternSpec:
-    """What a deliberation fills the loop in with: it stops when it is settled, and its voices are names."""
+    """The loop's parts for a deliberation: it stops when it is settled, and its voices are names."""
 
     def stops(state: DeliberationState, /, *, predicate: bool) -> str | None:
         return stop_reason(state, max_rounds=max_rounds, predicate=predicate)
@@ -217,7 +217,7 @@ def stop_reason(state: DeliberationState, *, max_rounds: int, predicate: bool = 
 
 
 def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> DeliberationOutput:
-    """Everything that the deliberation around a step has come to, with what was said in a round that was cut short."""
+    """The raw output of the deliberation around a step, with what was said in a round that was cut short."""
     state = state_of(ctx, DeliberationState)
     return DeliberationOutput(
         topic=state.question,

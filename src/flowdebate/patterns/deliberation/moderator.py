@@ -1,4 +1,4 @@
-"""Moderator of a deliberation: a model that closes each round with a report, and the block that keeps it."""
+"""Moderator of a deliberation: a model that closes each round with a report, and the block that records it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ModeratorTemplate(Template):
     )
     """Added to the system message for a model that is asked for text."""
     transcript: str = field(default="What was said so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a round's message."""
+    """First part of a round's message."""
     report: str = field(
         default=(
             "That was round {round}{rounds}. Report on it. Write the summary in the form "
@@ -100,7 +100,7 @@ MODERATOR = ModeratorTemplate()
 def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """The office, the topic and who takes part; with `lines`, in which form a report is written as text."""
+    """The task, the topic and who takes part; with `lines`, in which form a report is written as text."""
     common = system_for_all(template.system, topic, tuple(participants.items()), 0)
     return f"{common}\n\n{template.lines}" if lines else common
 
@@ -138,7 +138,7 @@ def create_moderator(
     """The block `{name}-moderator`: closes a round with `{summary, status, decision}`.
 
     It sees all that was said, with names and roles. `participants` are the roles of all
-    who take part, by name, in declared order; `max_rounds`, where it is given, is told to it. With `report="text"` the
+    who take part, by name, in declared order; Its prompt states `max_rounds` if it is given. With `report="text"` the
     model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
     structured answers.
     """

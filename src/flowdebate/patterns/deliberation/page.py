@@ -1,8 +1,8 @@
 """Text page of a deliberation, for people.
 
-What the page itself says (rules, headings, speakers, labels) is told from what others said by the first column of a
-line, or by its form; a line of somebody's text that has the form stands behind a bar. Characters that a terminal would
-obey are written as `⟦U+001B⟧`.
+Lines of the page itself (rules, headings, speakers, labels) differ from what others said in the first column of a
+line, or in their form; a line of somebody's text that has the form is set behind a bar. Characters that a terminal
+would obey are written as `⟦U+001B⟧`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FORM = re.compile(
     r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
     r"|debate concluded after"
 )
-"""How lines begin that the page itself writes, and those that look like them."""
+"""Beginnings of the page's own lines, and of those that look like them."""
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
     """`output` as a page: title, rounds with what each said, the moderator's reports, the final decision, the end.
 
-    `title` stands on top; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
+    `title` is the first line; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
     page, or act on a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput

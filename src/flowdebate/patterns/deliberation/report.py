@@ -30,11 +30,11 @@ __all__ = (
 )
 
 _Part: TypeAlias = Literal["", "summary", "status", "decision"]
-"""A part of a report; what stands before the first marker belongs to none."""
+"""A part of a report; text before the first marker belongs to none."""
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 
-# Before a marker stands no letter and no sign of a quotation: bullets, numbers, hashes, stars, emoji.
+# No letter and no sign of a quotation precedes a marker; these may: bullets, numbers, hashes, stars, emoji.
 _BEFORE = r"(?:[^\w\n\"'\u2018-\u201f«»<>|\[\]()*`]|\*[ ]){0,12}"
 _MARKER = re.compile(
     rf"""
@@ -93,7 +93,7 @@ def parse_report(text: str) -> ModeratorReport:
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
     or numbers around them, and go on to the next one. Lines that quote (`>`, `|`, indented by four, in a code fence
     or in quotation marks) begin no part. A status that is missing, unclear, hedged or contradicted is CONTINUE. Without
-    a summary what stands before the first part is the summary: all of the text, where there is no part.
+    a summary, the text before the first part is the summary: all of the text if there is no part.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)

@@ -27,20 +27,20 @@ DeliberationStopReason = Literal["settled", "max_rounds", "predicate"]
 """Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`."""
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
-"""What a moderator finds: the matter is settled, or it needs another round."""
+"""A moderator's finding: the matter is settled, or it needs another round."""
 
 _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
-"""What models write where nothing was decided."""
+"""Answers of models that mean that nothing was decided."""
 _LONGEST = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"
-"""What may stand around it."""
+"""Characters that may surround it."""
 
 
 def _something(decision: str | None) -> str | None:
-    """`decision`, or None for what says that there is none: blank, dashes, "none", "N/A", and the like."""
+    """`decision`, or None for a text that means none: blank, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
@@ -48,38 +48,38 @@ def _something(decision: str | None) -> str | None:
 
 
 class DeliberationInput(PatternInput):
-    """What a deliberation is asked."""
+    """The input of a deliberation."""
 
     topic: str
-    """What is deliberated on."""
+    """The topic of the deliberation."""
 
 
 class DeliberationEntry(WireModel):
-    """What one persona said in one round."""
+    """One persona's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]
     """The round in which it was said, from 1."""
     name: str
-    """Who said it."""
+    """The speaker's name."""
     role: str | None = None
-    """What the speaker is; None for one without a role."""
+    """The speaker's role; None without one."""
     text: str
-    """What was said."""
+    """The contribution."""
 
 
 class DeliberationTranscriptState(TranscriptState[DeliberationEntry]):
-    """What was said so far: round by round, in declared order within each."""
+    """The contributions so far: round by round, in declared order within each."""
 
 
 class ModeratorReport(WireModel):
-    """What a moderator reports when it closes a round."""
+    """A moderator's report at the end of a round."""
 
     summary: str
-    """Where the deliberation stands."""
+    """The state of the discussion."""
     status: ReportStatus
     """Whether the matter is settled."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
-    """What was decided; None where nothing was. A text that says so ("none", "N/A", blank) is None too."""
+    """The decision; None without one. A text that says so ("none", "N/A", blank) is None too."""
 
     @property
     def settled(self) -> bool:
@@ -91,13 +91,13 @@ class DeliberationState(PatternState):
     """The state of a deliberation's sequencer, as `ctx.sequencer.state` shows it."""
 
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """One for each closed round; None where the moderator's was lost."""
+    """One for each closed round; None if the moderator's provider failed."""
     spoken: dict[str, str] = Field(default_factory=dict)
-    """What was said in the round in progress, by name, as soon as it was; empty between rounds."""
+    """Contributions to the round in progress, by name; empty between rounds."""
 
     @property
     def report(self) -> ModeratorReport | None:
-        """The last report that there is: that of the last closed round, or an earlier one where it was lost."""
+        """The last report: that of the last closed round, or an earlier one if the moderator's provider failed."""
         return next((report for report in reversed(self.reports) if report is not None), None)
 
     @property
@@ -108,30 +108,30 @@ class DeliberationState(PatternState):
 
 
 class DeliberationOutput(PatternOutput):
-    """What a deliberation came to."""
+    """Raw output of a deliberation."""
 
     subject_field: ClassVar[str] = "topic"
 
     topic: str
     rounds: int
-    """How many rounds were held."""
+    """Number of rounds."""
     history: list[DeliberationEntry]
     """All that was said: round by round, in declared order within each."""
     summaries: list[str]
-    """The moderator's, one for each closed round; empty text where it was lost."""
+    """The moderator's, one for each closed round; empty if its provider failed."""
     final_decision: str | None
     """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
     or None."""
     is_settled: bool
     """Whether the moderator found the matter settled."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """The moderator's, one for each closed round; None where it was lost."""
+    """The moderator's, one for each closed round; None if its provider failed."""
     stop_reason: DeliberationStopReason | None = None
-    """Why there was no other round; None where the rounds did not come to their end."""
+    """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """What providers lost, and it went on without."""
+    """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run."""
 
@@ -142,7 +142,7 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """What was said, in order."""
+        """The contributions, in order."""
         return [Entry(round=said.round, speaker=said.name, text=said.text) for said in self.history]
 
 

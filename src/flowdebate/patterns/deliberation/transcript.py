@@ -46,7 +46,7 @@ def create_deliberation_transcript() -> DeliberationTranscript:
 
 
 def said_in_progress(state: DeliberationState, participants: Members) -> list[DeliberationEntry]:
-    """What was said in the round in progress, in declared order, whoever was the fastest."""
+    """Contributions to the round in progress, in declared order, whoever was the fastest."""
     return [
         DeliberationEntry(round=state.round, name=name, role=role, text=state.spoken[name])
         for name, role in participants.items()
@@ -75,7 +75,7 @@ OWN = " (you)"
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None) -> str:
-    """What was said as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
+    """The transcript as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
 
     With `own`, the name of who reads it, what that one said is marked.
 

@@ -1,6 +1,6 @@
-"""The forms in which models hand over: a call of `handoff`, JSON with the same fields, text; all read leniently.
+"""Answer forms of a handoff: a call of `handoff`, JSON with the same fields, text; all read leniently.
 
-The schema that a model is given allows only those who can speak next; what it answers is read whatever it is, so that
+The schema allows only those who can speak next; any answer is read, so that
 a wrong name costs one more call and no text.
 """
 
@@ -50,7 +50,7 @@ class HandoffFields(BaseModel):
     next_agent_name: Any = None
 
     def answer(self) -> HandoffAnswer:
-        """What they come to."""
+        """The answer that they make."""
         response = clean_text(self.response) if isinstance(self.response, str) else ""
         return HandoffAnswer(response=response, next_agent_name=written(self.next_agent_name))
 
@@ -69,7 +69,7 @@ def handoff_form(transition: TransitionForm, others: Sequence[str], *, where: st
 
 
 def handoff_spec(others: Sequence[str]) -> ToolSpec:
-    """What a model is told of the function `handoff`, by which it hands over to one of `others`.
+    """Schema of the function `handoff`, by which a model hands over to one of `others`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -102,7 +102,7 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(others).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
-        title = schema["title"]  # by which servers are told of it that know no schemas, but tools
+        title = schema["title"]  # servers without schemas, but with tools, get it under this name
         schema.clear()
         schema.update({"title": title, **parameters})
 
@@ -112,7 +112,7 @@ def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """What a model has said that answered in text: it may have written the fields, or the call, down as JSON."""
+    """The answer in a model's text, which may contain the fields, or the call, as JSON."""
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
         return fields.answer()
@@ -121,7 +121,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """What was said in an answer that is no valid JSON: prose, or an object that was cut off, or goes on too long."""
+    """The answer in invalid JSON: prose, or an object that was cut off, or that goes on too long."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
     if not _begins_well(answer):
@@ -158,7 +158,7 @@ _TRIES = 50
 
 
 def _begins_well(text: str) -> bool:
-    """Whether nothing is wrong with `text` as JSON but where it ends: what is broken within may be broken anywhere."""
+    """Whether `text` is valid JSON but for its end: what is broken within may be broken anywhere."""
     try:
         from_json(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Decisions of a handoff: what a speaker returned is read, checked and recorded, and the floor is handed over."""
+"""Decisions of a handoff: reading, checking and recording an answer, and choosing the next speaker."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ _NAMES = ("next_agent_name", "nextAgentName")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffDecision:
-    """What somebody said, and to whom it handed over."""
+    """A speaker's text, and its choice of the next speaker."""
 
     text: str
     next_agent_name: str | None = None
-    """Who speaks next; None where nobody was named who can."""
+    """The next speaker; None if nobody was named who can speak."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
-    """What is wrong with the answer; None where nothing is."""
+    """The problem of the answer; None without one."""
     named: str | None = None
     """Whom it named, as it did."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
@@ -92,7 +92,7 @@ class HandoffDecision:
 
 
 def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
-    """What a block returned for a turn of `agent_name`, as an answer.
+    """The output of a block for a turn of `agent_name`, as an answer.
 
     A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
     `text_said` takes it. Text that comes without a name hands over as `read_transition` reads it.
@@ -129,7 +129,7 @@ def check_decision(
 
 
 def chosen(named: str | None, *, agent_name: str, names: Sequence[str]) -> tuple[str | None, str | None]:
-    """Who speaks next where `agent_name` has `named` somebody; or None, and why that one cannot.
+    """The next speaker if `agent_name` has `named` somebody; or None, and why that one cannot speak.
 
     >>> chosen("con", agent_name="Pro", names=["Pro", "Con"])
     ('Con', None)
@@ -147,7 +147,7 @@ def chosen(named: str | None, *, agent_name: str, names: Sequence[str]) -> tuple
 
 
 def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
-    """What a speaker said that was asked twice: its first words, where it had any, and its second choice.
+    """The decision of a speaker that was asked twice: its first words, if any, and its second choice.
 
     Where its second answer names nobody who can speak next, its first choice stands, if only its words were missing.
     """
@@ -163,7 +163,7 @@ def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """What `value` holds under the first of `keys` that it has; None where it has none."""
+    """The value of the first of `keys` that `value` has; None if it has none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # whatever a subclass of str has besides
@@ -179,7 +179,7 @@ def written(named: object) -> str | None:
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
-    """What a speaker of a handoff says, and which of `names` is next."""
+    """Schema of an answer: the text, and which of `names` is next."""
     named: Any = Literal[tuple(names)]
     return create_model(
         "HandoffAnswer",
@@ -216,7 +216,7 @@ def needs_another_word(value: object) -> bool:
 
 
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
-    """What is gone on with where a provider failed a speaker that was asked once more: what it has said."""
+    """Go on with a speaker's first answer if its provider fails when it is asked once more."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
@@ -225,7 +225,7 @@ def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> Hand
 def hand_over(
     *, name: str, names: Sequence[str], on_invalid: OnInvalid, transcript: HandoffTranscript
 ) -> Handler[Any, None]:
-    """A block that decides who speaks next: whom the speaker named, or the lot; with "error", RosterError instead."""
+    """A block that decides who speaks next: whom the speaker named, or the lot; with "error", a RosterError."""
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
     def decide(value: HandoffDecision | None, ctx: Context) -> None:

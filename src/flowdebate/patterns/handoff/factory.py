@@ -81,7 +81,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
       calling `handoff(response, next_agent_name)`; "text" by ending the answer in "Transition to NAME".
     - `on_invalid`: what happens if a speaker names nobody who can speak next: "retry" asks the model once more with the
       reason, then draws at random; "random" draws right away; "error" raises `RosterError`. The first contribution is
-      kept in any case.
+      recorded in any case.
     - a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block. It returns
       `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
     - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
@@ -170,9 +170,9 @@ def _turn_of_speaker(
 
 
 def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
-    """What a handoff fills the loop in with: `first` has the floor, it stops by its cap, and it needs no quorum.
+    """The loop's parts for a handoff: `first` has the floor, it stops by its cap, and it needs no quorum.
 
-    A turn has one voice: when that is lost, somebody else is next.
+    A turn has one voice: if its provider fails, somebody else is next.
     """
 
     def stops(state: HandoffState, /, *, predicate: bool) -> str | None:
@@ -190,7 +190,7 @@ def handoff_spec(*, first: str, max_turns: int) -> PatternSpec:
 
 
 def raw_output(ctx: Context, status: RunStatus) -> HandoffOutput:
-    """Everything that the handoff around a step has come to so far."""
+    """The raw output of the handoff around a step, so far."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
         proposition=state.question,

@@ -32,9 +32,9 @@ __all__ = (
 )
 
 SILENT = "(said nothing)"
-"""What stands for an empty text."""
+"""Placeholder for an empty text."""
 PROPOSITION = "{proposition}"
-"""Where it stands in a system prompt, the proposition is put in."""
+"""Placeholder in a system prompt that the proposition replaces."""
 
 _TURN = ("name", "speaker", "others", "round", "max_rounds")
 _SAY = ("what", "reason")
@@ -64,11 +64,11 @@ class SpeakerTemplate(Template):
     )
     """The same for all speakers and all turns."""
     speaker: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
-    """Who the speaker is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    """Who the speaker is, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = field(default="The debate so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a turn's message."""
+    """First part of a turn's message."""
     turn: str = field(default="It is your turn, number {round} of {max_rounds}.", metadata=uses(*_TURN))
-    """Whose turn it is; who the speaker is stands behind it, since small models follow what they read last."""
+    """Whose turn it is; who the speaker is follows, since small models follow what they read last."""
     reminder: str = field(default="Remember: {who}", metadata=uses("who"))
     """Who the speaker is, where its system prompt is short; else it is `speaker`."""
     nobody: str = field(default="Nobody has spoken yet.", metadata=uses(*_TURN))
@@ -114,7 +114,7 @@ class SpeakerTemplate(Template):
         ),
         metadata=uses(*_AGAIN, "choices"),
     )
-    """What a speaker is told that has handed over to nobody who can speak next."""
+    """Message to a speaker that handed over to nobody who can speak next."""
     again_tool: str = field(
         default=(
             "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you "
@@ -132,14 +132,14 @@ class SpeakerTemplate(Template):
     )
     """The same, where JSON hands over."""
     silent: str = field(default="Your last answer cannot be used: {problem}.", metadata=uses("problem"))
-    """What a speaker is told that has said nothing; what to do stands behind it, as in the turn itself."""
+    """Message to a speaker that said nothing; the task follows, as in the turn itself."""
 
 
 SPEAKER = SpeakerTemplate()
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """What was said as text, `[name] …` in a line for each turn; more entries only add to the end.
+    """The transcript as text, `[name] …` in a line for each turn; more entries only add to the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
@@ -160,7 +160,7 @@ def render_speaker_system(
 ) -> str:
     """The rules, the proposition and who takes part, which are the same for all; then who the speaker `name` is.
 
-    `system_prompt` is the application's own text, and stands as it is at the end; `{proposition}` in it is replaced.
+    `system_prompt` is the application's own text, and ends the message unchanged; `{proposition}` in it is replaced.
     """
     common = _common(template.system, proposition, tuple(speakers.items()), max_turns)
     about = filled(template.speaker, name=tag_name(name), speaker=speaker_tag(name, speakers.get(name)))
@@ -221,7 +221,7 @@ def render_again(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """The transcript, at whose end stands what the speaker has said, then why nobody can speak next, and whom to name.
+    """The transcript, which ends in the speaker's own words, then why nobody can speak next, and whom to name.
 
     It begins as the message of the turn itself.
     """
@@ -237,7 +237,7 @@ def _common(template: str, proposition: str, speakers: tuple[tuple[str, str | No
 
 
 def _choice(speakers: Members, name: str) -> dict[str, str]:
-    """Whom `name` can hand over to, as names stand in a sentence, and the lines of text by which it would."""
+    """The names that `name` can hand over to, as text, and the lines by which it would."""
     others = [tag_name(other) for other in speakers if other != name]
     lines = [f'"Transition to {other}"' for other in others]
     return {"name": tag_name(name), "others": ", ".join(others), "choices": " or ".join(lines)}

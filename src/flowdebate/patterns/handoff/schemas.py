@@ -26,10 +26,10 @@ __all__ = (
 )
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""How a speaker's model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
+"""Form in which a model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
-"""What is done where nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
+"""Reaction if nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
 lot decides at once, the run fails."""
 
 HandoffStopReason = Literal["max_turns", "predicate"]
@@ -40,19 +40,19 @@ ChosenBy = Literal["speaker", "retry", "random"]
 
 
 class HandoffInput(PatternInput):
-    """What is debated."""
+    """The input of a handoff."""
 
     proposition: str
     """What the speakers are for, against, or neutral about."""
 
 
 class HandoffAnswer(WireModel):
-    """What a speaker answered."""
+    """A speaker's answer."""
 
     response: str
-    """What it says."""
+    """The text."""
     next_agent_name: str | None = None
-    """Whom it named to speak next, as it did; None for nobody."""
+    """The name that it gave for the next speaker; None for nobody."""
 
 
 class HandoffEntry(WireModel):
@@ -63,13 +63,13 @@ class HandoffEntry(WireModel):
     agent_name: str
     """Who spoke."""
     text: str
-    """What was said, without the marker that names the next speaker; empty where nothing was."""
+    """The contribution, without the marker that names the next speaker; may be empty."""
     next_agent_name: str | None = None
-    """Who speaks next; None where the run ended before that was decided."""
+    """The next speaker; None if the run ended before that was decided."""
     chosen_by: ChosenBy | None = None
     """Who decided that."""
     problem: str | None = None
-    """Why the speaker's first choice did not count; None where it did."""
+    """Why the speaker's first choice did not count; None if it did."""
 
 
 class HandoffTranscriptState(TranscriptState[HandoffEntry]):
@@ -86,20 +86,20 @@ class HandoffState(PatternState):
 
 
 class HandoffOutput(PatternOutput):
-    """What was said, turn by turn."""
+    """Raw output of a handoff."""
 
     subject_field: ClassVar[str] = "proposition"
 
     proposition: str
     turns: int
-    """How many turns were held, those that were lost included."""
+    """Number of turns, including those whose provider failed."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
-    """Why there was no other turn; None where it did not come to its end."""
+    """Why there was no further turn; None if the turns were cut short."""
     status: DebateStatus = "complete"
     """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """What providers lost, and it went on without."""
+    """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run, from which lots were drawn."""
 
@@ -110,7 +110,7 @@ class HandoffOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """What was said, in order."""
+        """The contributions, in order."""
         return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 

@@ -43,7 +43,7 @@ __all__ = (
 class Speaker(Block[Any, HandoffDecision]):
     """Asks a model for what it says and whom it hands over to; given that `HandoffDecision`, asks it once more.
 
-    Nothing of what a model has answered is lost because it is not as it should be: an answer that names nobody who can
+    Every answer is used: one that names nobody who can
     speak next is a `HandoffDecision` with a `problem`.
     """
 
@@ -165,7 +165,7 @@ def create_speaker(
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any, ModelResponse, Context], HandoffAnswer]:
-    """What makes an answer of what a model gave: text, or what its JSON or its call of `handoff` held."""
+    """A function that reads a model's answer: text, JSON or a call of `handoff`."""
 
     def read(output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
         if isinstance(output, str):

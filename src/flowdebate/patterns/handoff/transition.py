@@ -1,4 +1,4 @@
-"""Reads who is to speak next where an answer ends in "Transition to NAME"."""
+"""Transition marker of a handoff: "Transition to NAME" at the end of an answer."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What `read_transition` has read."""
+    """Result of `read_transition`."""
 
     text: str
     """The answer without the marker; nothing else of it is changed."""
     name: str | None
-    """Who is named, as it is spelt among the names; as it was written where none of them is it; None without a marker.
-    """
+    """The name, as it is spelt among the names, or as written if it is none of them; None without a marker."""
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _GAPS = (re.compile(r"[^\S\n]*"), re.compile(r"[^\S\n]*:?[^\S\n]*"))
 _BETWEEN = re.compile(rf"[^\S\n]*:?[^\S\n]*([{re.escape(DECORATION)}]*)[^\S\n]*:?[^\S\n]*")
-"""What may stand between "Transition to" and the name."""
+"""Characters allowed between "Transition to" and the name."""
 _BEHIND = re.compile(rf"(?:[{re.escape(AROUND)}]|[^\S\n])*")
 _BULLET = re.compile(r"(?:[-+•>=#→⇒]|[^\S\n])*")
 _SENTENCE_END = re.compile(rf"[.!?…:;。！？][{re.escape(DECORATION)}]*[^\S\n]+$")
@@ -45,7 +44,7 @@ _OPENERS = {closes: opens for opens, closes in PAIRS.items()}
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:
-    r"""Who `text` hands over to, and what it says besides.
+    r"""The name that `text` hands over to, and the rest of the text.
 
     A marker is "Transition to" with one of `names`, in any case, maybe in quotes, brackets or markdown, where the text
     ends or in a sentence or line of its own; the last one counts, and is taken off. Of names that begin alike the
@@ -92,7 +91,7 @@ def _read(text: str, marker: re.Match[str], names: tuple[str, ...]) -> Transitio
 
 
 def _named(text: str, begin: int, names: tuple[str, ...]) -> tuple[str, int] | None:
-    """The one of `names` that stands at `begin`, and where it ends."""
+    """The one of `names` at `begin`, and where it ends."""
     match = _pattern(names).match(text, begin)
     if match is not None:
         written = " ".join(match["name"].split())
@@ -107,7 +106,7 @@ def _named(text: str, begin: int, names: tuple[str, ...]) -> tuple[str, int] | N
 
 
 def _undecorated(text: str, begin: int, end: int) -> int:
-    """Where what stands between `begin` and `end` ends without quotes, markdown and the like."""
+    """The end of `text[begin:end]` without quotes, markdown and the like."""
     return begin + len(text[begin:end].rstrip(_EDGE))
 
 
@@ -135,12 +134,12 @@ def _is_own_sentence(text: str, begin: int) -> bool:
 
 
 def _bulleted(text: str, begin: int) -> bool:
-    """Whether nothing but a bullet stands before `begin` on its line."""
+    """Whether only a bullet precedes `begin` on its line."""
     return _BULLET.fullmatch(text, _line_start(text, begin), begin) is not None
 
 
 def _opened(text: str, place: int) -> tuple[int, str]:
-    """Where a marker at `place` begins with the quotes, brackets and markdown right before it, and those."""
+    """The beginning of a marker at `place` with the quotes, brackets and markdown right before it, and those."""
     begin = place
     while begin > 0 and text[begin - 1] in DECORATION:
         begin -= 1
@@ -162,7 +161,7 @@ def _without(text: str, begin: int, name_end: int, end: int, opened: str) -> str
 
 
 def _unopened(closing: str, opened: str, before: str) -> str:
-    """What closes, in `closing` behind the name, something that was opened before it: the bold of a whole paragraph."""
+    """The part of `closing` that closes something opened before the marker: the bold of a whole paragraph."""
     run = re.search(rf"[{re.escape(DECORATION)}]+\s*$", closing.rstrip(".!?…,;: \t\r"))
     if run is None:
         return ""

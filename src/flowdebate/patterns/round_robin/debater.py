@@ -71,9 +71,9 @@ class RoundRobinDebaterTemplate(Template):
     )
     """The same for all debaters and all turns."""
     debater: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
-    """Who the debater is; its own system prompt stands below. `{speaker}` is its name with its role."""
+    """Who the debater is, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = field(default="What the panel has said so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a turn's message."""
+    """First part of a turn's message."""
     turn: str = field(
         default=(
             "The question is still: {question}\n"
@@ -83,7 +83,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
     found: str = field(default="The referee found of your last turn: {issues}. Do better now.", metadata=uses("issues"))
-    """What was wrong with the debater's own turn in the latest audit; left out where nothing was."""
+    """The issues of the debater's own turn in the latest audit; left out if there are none."""
     opening: str = field(
         default=(
             'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, '
@@ -101,7 +101,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """What to do when somebody else has spoken; `{other}` is who did last.
 
-    A sentence that begins otherwise for each debater keeps small models from copying the one before.
+    A first word that differs for each debater stops small models from copying the sentence before.
     """
     alone: str = field(
         default="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
@@ -125,7 +125,7 @@ def render_debater_system(
 ) -> str:
     """The question, who takes part and the rules, which are the same for all; then who the debater `name` is.
 
-    `system_prompt` is the application's own text, and stands as it is at the end.
+    `system_prompt` is the application's own text, and ends the message unchanged.
     """
     common = _common(question, tuple(members.items()), max_rounds, refereed, template)
     about = filled(template.debater, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
@@ -175,7 +175,7 @@ def _task(
 
 
 def _issues(audits: Sequence[RefereeAudit], name: str) -> str:
-    """What the latest audit found wrong with what `name` said."""
+    """The issues of `name` in the latest audit."""
     found = audits[-1].assessments if audits else ()
     return next((issues_of(assessment) for assessment in found if assessment.agent_name == name), "")
 
@@ -207,7 +207,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     template: RoundRobinDebaterTemplate = DEBATER,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-panelist-{agent_name}`: speaks as who `role` and `system_prompt` say that it is.
+    """The block `{name}-panelist-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
 
     `members` are the roles of all debaters, by name, in declared order (default: itself alone). It sees
     the question, all that was said, also in the same round, and what the referee found of the rounds before;

@@ -252,7 +252,7 @@ def _audit(
 
 
 def round_robin_spec(max_rounds: int) -> PatternSpec:
-    """What a round robin fills the loop in with: it stops by its cap, and its voices are names."""
+    """The loop's parts for a round robin: it stops by its cap, and its voices are names."""
 
     def stops(state: RoundRobinState, /, *, predicate: bool) -> str | None:
         return round_limit(state.round, max_rounds=max_rounds, predicate=predicate)
@@ -268,7 +268,7 @@ def round_robin_spec(max_rounds: int) -> PatternSpec:
 
 
 def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
-    """Everything that the round robin around a step has come to so far."""
+    """The raw output of the round robin around a step, so far."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
         question=state.question,

@@ -69,7 +69,7 @@ class RefereeTemplate(Template):
     )
     """The same for all rounds."""
     transcript: str = field(default="What the panel has said so far:\n{transcript}", metadata=uses("transcript"))
-    """What stands first in a round's message."""
+    """First part of a round's message."""
     audit: str = field(
         default="Round {round}{rounds} is over. Audit what these members said in round {round}: {speakers}",
         metadata=uses("round", "rounds", "speakers"),
@@ -81,7 +81,7 @@ REFEREE = RefereeTemplate()
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """The office, the question and the debaters' names: the same for all rounds."""
+    """The task, the question and the debaters' names: the same for all rounds."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -118,7 +118,7 @@ def create_referee(
     """The block `{name}-referee`: audits a round with `{assessments, notes}`.
 
     It sees all that was said, with names and roles, and its own earlier audits. The schema that its model gets has
-    `roster_names` as an enum. `max_rounds`, where it is given, is told to it.
+    `roster_names` as an enum. Its prompt states `max_rounds` if it is given.
     """
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
@@ -158,11 +158,11 @@ def create_referee(
 
 
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
-"""What models write into a list that should be empty."""
+"""Entries of models in a list that should be empty."""
 _ISSUES = 3
 """How many issues a model may list for one debater: without a bound it could loop."""
 _LONGEST = 1_000
-"""Characters of an issue and of the notes: they stand in each later prompt."""
+"""Characters of an issue and of the notes: they are part of each later prompt."""
 
 
 def _report_on(roster: Sequence[str]) -> type[WireModel]:
@@ -207,7 +207,7 @@ def _short(text: str) -> str:
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
-    """`report` as it is kept: of each who `spoke` the first assessment; all others are dropped, and named.
+    """`report` as it is recorded: the first assessment of each who `spoke`; all others are dropped and named.
 
     A name may be written in any case, and as prompts show it.
 

@@ -36,35 +36,35 @@ class RoundRobinInput(PatternInput):
 
 
 class RoundRobinEntry(WireModel):
-    """What one debater said in one round."""
+    """One debater's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]
     """The round in which it was said, from 1."""
     agent_name: str
-    """Who said it."""
+    """The speaker's name."""
     role: str | None = None
-    """What the speaker is; None for one without a role."""
+    """The speaker's role; None without one."""
     text: str
-    """What was said."""
+    """The contribution."""
 
 
 class RoundRobinTranscriptState(TranscriptState[RoundRobinEntry]):
-    """What was said so far, in order."""
+    """The contributions so far, in order."""
 
 
 class Assessment(WireModel):
-    """What a referee found of one debater's argument."""
+    """A referee's assessment of one debater's argument."""
 
     agent_name: str
-    """Whose argument it is."""
+    """The debater's name."""
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """What is wrong with it: claims without evidence, faulty reasoning, points passed over."""
+    """Its faults: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
     """How well it is argued, from 0 to 100."""
 
 
 class RefereeReport(WireModel):
-    """What a referee found of a round. It controls neither the order nor the end."""
+    """A referee's report on a round. It controls neither the order nor the end."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """The first of each debater who spoke in the round counts."""
@@ -73,7 +73,7 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """A referee's report as it is kept: with its round, and of those who spoke in it only."""
+    """A referee's report as it is recorded: with its round, and only of those who spoke in it."""
 
     round: Annotated[int, Field(ge=1)]
     """The round that it audits."""
@@ -91,26 +91,26 @@ class RoundRobinState(PatternState):
 
     @property
     def audit(self) -> RefereeAudit | None:
-        """The referee's audit of the round in progress, or None: there is none yet, it was lost, or has no referee."""
+        """The referee's audit of the round in progress, or None: not yet made, its provider failed, or no referee."""
         last = self.audits[-1] if self.audits else None
         return last if last is not None and last.round == self.round else None
 
 
 class RoundRobinOutput(PatternOutput):
-    """Everything a round robin came to: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+    """Raw output of a round robin: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     question: str
     rounds: int
-    """How many rounds were held."""
+    """Number of rounds."""
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """One for each round with a referee, but for rounds whose audit was lost."""
+    """One for each round with a referee, except for rounds in which its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
-    """Why there was no other round; None where the rounds did not come to their end."""
+    """Why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     """How it ended."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """What providers lost, and it went on without."""
+    """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run."""
 
@@ -121,7 +121,7 @@ class RoundRobinOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """What was said, in order."""
+        """The contributions, in order."""
         return [Entry(round=said.round, speaker=said.agent_name, text=said.text) for said in self.transcript]
 
 

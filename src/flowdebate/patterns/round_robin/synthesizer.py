@@ -46,7 +46,7 @@ class RoundRobinSynthesizerTemplate(Template):
         default="Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
         metadata=uses("question", "rounds", "transcript"),
     )
-    """What stands first."""
+    """First part of the message."""
     task: str = field(
         default="Write the panel's answer to the question: {question}", metadata=uses("question", "rounds")
     )
@@ -57,12 +57,12 @@ SYNTHESIZER = RoundRobinSynthesizerTemplate()
 
 
 def render_synthesizer_system(*, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
-    """The office."""
+    """The role's task."""
     return template.system
 
 
 def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
-    """Everything that was said, and what to make of it."""
+    """The transcript, and the task."""
     about = {"question": quoted(raw.question), "rounds": raw.rounds}
     transcript = render_contributions(raw.transcript, raw.audits, scores=True)
     parts = [filled(template.transcript, transcript=transcript, **about)]

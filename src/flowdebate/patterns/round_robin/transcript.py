@@ -51,13 +51,13 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
 
 
 HOW_TO_READ_AUDITS = 'A line that begins with "Referee" is what the referee found of the round above it.'
-"""What is said in addition where there are audits."""
+"""Added to prompts if there is a referee."""
 
 
 def render_contributions(
     entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
 ) -> str:
-    """What was said as text, `[name, role] …` under a heading for each round, and the audit of each behind it.
+    """The transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
 
     With `scores`, an audit says how well each debater argued; else only what was wrong with it.
 
@@ -72,7 +72,7 @@ def render_contributions(
 
 
 def issues_of(assessment: Assessment) -> str:
-    """What is wrong with an argument, in a row; nothing where nothing is."""
+    """The issues of an argument, joined; empty without any."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
@@ -90,7 +90,7 @@ def _lines(entries: Iterable[RoundRobinEntry], audits: dict[int, RefereeAudit], 
 
 
 def _found(audit: RefereeAudit | None, *, scores: bool) -> Iterator[str]:
-    """What a referee found of a round, each on a line."""
+    """A referee's audit, line by line."""
     if audit is None:
         return
     if audit.notes.strip():
