@@ -78,6 +78,20 @@ async def test_a_judge_that_is_asked_once_names_a_winner() -> None:
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
+async def test_the_judge_has_the_instructions_of_its_options() -> None:
+    """`JudgeOptions` of a judge that judges again count as in a debate."""
+    systems: list[str] = []
+
+    def answer(request: ModelRequest) -> Reply:
+        systems.append(str(request.messages[0]))
+        return Judge().answer(request)
+
+    how = JudgeOptions(instructions="Weigh the numbers.", model=FunctionModel(answer))
+    found = await rejudge([argued("a", "b")], judge=how, store=False)
+    assert [len(item.unwrap().output.ballots) for item in found] == [1]
+    assert ["Weigh the numbers." in system for system in systems] == [True]
+
+
 async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
     """Under the same name in the same store."""
     judge = Judge()
