@@ -28,6 +28,7 @@ __all__ = (
     "NOT_KEPT",
     "SHOWN",
     "BlockOptions",
+    "CommonKeywords",
     "DebaterOptions",
     "Members",
     "ModeratorOptions",
@@ -69,21 +70,26 @@ class BlockOptions(TypedDict, total=False):
     """Temperature, room for the answer, deadline."""
 
 
-class PatternKeywords(TypedDict, total=False):
-    """Keywords that patterns with a synthesizer have in common."""
+class CommonKeywords(TypedDict, total=False):
+    """Keywords that all patterns have in common."""
 
-    max_rounds: int
-    terminate_when: Function | None
     instructions: TextSlot | None
     model: ModelChoice
     tools: Sequence[ToolLike] | None
     uses: Sequence[Capability] | None
     context: MessagesSlot | None
     settings: ModelSettings | None
-    debater_visibility: Visibility | Mapping[str, bool] | None
-    synthesizer_visibility: Visibility | Mapping[str, bool] | None
     collection_id: str | None
     failures: FailurePolicy | None
+
+
+class PatternKeywords(CommonKeywords, total=False):
+    """Keywords that patterns with a synthesizer have in common."""
+
+    max_rounds: int
+    terminate_when: Function | None
+    debater_visibility: Visibility | Mapping[str, bool] | None
+    synthesizer_visibility: Visibility | Mapping[str, bool] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

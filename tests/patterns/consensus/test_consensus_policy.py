@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebaterOptions, FailurePolicy, Persona, StandIn
-from flowdebate.errors import CircuitOpen, ConnectionLost, QuorumLost
+from flowdebate.errors import AuthenticationFailed, CircuitOpen, ConnectionLost, QuorumLost
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus.agents import create_conclusive_judge
@@ -19,6 +19,7 @@ from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events
 
@@ -92,6 +93,26 @@ def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
     assert [failure["instead"] for failure in raw.to_wire()["failures"]] == ["stand_in"]
     assert ConsensusOutput.model_validate(raw.to_wire()) == raw
     assert len(events(result, TurnStarted)) == len(events(result, TurnFinished)) == 12
+
+
+@pytest.mark.anyio
+async def test_a_resumed_run_asks_neither_the_agent_nor_its_stand_in_again() -> None:
+    """The failure and the stand-in's answer are recorded: only what was never answered is asked."""
+    store, asked = MemoryStore(), list[Call]()
+    debate = plan(max_rounds=1, topology="round-robin", failures=substitute(asked))
+
+    def broken(call: Call) -> Any:
+        if call.phase == "vote":
+            return AuthenticationFailed("no such key")
+        return ConnectionLost("gone") if call == Call("proposal", "bob") else None
+
+    with pytest.raises(AuthenticationFailed):
+        await debate.run(TASK, model=model(broken), store=store, run_id="it")
+    calls: list[Call] = []
+    result = await debate.resume("it", model=model(calls=calls), store=store)
+    assert [(call.phase, call.agent) for call in asked] == [("proposal", "bob")]
+    assert {call.phase for call in calls} == {"vote"}
+    assert [(failure.agent, failure.instead) for failure in result.output.failures] == [("bob", "stand_in")]
 
 
 def test_a_stand_in_that_fails_leaves_the_call_out() -> None:

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowdebate import CouncilOutput, FailurePolicy, Limits, Persona, StandIn, council, human, outline
+from flowdebate import (
+    CouncilOutput,
+    FailurePolicy,
+    Limits,
+    Persona,
+    StandIn,
+    SynthesizerOptions,
+    council,
+    human,
+    outline,
+)
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed, QuorumLost
 from flowdebate.patterns.council import ReviewAsked
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -311,6 +321,21 @@ def test_events_tell_of_every_phase() -> None:
     assert kinds.count("turn_started") == kinds.count("turn_finished") == 4
     assert kinds.count("review_finished") == 2
     assert kinds.count("rounds_ended") == 1
+
+
+def test_the_default_chair_can_be_configured() -> None:
+    """Its own instructions reach it, and no member."""
+    prompts: dict[str, str] = {}
+
+    def answer(request: ModelRequest) -> Any:
+        prompts[request.block] = str(request.messages)
+        return reply(request)
+
+    chair = SynthesizerOptions(instructions="Be brief.")
+    council(name="ship", members=[{"name": name} for name in NAMES[:2]], chair=chair).run_sync(
+        QUESTION, model=FunctionModel(answer)
+    )
+    assert [block for block, prompt in prompts.items() if "Be brief." in prompt] == ["ship-chair"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
@@ -12,7 +12,7 @@ from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
 from flowdebate.patterns.council.schemas import CouncilTranscript, create_council_transcript
 from flowdebate.patterns.loop import checked_loop
-from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
+from flowdebate.patterns.roles import NOT_KEPT, SHOWN, CommonKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 
 if TYPE_CHECKING:
@@ -33,24 +33,16 @@ __all__ = ("CouncilKeywords", "council")
 OutT = TypeVar("OutT")
 
 
-class CouncilKeywords(TypedDict, total=False):
+class CouncilKeywords(CommonKeywords, total=False):
     """The options of `council` that say nothing about the type of its output; their meaning is there."""
 
     chair: BlockLike | RoleOptions | None
     review: ReviewScope | Literal[False]
     max_concurrency: int | None
     transcript: CouncilTranscript | None
-    instructions: TextSlot | None
-    model: ModelChoice
-    tools: Sequence[ToolLike] | None
-    uses: Sequence[Capability] | None
-    context: MessagesSlot | None
-    settings: ModelSettings | None
     hide_names: bool
     member_visibility: Visibility | Mapping[str, bool] | None
     chair_visibility: Visibility | Mapping[str, bool] | None
-    collection_id: str | None
-    failures: FailurePolicy | None
 
 
 @overload
@@ -113,8 +105,8 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
     - `members`: at least two `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`.
       A member's `block` forms its opinion from a `CouncilInput` and its review from a `ReviewAsked`.
-    - `chair`: None is the default, `RoleOptions` the default with options of its own; else a block or a function of
-      `(input, ctx)` or `(input)` with a `ChairAsked`.
+    - `chair`: None is the default, which `SynthesizerOptions` configure; else a block or a function of `(input, ctx)`
+      or `(input)` with a `ChairAsked`.
     - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; False leaves
       the reviews out (N + 1 calls).
     - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.
