@@ -55,7 +55,6 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
-import pickle
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -156,6 +155,8 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _pickles(value: object) -> bool:
+    import pickle
+
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - the value is the application's, and may fail in any way
