@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.measures import match_choice, same_answer
-from flowdebate.measures.positions import answer_words
+from flowdebate.measures.statements import answer_words
 from tests.ids import shown
 from tests.measures.drawn import names, texts
 

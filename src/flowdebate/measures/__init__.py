@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
-from flowdebate.measures.evidence import claims_without_evidence
-from flowdebate.measures.positions import Flip, FlipKind, Position, flips, match_choice, same_answer
 from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, elo_changes, expected, vote_weight
 from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
+from flowdebate.measures.statements import (
+    Flip,
+    FlipKind,
+    Position,
+    claims_without_evidence,
+    flips,
+    match_choice,
+    same_answer,
+)
 from flowdebate.measures.topologies import Edge, Topology, edges
 from flowdebate.measures.votes import Ballot, Strength, Tally, VotingRule, agreement, strength, tally
 

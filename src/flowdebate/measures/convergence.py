@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError, shown
-from flowdebate.measures.positions import answer_words, same_answer
 from flowdebate.measures.similarity import best_similarity
+from flowdebate.measures.statements import answer_words, same_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

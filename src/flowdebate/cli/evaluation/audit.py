@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.cli.evaluation.rejudging import Rejudging
     from flowdebate.cli.page import Page
     from flowdebate.evaluation import JudgeAudit, JudgeFigures
-    from flowdebate.evaluation.judges.schemas import Figure, PlaceRate, Places
+    from flowdebate.evaluation.judges.report import Figure, PlaceRate, Places
     from flowdebate.store.base import Store, StoredRun
 
 __all__ = ("AUDIT_EXIT_CODES", "audit")

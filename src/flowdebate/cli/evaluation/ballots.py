@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from flowdebate.errors import BadFile, shown
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
-from flowdebate.evaluation.judges.schemas import AuditItem
+from flowdebate.evaluation.judges.report import AuditItem
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.service.files import parse_json, problem_of, read_text
 

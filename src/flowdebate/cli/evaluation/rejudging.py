@@ -13,7 +13,7 @@ from flowdebate.cli.options import check
 from flowdebate.cli.process import tell
 from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
-from flowdebate.evaluation.judges.schemas import AuditItem
+from flowdebate.evaluation.judges.report import AuditItem
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.service.options import COMMAND

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.judges.counts import FIGURES, count, is_usable
-from flowdebate.evaluation.judges.schemas import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places, RunAudit
+from flowdebate.evaluation.judges.report import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places, RunAudit
 from flowdebate.evaluation.statistics import Resampling, check_scipy, sign_test
 from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n
