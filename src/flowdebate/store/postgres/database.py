@@ -6,20 +6,25 @@ Numbered migrations make and change the tables; alembic applies them.
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.errors import ConfigurationError, StoreError
+from flowdebate.store.base import decode_text, encode_text
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import psycopg
 
+    Session: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
 __all__ = (
     "KNOWN",
     "Address",
-    "prepare",
+    "make_schema",
+    "open_prepared",
 )
 
 _ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
@@ -57,13 +62,17 @@ class Address:
         self.name = _name(parts)
         self.reached = False
         """Whether a session was ever opened: an address that fails before is more likely misspelt than briefly down."""
+        self.prepared = False
+        """Whether the tables have this version's schema."""
+        self.preparing = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
         self._conninfo = self._driver.conninfo.make_conninfo(url, **_defaults(parts, patience))
 
-    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a session in which each statement is a transaction."""
-        connection: psycopg.Connection[tuple[Any, ...]] = self._driver.connect(self._conninfo, autocommit=True)
+    def connect(self) -> Session:
+        """Open a session in which each statement is a transaction, and any text can be stored."""
+        connection: Session = self._driver.connect(self._conninfo, autocommit=True)
         try:
+            _store_any_text(connection)
             connection.execute(_BEGIN, {"schema": self.schema, "timeout": str(max(1, round(self.timeout * 1000)))})
         except BaseException:
             connection.close()
@@ -114,6 +123,23 @@ def _driver() -> ModuleType:
     return psycopg
 
 
+def _store_any_text(connection: Session) -> None:
+    """Let `connection` store texts as `encode_text` escapes them, and read them back."""
+    from psycopg.types.string import StrDumperUnknown, TextLoader
+
+    class Dumper(StrDumperUnknown):
+        def dump(self, obj: str) -> Any:  # noqa: ANN401 - a buffer
+            return super().dump(encode_text(obj))
+
+    class Loader(TextLoader):
+        def load(self, data: Any) -> Any:  # noqa: ANN401 - a buffer; a text, as all sessions are UTF-8
+            text = super().load(data)
+            return decode_text(text) if isinstance(text, str) else text
+
+    connection.adapters.register_dumper(str, Dumper)
+    connection.adapters.register_loader("text", Loader)
+
+
 def _sensible(parts: dict[str, Any]) -> bool:
     """Return whether host and port are plausible: an unquoted "@" or ":" in a password ends up in them."""
     ports = str(parts.get("port") or "").replace(",", "")
@@ -148,12 +174,23 @@ _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
 _ONE_AT_A_TIME = 0x464C4442
 """The number of the lock under which migrations are applied: "FLDB"."""
-_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
-_STANDS = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
+_SCHEMA_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
+_TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
 
-def prepare(address: Address) -> None:
-    """Migrate the tables to this version's schema; StoreError, and nothing written, for a newer one."""
+def open_prepared(address: Address) -> Session:
+    """Open a session after migrating the tables to this version's schema, if nobody has.
+
+    StoreError, and nothing written, for a newer schema.
+    """
+    with address.preparing:
+        if not address.prepared:
+            _prepare(address)
+            address.prepared = True
+    return address.connect()
+
+
+def _prepare(address: Address) -> None:
     connection = address.connect()
     try:
         if _version(connection, address) != KNOWN:
@@ -163,9 +200,9 @@ def prepare(address: Address) -> None:
         connection.close()
 
 
-def _version(connection: psycopg.Connection[tuple[Any, ...]], address: Address) -> str | None:
+def _version(connection: Session, address: Address) -> str | None:
     """Read the number of the schema in the database; None for none."""
-    row = connection.execute(_STANDS, (address.schema, _TABLE)).fetchone()
+    row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
         return None
     found = connection.execute(f"SELECT version_num FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
@@ -177,16 +214,16 @@ def _version(connection: psycopg.Connection[tuple[Any, ...]], address: Address) 
     return version
 
 
-def _make_schema(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> None:
+def make_schema(connection: Session, schema: str) -> None:
     """Create `schema` if missing; check first, since creating needs a right that not everybody has."""
     from psycopg import sql
 
-    row = connection.execute(_THERE, (schema,)).fetchone()
+    row = connection.execute(_SCHEMA_THERE, (schema,)).fetchone()
     if row is None or not row[0]:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
 
 
-def _migrate(connection: psycopg.Connection[tuple[Any, ...]], address: Address) -> None:
+def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction; none stays if one fails."""
     from alembic import command
     from alembic.config import Config
@@ -202,7 +239,7 @@ def _migrate(connection: psycopg.Connection[tuple[Any, ...]], address: Address) 
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
             if _version(connection, address) == KNOWN:  # another process was quicker
                 return
-            _make_schema(connection, address.schema)
+            make_schema(connection, address.schema)
             config.attributes.update(connection=session, schema=address.schema, table=_TABLE)
             command.upgrade(config, "head")
             session.commit()

@@ -5,41 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.store.base import StepRow, StoredRun, decode_text, encode_text, header_of, header_text
+from flowdebate.store.base import StepRow, StoredRun, header_of, header_text
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import psycopg
-
     from flowdebate.store.base import RunHeader
-
-__all__ = (
-    "ADD_STEP",
-    "COMMIT",
-    "DELETE",
-    "FAIL",
-    "FINISH",
-    "INSERT",
-    "INTEND",
-    "OWNERSHIP",
-    "PUT",
-    "PUT_NEW",
-    "RUN",
-    "STEPS",
-    "TAKE",
-    "folded",
-    "header_values",
-    "label_texts",
-    "outcome_text",
-    "step_of",
-    "stored_of",
-    "was_committed",
-)
+    from flowdebate.store.postgres.database import Session
 
 RUN = (
-    "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - no value stands in it
+    "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - a constant
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
@@ -69,7 +45,7 @@ SELECT %(run)s, %(key)s, %(kind)s, %(request)s, 1 FROM mine
 ON CONFLICT (run_id, key) DO UPDATE
 SET attempts = known.attempts + 1, kind = excluded.kind, request = excluded.request
 RETURNING attempts
-"""  # noqa: S608 - no value stands in it
+"""  # noqa: S608 - a constant
 COMMIT = """
 WITH moved AS (
     UPDATE runs SET steps = steps + 1, recoveries = 0, updated_at = %(now)s
@@ -87,7 +63,7 @@ FAIL = f"""
 {_MINE}
 UPDATE steps SET failures = failures[1:%(before)s] || %(failure)s::text FROM mine
 WHERE run_id = %(run)s AND key = %(key)s
-"""  # noqa: S608 - no value stands in it
+"""  # noqa: S608 - a constant
 DELETE = f"""
 WITH gone AS (
     DELETE FROM runs WHERE run_id = %(run)s AND (owner IS NULL OR owner NOT IN {ALIVE}) RETURNING run_id
@@ -95,7 +71,7 @@ WITH gone AS (
     DELETE FROM steps USING gone WHERE steps.run_id = gone.run_id
 )
 SELECT count(*) FROM gone
-"""  # noqa: S608 - no value stands in it
+"""  # noqa: S608 - a constant
 STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
 ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
@@ -121,18 +97,18 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
 
 def outcome_text(outcome: Mapping[str, Any] | None) -> str | None:
     """Format `outcome` as it is stored."""
-    return None if outcome is None else encode_text(json.dumps(outcome, ensure_ascii=False))
+    return None if outcome is None else json.dumps(outcome, ensure_ascii=False)
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
     """Return the columns of INSERT that the header fills."""
     return {
-        "run": encode_text(header.run_id),
-        "block": encode_text(header.block),
+        "run": header.run_id,
+        "block": header.block,
         "folded": folded(header.question),
         "labels": label_texts(header.labels),
         "created_at": header.created_at,
-        "header": encode_text(header_text(header)),
+        "header": header_text(header),
     }
 
 
@@ -140,32 +116,30 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
     """Build the run of a row of RUN."""
     header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
     return StoredRun(
-        header=header_of(decode_text(header), store),
+        header=header_of(header, store),
         status=status,
         updated_at=updated_at,
         steps=steps,
         recoveries=recoveries,
         owned=owned,
-        outcome=None if outcome is None else json.loads(decode_text(outcome)),
+        outcome=None if outcome is None else json.loads(outcome),
     )
 
 
 def step_of(row: tuple[Any, ...]) -> StepRow:
     """Build the step of a row of STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
-    return StepRow(
-        key=decode_text(key),
-        kind=kind,
-        request=None if request is None else decode_text(request),
-        attempts=attempts,
-        failures=tuple(map(decode_text, failures)),
-        seq=seq,
-        at=at,
-        body=None if body is None else decode_text(body),
-    )
+    failed = tuple(failures)
+    return StepRow(key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body)
 
 
-def was_committed(session: psycopg.Connection[tuple[Any, ...]], transaction: int) -> bool:
+def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
+    """Return the values of ADD_STEP."""
+    failures = list(row.failures)
+    return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
+
+
+def was_committed(session: Session, transaction: int) -> bool:
     """Return whether a transaction of unknown end was committed; raise a transient error while it is still running."""
     from psycopg.errors import SerializationFailure
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import secrets
 import selectors
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
+
+from flowdebate.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
-    import psycopg
-
-    from flowdebate.store.postgres.database import Address
+    from flowdebate.store.postgres.database import Address, Session
 
 __all__ = (
     "ALIVE",
@@ -31,117 +32,76 @@ T = TypeVar("T")
 _LONGEST_PAUSE = 0.25
 
 
-class _Job:
-    """One piece of work in a session, and the future that waits for it."""
-
-    __slots__ = ("error", "future", "loop", "since", "value", "work")
-
-    def __init__(self, work: Callable[[psycopg.Connection[tuple[Any, ...]]], Any]) -> None:
-        self.work = work
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.since = time.monotonic()
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-    def answer(self) -> None:
-        """Settle the future, unless its loop is closed."""
-        try:
-            self.loop.call_soon_threadsafe(self._settle)
-        except RuntimeError:  # the loop is closed
-            return
-
-    def _settle(self) -> None:
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.value)
-        else:
-            self.future.set_exception(self.error)
-
-
 class _Worker:
     """One thread with one session, which executes jobs in order."""
 
-    def __init__(self, address: Address, begin: Callable[[], psycopg.Connection[tuple[Any, ...]]]) -> None:
+    def __init__(self, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
         self._begin = begin
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
-        self.thread.start()
+        self._session: Session | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flowdebate-store")
 
-    def _work(self) -> None:
-        while (job := self.jobs.get()) is not None:
-            self._run_job(job)
-            job.answer()
+    def submit(self, work: Callable[[Session], T]) -> Future[T]:
+        """Queue `work`; RuntimeError once the worker is closed."""
+        return self._thread.submit(self._execute, work, time.monotonic() + self._address.patience)
+
+    def close(self) -> None:
+        """Wait until all jobs are done, then close the session."""
+        self._thread.shutdown()
         self._drop()
 
-    def _run_job(self, job: _Job) -> None:
-        """Execute `job`, retrying while the server is away and patience lasts."""
+    def _execute(self, work: Callable[[Session], T], deadline: float) -> T:
+        """Execute `work`, retrying until `deadline` while the server is away."""
         pause = 0.0
         while True:
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = self._begin()
-                job.value = job.work(self._connection)
-            except BaseException as error:  # noqa: BLE001 - who waits is told
-                if self._connection is not None and self._connection.info.transaction_status:
+                if self._session is None or self._session.closed:
+                    self._session = self._begin()
+                return work(self._session)
+            except BaseException as error:
+                if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # it is not idle, but lost or in the middle of something
-                left = job.since + self._address.patience - time.monotonic()
+                left = deadline - time.monotonic()
                 if left <= 0 or not self._address.may_pass(error):
-                    job.error = error
-                    return
+                    raise
                 time.sleep(min(pause, left))
                 pause = min(_LONGEST_PAUSE, 2 * pause + 0.01)
-            else:
-                return
 
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
 
 class SessionPool:
-    """Pool of up to `number` sessions; jobs about the same thing are executed in order.
+    """Pool of up to `number` sessions, which `begin` opens; jobs about the same thing are executed in order.
 
     A job is executed again when its session was lost, even if it had succeeded: it has to be idempotent.
     """
 
-    def __init__(self, number: int, address: Address, begin: Callable[[], psycopg.Connection[tuple[Any, ...]]]) -> None:
+    def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
-        self._begin = begin
-        self._workers: list[_Worker | None] = [None] * number
-        self._lock = threading.Lock()
-        self.closed = False
+        self._workers = [_Worker(address, begin) for _ in range(number)]
 
-    async def do(self, about: str, work: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
-        """Execute `work`, even if the caller is cancelled; raise the driver's error after the last attempt."""
-        job = _Job(work)
-        index = crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)
-        worker = self._workers[index] or self._start(index)
-        worker.jobs.put(job)
-        result: T = await job.future
-        return result
+    async def do(self, about: str, work: Callable[[Session], T]) -> T:
+        """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
+        worker = self._workers[crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)]
+        try:
+            submitted = worker.submit(work)
+        except RuntimeError:
+            raise StoreError(self._address.name, "is closed") from None
+        try:
+            return await asyncio.shield(asyncio.wrap_future(submitted))
+        except Exception as error:
+            if not self._address.is_error(error):
+                raise
+            cause = error if self._address.without_secrets(str(error)) == str(error) else None
+            raise StoreError(self._address.name, self._address.told(error)) from cause
 
     def close(self) -> None:
         """Wait until all jobs are done, and end the threads."""
-        with self._lock:
-            self.closed = True
-            workers = [worker for worker in self._workers if worker is not None]
-            self._workers = [None] * len(self._workers)
-        for worker in workers:
-            worker.jobs.put(None)
-        for worker in workers:
-            worker.thread.join()
-
-    def _start(self, index: int) -> _Worker:
-        with self._lock:
-            worker = self._workers[index]
-            if worker is None:
-                worker = self._workers[index] = _Worker(self._address, self._begin)
-            return worker
+        for worker in self._workers:
+            worker.close()
 
 
 _HELD = """
@@ -167,10 +127,10 @@ class PostgresOwner:
     lock before anything is written.
     """
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[tuple[Any, ...]]]) -> None:
+    def __init__(self, connect: Callable[[], Session]) -> None:
         self.id = secrets.randbits(63)
         self._connect = connect
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: Session | None = None
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -214,7 +174,7 @@ class PostgresOwner:
             raise
         self._connection = connection
 
-    def _lost(self, connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    def _lost(self, connection: Session) -> bool:
         """Return whether the session has ended; query the server only if something unsolicited has arrived."""
         if connection.closed:
             return True

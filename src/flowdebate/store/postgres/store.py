@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import secrets
-import threading
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
-from weakref import WeakSet
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import finalize
 
-from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import Store, decode_text, encode_text
-from flowdebate.store.postgres.database import Address, prepare
-from flowdebate.store.postgres.rows import (
-    ADD_STEP,
-    COMMIT,
-    DELETE,
-    FAIL,
-    FINISH,
-    INSERT,
-    INTEND,
-    OWNERSHIP,
-    PUT,
-    PUT_NEW,
-    RUN,
-    STEPS,
-    TAKE,
-    folded,
-    header_values,
-    label_texts,
-    outcome_text,
-    step_of,
-    stored_of,
-    was_committed,
-)
+from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
+from flowdebate.store.base import Store
+from flowdebate.store.postgres import rows
+from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
-
-__all__ = ("PostgresStore",)
-
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import psycopg
-
     from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus
+    from flowdebate.store.postgres.database import Session
 
-    _Session: TypeAlias = psycopg.Connection[tuple[Any, ...]]
-
+__all__ = ("PostgresStore",)
 
 T = TypeVar("T")
 
@@ -82,12 +55,11 @@ class PostgresStore(Store):
                 raise ConfigurationError("PostgresStore", field, value, f"seconds >= 0, < {_LONGEST}")
         self._address = Address(url, schema=schema, timeout=timeout, patience=patience)
         self._owner = PostgresOwner(self._address.connect)
-        self._sessions = SessionPool(connections, self._address, self._begin)
+        self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
         self._grace = grace
         self._gone: dict[int, float] = {}
-        self._prepared = False
-        self._preparing = threading.Lock()
-        _OPEN.add(self)
+        """When each owner that is gone was first missed, by the process's clock."""
+        self._end = finalize(self, _end, self._sessions, self._owner)
 
     @property
     def name(self) -> str:
@@ -97,11 +69,12 @@ class PostgresStore(Store):
 
     async def create(self, header: RunHeader) -> None:
         now, claim = time.time(), _claim()
-        values = header_values(header) | {"status": "running", "updated_at": now, "steps": 0, "recoveries": 0}
+        values = rows.header_values(header) | {"status": "running", "updated_at": now, "steps": 0, "recoveries": 0}
         values |= {"owner": self._owner.id, "claim": claim, "outcome": None}
 
-        def work(session: _Session) -> None:
-            if not session.execute(INSERT, values).rowcount and self._ownership(session, header.run_id)[1] != claim:
+        def work(session: Session) -> None:
+            added = session.execute(rows.INSERT, values).rowcount
+            if not added and self._ownership(session, header.run_id)[1] != claim:
                 raise RunExists(self.name, header.run_id)
 
         await self._do(header.run_id, work)
@@ -111,16 +84,16 @@ class PostgresStore(Store):
         claim = _claim()
         taken: list[StoredRun] = []
 
-        def work(session: _Session) -> StoredRun:
+        def work(session: Session) -> StoredRun:
             row = self._row(session, run_id)
             if taken and row[-1] == claim:
                 return taken[-1]
-            before = stored_of(row, self.name)
+            before = rows.stored_of(row, self.name)
             if before.owned:
                 raise RunConflict(self.name, run_id)
             taken.append(replace(before, recoveries=before.recoveries + (before.status == "running"), owned=True))
             values = {"owner": self._owner.id, "claim": claim, "recoveries": taken[-1].recoveries, "now": time.time()}
-            if not session.execute(TAKE, values | {"run": encode_text(run_id), "before": row[-1]}).rowcount:
+            if not session.execute(rows.TAKE, values | {"run": run_id, "before": row[-1]}).rowcount:
                 raise RunConflict(self.name, run_id)
             return taken[-1]
 
@@ -128,19 +101,19 @@ class PostgresStore(Store):
 
     async def release(self, run_id: str) -> None:
         statement = "UPDATE runs SET owner = NULL, claim = %s WHERE run_id = %s AND owner = %s"
-        values = (_claim(), encode_text(run_id), self._owner.id)
+        values = (_claim(), run_id, self._owner.id)
 
-        def work(session: _Session) -> None:
+        def work(session: Session) -> None:
             session.execute(statement, values)
 
         await self._do(run_id, work)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        values = {"run": encode_text(run_id), "owner": self._owner.id, "claim": _claim(), "now": time.time()}
-        values |= {"status": status, "outcome": outcome_text(outcome)}
+        values = {"run": run_id, "owner": self._owner.id, "claim": _claim(), "now": time.time()}
+        values |= {"status": status, "outcome": rows.outcome_text(outcome)}
 
-        def work(session: _Session) -> None:
-            if session.execute(FINISH, values).rowcount:
+        def work(session: Session) -> None:
+            if session.execute(rows.FINISH, values).rowcount:
                 return
             if self._ownership(session, run_id)[1] != values["claim"]:
                 self._refuse(run_id)
@@ -148,7 +121,7 @@ class PostgresStore(Store):
         await self._do(run_id, work)
 
     async def run(self, run_id: str) -> StoredRun:
-        return await self._do(run_id, lambda session: stored_of(self._row(session, run_id), self.name))
+        return await self._do(run_id, lambda session: rows.stored_of(self._row(session, run_id), self.name))
 
     async def runs(
         self,
@@ -163,28 +136,28 @@ class PostgresStore(Store):
         if status is not None:
             asked.append(("status = %s", status))
         if block is not None:
-            asked.append(("block = %s", encode_text(block)))
+            asked.append(("block = %s", block))
         if text:
-            asked.append(("position(%s::bytea in folded) > 0", folded(text)))
+            asked.append(("position(%s::bytea in folded) > 0", rows.folded(text)))
         if labels:
-            asked.append(("labels @> %s", label_texts(labels)))
+            asked.append(("labels @> %s", rows.label_texts(labels)))
         where = " AND ".join(condition for condition, _ in asked) or "true"
-        statement = f"{RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %s"
+        statement = f"{rows.RUN} WHERE {where} ORDER BY created_at DESC, run_id LIMIT %s"
         values = [*(value for _, value in asked), limit]
 
-        def work(session: _Session) -> list[StoredRun]:
+        def work(session: Session) -> list[StoredRun]:
             found = session.execute(statement.encode(), values).fetchall()
-            return [stored_of(row, self.name) for row in found]
+            return [rows.stored_of(row, self.name) for row in found]
 
         return await self._do("", work)
 
     async def delete(self, run_id: str) -> None:
         asked: list[bool] = []
 
-        def work(session: _Session) -> None:
+        def work(session: Session) -> None:
             again = bool(asked)
             asked.append(True)
-            row = session.execute(DELETE, {"run": encode_text(run_id)}).fetchone()
+            row = session.execute(rows.DELETE, {"run": run_id}).fetchone()
             if row is not None and row[0]:
                 return
             with suppress(RunNotFound) if again else nullcontext():
@@ -195,14 +168,14 @@ class PostgresStore(Store):
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         run_id, claim = run.header.run_id, _claim()
-        values = header_values(run.header) | {"status": run.status, "updated_at": run.updated_at, "steps": run.steps}
-        values |= {"recoveries": run.recoveries, "owner": None, "claim": claim, "outcome": outcome_text(run.outcome)}
-        rows = [_step_values(run_id, row) for row in steps]
+        values = rows.header_values(run.header) | {"status": run.status, "updated_at": run.updated_at}
+        values |= {"steps": run.steps, "recoveries": run.recoveries, "outcome": rows.outcome_text(run.outcome)}
+        values |= {"owner": None, "claim": claim}
 
-        def work(session: _Session) -> None:
+        def work(session: Session) -> None:
             with session.transaction():
-                if session.execute(INSERT, values).rowcount:
-                    session.cursor().executemany(ADD_STEP, rows)
+                if session.execute(rows.INSERT, values).rowcount:
+                    session.cursor().executemany(rows.ADD_STEP, [rows.step_values(run_id, row) for row in steps])
                 elif self._ownership(session, run_id)[1] != claim:
                     raise RunExists(self.name, run_id)
 
@@ -211,10 +184,10 @@ class PostgresStore(Store):
     # Steps
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        values = self._step(run_id, key) | {"kind": kind, "request": None if request is None else encode_text(request)}
+        values = self._step(run_id, key) | {"kind": kind, "request": request}
 
-        def work(session: _Session) -> int:
-            row = session.execute(INTEND, values).fetchone()
+        def work(session: Session) -> int:
+            row = session.execute(rows.INTEND, values).fetchone()
             if row is None:
                 self._check_owned(session, run_id)
                 self._refuse(run_id)  # it was taken and given back in between
@@ -223,30 +196,30 @@ class PostgresStore(Store):
         return await self._do(run_id, work)
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        values = self._step(run_id, key) | {"kind": kind, "body": encode_text(body), "at": at, "now": time.time()}
+        values = self._step(run_id, key) | {"kind": kind, "body": body, "at": at, "now": time.time()}
 
-        def work(session: _Session) -> None:
-            if not session.execute(COMMIT, values).rowcount:
+        def work(session: Session) -> None:
+            if not session.execute(rows.COMMIT, values).rowcount:
                 self._check_owned(session, run_id)
 
         await self._do(run_id, work)
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        values = self._step(run_id, key) | {"failure": encode_text(failure)}
+        values = self._step(run_id, key) | {"failure": failure}
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
-        def work(session: _Session) -> None:
-            if "before" not in values:  # once: when it is done again, it adds no second failure
+        def work(session: Session) -> None:
+            if "before" not in values:  # once: a repeated request adds no second failure
                 row = session.execute(count, values).fetchone()
                 values["before"] = 0 if row is None else row[0]
-            if not session.execute(FAIL, values).rowcount:
+            if not session.execute(rows.FAIL, values).rowcount:
                 self._check_owned(session, run_id)
 
         await self._do(run_id, work)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
-        def work(session: _Session) -> list[StepRow]:
-            found = [step_of(row) for row in session.execute(STEPS, (encode_text(run_id),)).fetchall()]
+        def work(session: Session) -> list[StepRow]:
+            found = [rows.step_of(row) for row in session.execute(rows.STEPS, (run_id,)).fetchall()]
             if not found:
                 self._ownership(session, run_id)
             return sorted(found, key=lambda row: (row.seq is None, row.seq or 0, row.key))
@@ -258,24 +231,22 @@ class PostgresStore(Store):
     async def documents(self, collection: str) -> Mapping[str, str]:
         query = "SELECT key, body FROM documents WHERE collection = %s ORDER BY number"
 
-        def work(session: _Session) -> dict[str, str]:
-            return {
-                decode_text(key): decode_text(body) for key, body in session.execute(query, (encode_text(collection),))
-            }
+        def work(session: Session) -> dict[str, str]:
+            return dict(session.execute(query, (collection,)).fetchall())
 
         return await self._do(collection, work)
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        values = {"collection": encode_text(collection), "key": encode_text(key), "body": encode_text(body)}
-        statement = PUT_NEW
+        values = {"collection": collection, "key": key, "body": body}
+        statement = rows.PUT_NEW
         if expected is not None:
-            values["expected"] = encode_text(expected)
-            statement = PUT
+            values["expected"] = expected
+            statement = rows.PUT
         committed: list[int] = []
 
-        def work(session: _Session) -> bool:
-            if committed and was_committed(session, committed[-1]):  # others may have put theirs in its place since
-                return True
+        def work(session: Session) -> bool:
+            if committed and rows.was_committed(session, committed[-1]):
+                return True  # even if others have replaced it since
             with session.transaction():
                 transaction = session.execute("SELECT txid_current()").fetchone()
                 if transaction is None or not session.execute(statement, values).rowcount:
@@ -290,41 +261,19 @@ class PostgresStore(Store):
 
     # The database
 
-    async def _do(self, about: str, work: Callable[[_Session], T]) -> T:
-        """Execute `work` in a session; jobs about the same thing in order."""
-        if self._sessions.closed:
-            raise StoreError(self.name, "is closed")
+    async def _do(self, about: str, work: Callable[[Session], T]) -> T:
+        """Execute `work` in a session, as the owner; jobs about the same thing in order."""
 
-        def owning(session: _Session) -> T:
+        def owning(session: Session) -> T:
             self._owner.ensure()
             return work(session)
 
-        try:
-            return await self._sessions.do(about, owning)
-        except Exception as error:
-            if not self._address.is_error(error):
-                raise
-            shown = self._address.told(error)
-            cause = error if self._address.without_secrets(str(error)) == str(error) else None
-            raise StoreError(self.name, shown) from cause
-
-    def _begin(self) -> _Session:
-        """Open a session of the pool, after preparing the tables."""
-        with self._preparing:
-            if not self._prepared:
-                prepare(self._address)
-                self._prepared = True
-        return self._address.connect()
-
-    def _end(self) -> None:
-        """Finish all jobs, then release the owner's lock."""
-        self._sessions.close()
-        self._owner.end()
+        return await self._sessions.do(about, owning)
 
     async def _wait_for_owner(self, run_id: str) -> None:
         """Give an owner that is gone `grace` seconds to come back, as after a restart of the server."""
 
-        def work(session: _Session) -> int | None:
+        def work(session: Session) -> int | None:
             row = self._row(session, run_id)
             owned, owner = row[-3:-1]
             if owned:
@@ -339,22 +288,22 @@ class PostgresStore(Store):
     # Rows
 
     def _step(self, run_id: str, key: str) -> dict[str, Any]:
-        return {"run": encode_text(run_id), "key": encode_text(key), "owner": self._owner.id}
+        return {"run": run_id, "key": key, "owner": self._owner.id}
 
-    def _row(self, session: _Session, run_id: str) -> tuple[Any, ...]:
-        row = session.execute(f"{RUN} WHERE run_id = %s".encode(), (encode_text(run_id),)).fetchone()
+    def _row(self, session: Session, run_id: str) -> tuple[Any, ...]:
+        row = session.execute(f"{rows.RUN} WHERE run_id = %s".encode(), (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row
 
-    def _ownership(self, session: _Session, run_id: str) -> tuple[int | None, int]:
+    def _ownership(self, session: Session, run_id: str) -> tuple[int | None, int]:
         """Read the run's owner, and the number of the last change of owner."""
-        row = session.execute(OWNERSHIP, {"run": encode_text(run_id)}).fetchone()
+        row = session.execute(rows.OWNERSHIP, {"run": run_id}).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row[0], row[1]
 
-    def _check_owned(self, session: _Session, run_id: str) -> None:
+    def _check_owned(self, session: Session, run_id: str) -> None:
         if self._ownership(session, run_id)[0] != self._owner.id:
             self._refuse(run_id)
 
@@ -367,23 +316,11 @@ _LONGEST = 1_000_000
 
 
 def _claim() -> int:
-    """Draw the number of one change, by which a repeated request is told from a new one."""
+    """Draw the number of one change, which tells a repeated request from a new one."""
     return secrets.randbits(63)
 
 
-def _step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the values of ADD_STEP."""
-    request = None if row.request is None else encode_text(row.request)
-    body = None if row.body is None else encode_text(row.body)
-    failures = [encode_text(failure) for failure in row.failures]
-    return (encode_text(run_id), encode_text(row.key), row.kind, request, row.attempts, failures, row.seq, row.at, body)
-
-
-_OPEN: WeakSet[PostgresStore] = WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    """Write all submitted jobs before the process ends."""
-    for store in list(_OPEN):
-        store._end()  # noqa: SLF001 - of this module
+def _end(sessions: SessionPool, owner: PostgresOwner) -> None:
+    """Finish all jobs, then release the owner's lock."""
+    sessions.close()
+    owner.end()
