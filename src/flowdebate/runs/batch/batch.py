@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -13,8 +14,8 @@ from pydantic import BaseModel
 
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
 from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
-from flowdebate.runs.batch.stored import BATCH_LABEL, StoredBatch
 from flowdebate.runs.batch.workers import WorkerPool
+from flowdebate.runs.durable.resume import StoreOptions, check_unchanged, load_run
 from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
 from flowdebate.store.open import STORE_VARIABLE, open_store
@@ -31,15 +32,20 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.batch.result import BatchSummary
     from flowdebate.runs.durable.journal import OnUncertain
-    from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.execute import Runnable
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunResult
     from flowdebate.runs.run import Run
+    from flowdebate.store.base import StoredRun
     from flowdebate.store.open import StoreChoice
 
     OnError = Literal["collect", "raise"]
 
+
+_LABEL = "batch"
+"""The label that names the batch of a run."""
+_OVER = ("complete", "degraded", "no_verdict")
+"""Statuses of runs that are complete."""
 
 OutT = TypeVar("OutT")
 Questions = Iterable[Any] | AsyncIterable[Any]
@@ -105,7 +111,9 @@ class Batch(Generic[OutT]):
         make_run(  # validates the options
             block, None, session=None, model=model, seed=seed, limits=limits, store=self._options or False
         )
-        self._stored: StoredBatch | None = None
+        self._store = None if self._options is None else open_store(self._options.store)
+        self._stored: dict[str, StoredRun] = {}
+        """The stored runs of the batch as they were when they were read, by id."""
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._under_way: dict[int, RunView] = {}
         self._pool: WorkerPool[_Job, BatchItem[OutT]] | None = None
@@ -159,25 +167,37 @@ class Batch(Generic[OutT]):
     def _job(self, index: int, row: object) -> _Job:
         question = row if self._question is None else self._question(row)
         block, plan = (self._block, None) if self._each is None else self._each(row)
-        return _Job(index, row, question, f"{self.batch_id}-{index}", seed_of_item(self.seed, index), block, plan)
+        return _Job(index, row, question, self._run_id(index), seed_of_item(self.seed, index), block, plan)
+
+    def _run_id(self, index: int) -> str:
+        return f"{self.batch_id}-{index}"
 
     # Stored runs
 
     async def _read_stored(self) -> None:
         """Read the stored runs; if all questions are known, check them before anything is paid: RunChanged."""
-        if self._options is None:
+        if self._store is None:
             return
-        self._stored = StoredBatch(self._options.store, allow_changes=self._allow_changes)  # type: ignore[arg-type]  # _store_options has opened it
-        await self._stored.read(self.batch_id)
+        runs = await self._store.runs(labels={_LABEL: self.batch_id})
+        self._stored = {run.header.run_id: run for run in runs}
         if isinstance(self._questions, Sequence):
             for index, row in enumerate(self._questions):
-                if self._stored.has(f"{self.batch_id}-{index}"):
+                if self._run_id(index) in self._stored:
                     self._check_stored(self._made(self._job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
-        assert self._stored is not None  # noqa: S101 - the caller has looked
-        assert run.journal is not None  # noqa: S101 - there is a store
-        self._stored.check(run.journal.header)
+        """Raise RunChanged if the stored run was started with another header than `run`."""
+        assert self._store is not None  # noqa: S101 - `run` is durable
+        assert run.journal is not None  # noqa: S101 - as above
+        then, now = self._stored[run.run_id].header, run.journal.header
+        pairs = {
+            _LABEL: (then.labels.get(_LABEL, ""), self.batch_id),
+            "question": (_text(then.input), _text(now.input)),
+            "seed": (str(then.seed), str(now.seed)),
+        }
+        if not self._allow_changes:
+            pairs |= {name: (then.fingerprint.get(name, ""), text) for name, text in now.fingerprint.items()}
+        check_unchanged(self._store, run.run_id, pairs)
 
     # Runs
 
@@ -197,7 +217,7 @@ class Batch(Generic[OutT]):
         )
 
     async def _run_job(self, job: _Job) -> BatchItem[OutT]:
-        replayed = self._stored is not None and self._stored.is_over(job.run_id)
+        replayed = job.run_id in self._stored and self._stored[job.run_id].status in _OVER
         result: RunResult[OutT] | None = None
         error: BaseException | None = None
         try:
@@ -205,7 +225,7 @@ class Batch(Generic[OutT]):
         except asyncio.CancelledError as failure:
             if _is_cancelled():
                 raise
-            error = failure  # the run has cancelled itself
+            error = failure  # the run cancelled itself
         except Exception as failure:
             if self._raises or (isinstance(failure, RunChanged) and failure.run_id == job.run_id):
                 add_note(failure, f"in run {job.run_id}, question {job.index} of the batch")
@@ -221,28 +241,19 @@ class Batch(Generic[OutT]):
 
     async def _run(self, job: _Job) -> RunResult[OutT]:
         run = self._made(job)
-        if self._stored is not None:
-            if not self._stored.has(job.run_id):
-                try:
-                    return await self._act(job, run)
-                except RunExists as error:  # another process has started it meanwhile, or it belongs to no batch
-                    if error.run_id != job.run_id:
-                        raise
-                    self._under_way.pop(job.index)
-                    await self._stored.read_again(job.run_id)
-            self._check_stored(run)
-            run = await self._resumed(job)
-        return await self._act(job, run)
-
-    async def _act(self, job: _Job, run: Run) -> RunResult[OutT]:
-        self._under_way[job.index] = RunView(run)
-        return await run_block(job.block, job.question, run)
-
-    async def _resumed(self, job: _Job) -> Run:
-        from flowdebate.runs.durable.resume import load_run
-
-        assert self._options is not None  # noqa: S101 - there is a store
-        run, _ = await load_run(
+        if self._store is None:
+            return await self._act(job, run)
+        if job.run_id not in self._stored:
+            try:
+                return await self._act(job, run)
+            except RunExists as error:  # another process has started it meanwhile, or it belongs to no batch
+                if error.run_id != job.run_id:
+                    raise
+                self._under_way.pop(job.index)
+                self._stored[job.run_id] = await self._store.run(job.run_id)
+        self._check_stored(run)
+        stored, _ = await load_run(
+            self._store,
             job.run_id,
             block=job.block.name,
             outline=job.block.outline(),
@@ -252,7 +263,11 @@ class Batch(Generic[OutT]):
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
         )
-        return run
+        return await self._act(job, stored)
+
+    async def _act(self, job: _Job, run: Run) -> RunResult[OutT]:
+        self._under_way[job.index] = RunView(run)
+        return await run_block(job.block, job.question, run)
 
 
 def seed_of_item(seed: int, index: int) -> int:
@@ -276,6 +291,10 @@ async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
     else:
         for row in questions:
             yield row
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def _is_cancelled() -> bool:
@@ -305,13 +324,11 @@ def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str)
     """The options of durable runs, with an open store and the batch's label; None without a store."""
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
-    from flowdebate.runs.durable.resume import StoreOptions
-
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(options.store, where=where)
     if opened is None:
         return None
-    return replace(options, store=opened, labels={**options.labels, BATCH_LABEL: batch_id})
+    return replace(options, store=opened, labels={**options.labels, _LABEL: batch_id})
 
 
 def _check(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from flowdebate.runs.durable.journal import wait_uncancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
 __all__ = ("WorkerPool",)
-
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
@@ -26,77 +26,70 @@ class WorkerPool(Generic[JobT, DoneT]):
     def __init__(self, jobs: AsyncGenerator[JobT], run: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
         self._jobs = jobs
         self._run = run
-        self._size = size
-        self._workers: set[asyncio.Task[None]] = set()
-        self._ready: deque[DoneT] = deque()
-        self._failure: BaseException | None = None
-        self._over = False
-        self._stopped = False
-        self._turn = asyncio.Lock()
+        self._free = asyncio.Semaphore(size)
         self._room = asyncio.Semaphore(2 * size)
-        self._news = asyncio.Event()
+        self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
+        """Results to be read; None comes last."""
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._ended = False
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """The results of the jobs; leaving early cancels those in progress."""
-        self._add()
+        """Yield the results of the jobs; leaving early cancels those in progress."""
+        self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
+        self._task.add_done_callback(self._check_cancelled)
+        self._task.add_done_callback(lambda _: self._ready.put_nowait(None))
         try:
-            while True:
-                while self._ready:
-                    self._room.release()
-                    yield self._ready.popleft()
-                if self._failure is not None:
-                    raise self._failure
-                if not self._workers:
-                    return
-                self._news.clear()
-                await self._news.wait()
+            while (result := await self._ready.get()) is not None:
+                self._room.release()
+                yield result
+            if self._failure is not None:
+                raise self._failure
         finally:
             await self.end()
 
     async def end(self) -> None:
-        """Cancel all workers, and wait until they have ended, however often the caller is cancelled meanwhile."""
-        self._stop()
-        cancelled: asyncio.CancelledError | None = None
-        while self._workers:
-            try:
-                await asyncio.wait(set(self._workers))
-            except asyncio.CancelledError as error:
-                cancelled = error
+        """Cancel all jobs, and wait until they have ended, however often the caller is cancelled meanwhile."""
+        self._ended = True
+        cancelled = None
+        if self._task is not None:
+            self._task.cancel()
+            cancelled = await wait_uncancelled(self._task)
         await self._jobs.aclose()
         if cancelled is not None:
             raise cancelled
 
-    def _stop(self) -> None:
-        self._over = self._stopped = True
-        for worker in self._workers:
-            worker.cancel()
+    async def _run_jobs(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    await self._room.acquire()
+                    await self._free.acquire()
+                    job = await anext(self._jobs, None)
+                    if job is None:
+                        break
+                    task = group.create_task(self._run_job(job), name="flowdebate batch")
+                    task.add_done_callback(self._check_cancelled)
+                    await asyncio.sleep(0)  # it starts before the next job is taken
+            except Exception as failure:  # noqa: BLE001 - raised where results are read
+                self._fail(failure)
 
-    def _add(self) -> None:
-        worker = asyncio.create_task(self._work(), name="flowdebate batch")
-        self._workers.add(worker)
-        worker.add_done_callback(self._left)
+    async def _run_job(self, job: JobT) -> None:
+        try:
+            self._ready.put_nowait(await self._run(job))
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._fail(failure)
+        else:
+            self._free.release()
 
-    async def _work(self) -> None:
-        while True:
-            await self._room.acquire()
-            async with self._turn:
-                if self._over:
-                    return
-                try:
-                    job = await anext(self._jobs)
-                except StopAsyncIteration:
-                    self._over = True
-                    return
-            if len(self._workers) < self._size:
-                self._add()
-            self._ready.append(await self._run(job))
-            self._news.set()
+    def _check_cancelled(self, task: asyncio.Task[None]) -> None:
+        """End all jobs if somebody else has cancelled one, since it has no result."""
+        if task.cancelled():
+            self._fail(asyncio.CancelledError())
 
-    def _left(self, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
-        failure = asyncio.CancelledError() if worker.cancelled() else worker.exception()
-        stopped = worker.cancelled() and self._stopped  # else somebody else has cancelled it
-        if failure is not None and self._failure is None and not stopped:
+    def _fail(self, failure: BaseException) -> None:
+        """End all jobs because of the first failure."""
+        if not self._ended and self._task is not None:
+            self._ended = True
             self._failure = failure
-            self._stop()
-        self._news.set()
+            self._task.cancel()

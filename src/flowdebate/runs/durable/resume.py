@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = (
     "StoreOptions",
     "attach_journal",
-    "changed_lines",
+    "check_unchanged",
     "load_run",
     "outcome_of",
 )
@@ -128,7 +128,8 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             now = _fingerprint(block, outline, model)
             if model is None and header.model is not None:
                 now["model"] = header.fingerprint.get("model", "")
-            _check_same(opened, header, now)
+            then = header.fingerprint
+            check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
         if not retry_dead_letter:
             _check_alive(opened, stored)
         journal = Journal(opened, header, rows=await opened.steps(run_id), on_uncertain=on_uncertain)
@@ -167,17 +168,14 @@ def _check_alive(store: Store, stored: StoredRun) -> None:
         raise DeadLetter(store.name, stored.header.run_id, stored.recoveries)
 
 
-def _check_same(store: Store, header: RunHeader, now: Mapping[str, str]) -> None:
-    then = header.fingerprint
-    changes = {
-        name: changed_lines(then.get(name, ""), text) for name, text in now.items() if then.get(name, "") != text
-    }
+def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
+    """Raise RunChanged with the lines that differ, if `pairs` of a stored and a present text do."""
+    changes = {name: _changed_lines(then, now) for name, (then, now) in pairs.items() if then != now}
     if changes:
-        raise RunChanged(store.name, header.run_id, changes)
+        raise RunChanged(store.name, run_id, changes)
 
 
-def changed_lines(then: str, now: str) -> tuple[str, ...]:
-    """The lines that differ, as in a diff."""
+def _changed_lines(then: str, now: str) -> tuple[str, ...]:
     lines = unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import queue
 import secrets
 import selectors
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 from zlib import crc32
 
 from flowdebate.errors import StoreError
+from flowdebate.store.jobs import Job, settle_from_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from flowdebate.store.postgres.database import Address, Session
 
@@ -39,33 +38,36 @@ class _Worker:
         self._address = address
         self._begin = begin
         self._session: Session | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flowdebate-store")
+        self.jobs: queue.SimpleQueue[tuple[Job, float] | None] = queue.SimpleQueue()
+        """Jobs, each with the time when it was submitted."""
+        self.thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
+        self.thread.start()
 
-    def submit(self, work: Callable[[Session], T]) -> Future[T]:
-        """Queue `work`; RuntimeError once the worker is closed."""
-        return self._thread.submit(self._execute, work, time.monotonic() + self._address.patience)
-
-    def close(self) -> None:
-        """Wait until all jobs are done, then close the session."""
-        self._thread.shutdown()
+    def _work(self) -> None:
+        while (submitted := self.jobs.get()) is not None:
+            self._execute(*submitted)
+            settle_from_thread(submitted[:1])
         self._drop()
 
-    def _execute(self, work: Callable[[Session], T], deadline: float) -> T:
-        """Execute `work`, retrying until `deadline` while the server is away."""
+    def _execute(self, job: Job, since: float) -> None:
+        """Execute `job`, retrying while the server is away and patience lasts."""
         pause = 0.0
         while True:
             try:
                 if self._session is None or self._session.closed:
                     self._session = self._begin()
-                return work(self._session)
-            except BaseException as error:
+                job.value = job.work(self._session)
+            except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # it is not idle, but lost or in the middle of something
-                left = deadline - time.monotonic()
+                left = since + self._address.patience - time.monotonic()
                 if left <= 0 or not self._address.may_pass(error):
-                    raise
+                    job.error = error
+                    return
                 time.sleep(min(pause, left))
                 pause = min(_LONGEST_PAUSE, 2 * pause + 0.01)
+            else:
+                return
 
     def _drop(self) -> None:
         session, self._session = self._session, None
@@ -81,17 +83,19 @@ class SessionPool:
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
-        self._workers = [_Worker(address, begin) for _ in range(number)]
+        self._begin = begin
+        self._workers: list[_Worker | None] = [None] * number
+        self._lock = threading.Lock()
+        self._closed = False
 
     async def do(self, about: str, work: Callable[[Session], T]) -> T:
         """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
-        worker = self._workers[crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)]
+        index = crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)
+        worker = self._workers[index] or self._start(index)
+        job = Job(work)
+        worker.jobs.put((job, time.monotonic()))
         try:
-            submitted = worker.submit(work)
-        except RuntimeError:
-            raise StoreError(self._address.name, "is closed") from None
-        try:
-            return await asyncio.shield(asyncio.wrap_future(submitted))
+            return cast("T", await job.future)
         except Exception as error:
             if not self._address.is_error(error):
                 raise
@@ -100,8 +104,23 @@ class SessionPool:
 
     def close(self) -> None:
         """Wait until all jobs are done, and end the threads."""
-        for worker in self._workers:
-            worker.close()
+        with self._lock:
+            self._closed = True
+            workers = [worker for worker in self._workers if worker is not None]
+            self._workers = [None] * len(self._workers)
+        for worker in workers:
+            worker.jobs.put(None)
+        for worker in workers:
+            worker.thread.join()
+
+    def _start(self, index: int) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise StoreError(self._address.name, "is closed")
+            worker = self._workers[index]
+            if worker is None:
+                worker = self._workers[index] = _Worker(self._address, self._begin)
+            return worker
 
 
 _HELD = """

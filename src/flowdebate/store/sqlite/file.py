@@ -8,7 +8,7 @@ import queue
 import sqlite3
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
@@ -184,32 +184,29 @@ def _labelled(header: str, labels: str | None) -> bool:
     )
 
 
-_Told: TypeAlias = "Callable[[OSError | None], None]"
-
-
 class Disk:
     """Thread that syncs the write-ahead log of the database at `path` to disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle: int | None = None
-        self._waiting: queue.SimpleQueue[_Told | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Callable[[OSError | None], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self.lost: OSError | None = None
         """Why a sync failed. What is on the disk is unknown then, so nothing more may be written."""
 
-    def sync(self, told: _Told) -> None:
-        """Call `told` from the thread once everything written so far is on disk, or with why it may not be."""
+    def sync(self, finish: Callable[[OSError | None], None]) -> None:
+        """Call `finish` from the thread once everything written so far is on disk, or with why it may not be."""
         if self._thread is None:
-            with self._lock:  # two loops may come to it at once
+            with self._lock:  # two loops may get here at once
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-disk", daemon=True)
                     self._thread.start()
-        self._waiting.put(told)
+        self._waiting.put(finish)
 
     def close(self) -> None:
-        """Wait until every caller was told, and end the thread."""
+        """Wait until each `finish` was called, and end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)
@@ -219,7 +216,7 @@ class Disk:
             os.close(handle)
 
     def _work(self) -> None:
-        while (told := self._waiting.get()) is not None:
+        while (finish := self._waiting.get()) is not None:
             if self.lost is None:
                 try:
                     if self._handle is None:
@@ -227,7 +224,7 @@ class Disk:
                     _sync(self._handle)
                 except OSError as error:
                     self.lost = error
-            told(self.lost)
+            finish(self.lost)
 
 
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
+from flowdebate.store.jobs import Job, settle, settle_from_thread
 from flowdebate.store.sqlite.file import Disk
 
 if TYPE_CHECKING:
@@ -29,21 +30,21 @@ _LOG_JOBS = 2000
 """Jobs between two checkpoints: some 16 MB, unless they are large."""
 
 
-class _Job:
-    """One piece of work with the connection, and the future that waits for it."""
+class _Job(Job):
+    """Job of the writer.
 
-    __slots__ = ("durably", "error", "future", "loop", "single", "value", "work")
+    `single`: it is one writing statement whose result is read to its end, so it needs no transaction.
+    `durably`: it is done once its writes are on disk, not only once they survive this process.
+    """
+
+    __slots__ = ("durably", "single")
 
     def __init__(
         self, work: Callable[[sqlite3.Connection], Any], *, single: bool = False, durably: bool = True
     ) -> None:
-        self.work = work
+        super().__init__(work)
         self.single = single
         self.durably = durably
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.value: Any = None
-        self.error: BaseException | None = None
 
 
 class Writer:
@@ -91,10 +92,7 @@ class Writer:
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` and return once its writes are on disk; without `durably`, once they survive this process.
-
-        `single`: the work is one writing statement whose result is read to its end, so it needs no transaction.
-        """
+        """Execute `work` in the batch of this turn, and return once its writes are on disk: see `_Job`."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
@@ -151,9 +149,9 @@ class Writer:
         self._since_checkpoint += len(jobs)
         waiting = [job for job in jobs if job.durably]
         if waiting:
-            told = partial(_answer, waiting)
-            self._disk.sync(told if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, told))
-        _settle([job for job in jobs if not job.durably])
+            finish = partial(_finish, waiting)
+            self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
+        settle([job for job in jobs if not job.durably])
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of loops that were closed before their next turn."""
@@ -181,8 +179,8 @@ class Writer:
             self._quick_lock.release()
         return True
 
-    def _checkpoint(self, told: Callable[[OSError | None], None], lost: OSError | None) -> None:
-        """Checkpoint the write-ahead log before callers are `told`: their next write restarts it from its beginning.
+    def _checkpoint(self, finish: Callable[[OSError | None], None], lost: OSError | None) -> None:
+        """Checkpoint the write-ahead log before `finish`: the callers' next write restarts it from its beginning.
 
         Where others read or write at that moment, the log grows on, and the next batch tries again.
         """
@@ -190,7 +188,7 @@ class Writer:
             if self._quick is not None and lost is None:
                 busy = self._quick.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
                 self._since_checkpoint = _LOG_JOBS if busy else 0
-        told(lost)
+        finish(lost)
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
         """Hand `job` to the thread; return the future of its result."""
@@ -218,13 +216,13 @@ class Writer:
                 if connection is None:
                     connection = self._connect()
                     self._connected = True
-            except BaseException as error:  # noqa: BLE001 - those who wait are told
+            except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
                 for job in jobs:
                     job.error = error
             else:
                 _run_jobs(jobs, connection)
             self._done += len(jobs)
-            _answer(jobs, self.lost)
+            _finish(jobs, self.lost)
         if connection is not None:
             connection.close()
 
@@ -241,7 +239,7 @@ class Writer:
 
 
 def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
-    """Execute `jobs` in one transaction; where that fails, each in a transaction of its own."""
+    """Execute `jobs` in one transaction; where that fails, each in its own transaction."""
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -252,7 +250,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
             work(connection)
         else:
             _in_transaction(work, connection)
-    except BaseException as error:  # noqa: BLE001 - those who wait are told
+    except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
         if len(jobs) == 1 or _is_lock(error):  # each of them would wait as long once more
             for job in jobs:
                 job.error = error
@@ -280,29 +278,12 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
     return value
 
 
-def _answer(jobs: list[_Job], lost: OSError | None = None) -> None:
-    """Settle the futures of `jobs`, with one callback for each loop; `lost` fails them all."""
+def _finish(jobs: list[_Job], lost: OSError | None) -> None:
+    """Settle the futures of `jobs` from the thread at hand; `lost` fails them all."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, group in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle, group)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            continue
-
-
-def _settle(jobs: list[_Job]) -> None:
-    for job in jobs:
-        if job.future.done():
-            continue
-        if job.error is None:
-            job.future.set_result(job.value)
-        else:
-            job.future.set_exception(job.error)
+    settle_from_thread(jobs)
 
 
 _OPEN: WeakSet[Writer] = WeakSet()

@@ -1,0 +1,51 @@
+"""Jobs of a store's threads: work with a connection, and the future that waits for its result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = (
+    "Job",
+    "settle",
+    "settle_from_thread",
+)
+
+
+class Job:
+    """One piece of work with a connection; the one who submits it awaits `future`."""
+
+    __slots__ = ("error", "future", "loop", "value", "work")
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+def settle(jobs: Iterable[Job]) -> None:
+    """Settle the futures of `jobs`, in the thread of their loop."""
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is None:
+            job.future.set_result(job.value)
+        else:
+            job.future.set_exception(job.error)
+
+
+def settle_from_thread(jobs: Iterable[Job]) -> None:
+    """Settle the futures of `jobs` from any thread, with one callback for each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, group in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(settle, group)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            continue
