@@ -15,32 +15,11 @@ if TYPE_CHECKING:
 
     from flowdebate.store.base import StoredRun
 
-__all__ = (
-    "ADD_RUN",
-    "ADD_STEP",
-    "AGAIN",
-    "COMMIT",
-    "CREATE",
-    "FAIL",
-    "FIND",
-    "FINISH",
-    "LATEST_OF",
-    "RELEASE",
-    "RUN",
-    "TAKE",
-    "known_steps",
-    "owner_of",
-    "run_values",
-    "save_open_steps",
-    "step_values",
-    "steps_of",
-)
-
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
-# What is true of a run while it goes on is read from its steps, so that a step writes nothing else.
+# The state of a run in progress is read from its steps, so that a step writes nothing else.
 RUN = (
-    f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - no value in any of them
+    f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 FIND = (

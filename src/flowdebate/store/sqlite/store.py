@@ -12,28 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
 from flowdebate.store.base import Store, StoredRun, header_of, header_text
+from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
-from flowdebate.store.sqlite.rows import (
-    ADD_RUN,
-    ADD_STEP,
-    AGAIN,
-    COMMIT,
-    CREATE,
-    FAIL,
-    FIND,
-    FINISH,
-    LATEST_OF,
-    RELEASE,
-    RUN,
-    TAKE,
-    known_steps,
-    owner_of,
-    run_values,
-    save_open_steps,
-    step_values,
-    steps_of,
-)
 from flowdebate.store.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -80,7 +61,7 @@ class SqliteStore(Store):
             owner = self._own().id
             values = (run_id, header.block, header.question, header.created_at, time.time(), owner, text)
             try:
-                connection.execute(CREATE, values)
+                connection.execute(rows.CREATE, values)
             except sqlite3.IntegrityError:
                 raise RunExists(self.name, run_id) from None
             self._open_steps.add_run(run_id, {}, ())
@@ -96,12 +77,12 @@ class SqliteStore(Store):
             if before.owned:
                 raise RunConflict(self.name, run_id)
             recoveries = before.recoveries + (before.status == "running")
-            connection.execute(TAKE, (self._own().id, recoveries, time.time(), run_id))
-            owner = owner_of(row)
+            connection.execute(rows.TAKE, (self._own().id, recoveries, time.time(), run_id))
+            owner = rows.owner_of(row)
             self._track(connection, run_id, owner)
             if owner is not None:
                 left.append(owner)
-            latest = connection.execute(LATEST_OF, (run_id,)).fetchone()[0]
+            latest = connection.execute(rows.LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
                 self._recovered.add(run_id)
@@ -113,13 +94,13 @@ class SqliteStore(Store):
         return taken
 
     async def release(self, run_id: str) -> None:
-        await self._end(run_id, lambda connection: connection.execute(RELEASE, (run_id, self._own().id)))
+        await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._own().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
 
         def end(connection: sqlite3.Connection) -> sqlite3.Cursor:
-            done = connection.execute(FINISH, (status, text, time.time(), run_id, self._own().id))
+            done = connection.execute(rows.FINISH, (status, text, time.time(), run_id, self._own().id))
             self._check_owned(connection, done, run_id)
             return done
 
@@ -141,7 +122,7 @@ class SqliteStore(Store):
         values |= {"labels": json.dumps(dict(labels)) if labels else None}
 
         def work(connection: sqlite3.Connection) -> list[StoredRun]:
-            found = connection.execute(FIND, values | {"limit": -1 if limit is None else limit})
+            found = connection.execute(rows.FIND, values | {"limit": -1 if limit is None else limit})
             return [self._stored(row) for row in found]
 
         return await self._do(work)
@@ -160,10 +141,10 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             try:
-                connection.execute(ADD_RUN, run_values(run))
+                connection.execute(rows.ADD_RUN, rows.run_values(run))
             except sqlite3.IntegrityError:
                 raise RunExists(self.name, run_id) from None
-            connection.executemany(ADD_STEP, [step_values(run_id, row) for row in steps])
+            connection.executemany(rows.ADD_STEP, [rows.step_values(run_id, row) for row in steps])
 
         await self._do(work)
 
@@ -186,7 +167,7 @@ class SqliteStore(Store):
             number = self._open_steps.begin(run_id, key, kind, request)
             if number is None:
                 values = {"run": run_id, "key": key, "kind": kind, "request": request}
-                number = connection.execute(AGAIN, values).fetchall()[0][0]
+                number = connection.execute(rows.AGAIN, values).fetchall()[0][0]
             return number
 
         return await self._write(work, durably=False)
@@ -198,7 +179,7 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             self._latest = max(self._latest + 1, time.time_ns())
-            done = connection.execute(COMMIT, values | {"seq": self._latest, "owner": self._own().id})
+            done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
             if run_id in self._recovered:
                 connection.execute("UPDATE runs SET recoveries = 0 WHERE run_id = ?", (run_id,))
@@ -213,16 +194,16 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             if key in attempts:
                 self._check_own(connection, run_id)
-                save_open_steps(connection, run_id, {key: attempts[key]})
+                rows.save_open_steps(connection, run_id, {key: attempts[key]})
             values = {"run": run_id, "key": key, "failure": failure, "owner": self._own().id}
-            self._check_owned(connection, connection.execute(FAIL, values), run_id)
+            self._check_owned(connection, connection.execute(rows.FAIL, values), run_id)
 
         await self._write(work, durably=False)
 
     async def steps(self, run_id: str) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
-            owner = owner_of(self._row(connection, run_id))
-            return steps_of(
+            owner = rows.owner_of(self._row(connection, run_id))
+            return rows.steps_of(
                 connection, run_id, {} if owner is None else read_open_steps(self._own().log_of(owner), run_id)
             )
 
@@ -305,7 +286,7 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             if end(connection).rowcount:
-                save_open_steps(connection, run_id, attempts)
+                rows.save_open_steps(connection, run_id, attempts)
                 self._open_steps.remove_run(run_id)
 
         await self._write(work, single=not attempts, durably=False)
@@ -314,13 +295,13 @@ class SqliteStore(Store):
         for run_id in self._open_steps.runs:
             with suppress(RunConflict, RunNotFound):
                 self._check_own(connection, run_id)
-                save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
+                rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
         """Track a run's open and finished steps, with the attempts that `owner` has logged and the database lacks."""
         if owner is not None:
-            save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
-        self._open_steps.add_run(run_id, *known_steps(connection, run_id))
+            rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
+        self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     async def _remove_log(self, owner: str) -> None:
         """Remove a dead owner's log once it owns no run any more."""
@@ -332,7 +313,7 @@ class SqliteStore(Store):
     # Rows
 
     def _row(self, connection: sqlite3.Connection, run_id: str) -> tuple[Any, ...]:
-        row: tuple[Any, ...] | None = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
+        row: tuple[Any, ...] | None = connection.execute(f"{rows.RUN} WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row
