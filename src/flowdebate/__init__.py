@@ -42,8 +42,8 @@ from flowdebate.patterns.state import ProviderFailure
 from flowdebate.patterns.turn import create_init_transcript
 from flowdebate.resources.tasks.collection import TaskCollection, create_task_collection
 from flowdebate.resources.tasks.task import Task
+from flowdebate.runs.context import Session
 from flowdebate.runs.limits import Limits, Price
-from flowdebate.runs.session import Session
 
 if TYPE_CHECKING:
     from flowdebate.blocks.human.answers import open_requests, submit_answer, submit_answer_sync

@@ -229,7 +229,7 @@ def test_an_archive_needs_a_store(store: Any) -> None:
 async def test_what_is_no_number_spoils_no_ratings() -> None:
     """It is refused when it is told, and nothing is kept."""
     archive = stored_archive(MemoryStore())
-    with pytest.raises(StoreError, match="what debate '1' left in archive/default/ratings cannot be stored"):
+    with pytest.raises(StoreError, match="the document of debate '1' in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
     with pytest.raises(StoreError, match=r"cannot be stored: `ann` .*number"):
         await archive.ratings.apply("1", {"ann": "good"})  # type: ignore[dict-item]
@@ -253,7 +253,7 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
     """A debate goes on without its past then; nothing is done to the document."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)
-    with pytest.raises(StoreError, match=f"what debate '9' left in archive/default/ratings {problem}"):
+    with pytest.raises(StoreError, match=f"the document of debate '9' in archive/default/ratings {problem}"):
         await stored_archive(store).ratings.of(["ann"])
     assert dict(await store.documents("archive/default/ratings")) == {"9": body}
 

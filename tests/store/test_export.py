@@ -238,7 +238,7 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
         1,
         "`run.steps` must be the number of its finished steps, which is 2",
     ),
-    "fewer rows than follow": (("rows",), 2, "a line of kind 'run' must stand here: run 'r1' has all its steps"),
+    "fewer rows than follow": (("rows",), 2, "a line of kind 'run' must follow: run 'r1' has all its steps"),
     "more rows than follow": (("rows",), 4, "4 steps of run 'r1' must follow its line, got 3"),
     "a newer format": (("format",), 2, r"`format`: .* newer version of flowdebate \(2, known: 1\)"),
     "a newer format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* newer .*\(9, known: 1\)"),
@@ -249,10 +249,10 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "a kind that there is not": (("row", "kind"), "walk", "`row.kind` must be call or effect or loss or human, got"),
     "no attempts": (("row", "attempts"), 0, "`row.attempts` must be >= 1, got 0"),
     "a body that is no JSON": (("row", "body"), "{", "`row.body` must be JSON, got '{'"),
-    "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "stand in each other more than|`row.body`"),
+    "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "nested more than|`row.body`"),
     "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must be null together"),
     "a place twice": (("row", "seq"), 2, "`row.seq` must be 1, 2, 3 and so on"),
-    "the same key twice": (("row", "key"), "round[1]/pro#0", "`row.key` must be another for each step of a run, got"),
+    "the same key twice": (("row", "key"), "round[1]/pro#0", "`row.key` must be different for each step of a run, got"),
     "a step of another run": (("run_id",), "r9", "`run_id` must be 'r1', whose steps follow here, got 'r9'"),
 }
 
@@ -281,7 +281,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     ),
     "a key twice": (
         lambda line: line.replace('"seq"', '"key": "x", "seq"'),
-        "line 3: `key` stands twice in one object",
+        "line 3: `key` occurs twice in one object",
     ),
     "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
     "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is no UTF-8 at byte "),

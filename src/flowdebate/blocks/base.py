@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch.batch import Batch, OnError
     from flowdebate.runs.batch.result import BatchResult, BatchSummary
-    from flowdebate.runs.context import Context
+    from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.durable.journal import OnUncertain
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.run import Run
-    from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
 
 __all__ = (

@@ -174,16 +174,16 @@ async def in_time(
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
     """The failure for which the answer of `block` was given up when the run was at this place before."""
     journal = ctx.run.journal
-    lost = None if journal is None else journal.lost(_lost_key(ctx, block))
+    lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
-        ctx.run.failed(ctx.path)
+        ctx.run.count_failed(ctx.path)
     return lost
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
     """Record in the journal, if there is one, that the run goes on without the answer of `block`."""
     if ctx.run.journal is not None:
-        await ctx.run.journal.lose(_lost_key(ctx, block), error)
+        await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
 
 def _lost_key(ctx: Context, block: str) -> str:

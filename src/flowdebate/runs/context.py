@@ -1,11 +1,12 @@
-"""Context of a block: resources, input, steps, events and randomness while it acts."""
+"""Context of a block: the session, resources, steps, events and randomness while it acts."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.resources.resource import Resources
@@ -13,24 +14,58 @@ from flowdebate.resources.resource import Resources
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-    from flowdebate.models.base import Model
+    from flowdebate.models.base import Message, Model
     from flowdebate.models.resolve import ModelChoice, ModelSpec
     from flowdebate.models.usage import Usage
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.run import Run
-    from flowdebate.runs.session import Session
 
 __all__ = (
     "Context",
     "SequencerHandle",
+    "Session",
+    "SessionLike",
+    "as_session",
     "place_of",
 )
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """State that outlives a run; pass the same session to several runs to share it.
+
+    >>> Session(state={"budget_exhausted": False}).state["budget_exhausted"]
+    False
+    """
+
+    state: dict[str, Any] = field(default_factory=dict)
+    """The application's state; blocks read and write it as `ctx.session.state`."""
+    history: list[Message] = field(default_factory=list)
+    """Messages of blocks whose visibility has `history`, in order; the `history` slot of generators reads it."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """The last state of each session-scoped resource, by key."""
+
+
+SessionLike: TypeAlias = Session | dict[str, Any] | None
+"""A session, a dict that becomes its `state` (the same object, not a copy), or None for a new one."""
+
+
+def as_session(value: SessionLike) -> Session:
+    """Return `value` as a session; ConfigurationError for anything else."""
+    if value is None:
+        return Session()
+    if isinstance(value, Session):
+        return value
+    if isinstance(value, MutableMapping):
+        return Session(state=value)
+    raise ConfigurationError("run", "session", value, "a Session, a dict (its state) or None")
+
 
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
 def place_of(name: str) -> str:
-    """`name` as a part of a path: what paths are put together with is escaped, so that different places stay different.
+    """Escape `name` as a part of a path, so that different names make different paths.
 
     >>> place_of("for/against")
     'for%2Fagainst'
@@ -48,12 +83,12 @@ class SequencerHandle:
         self.path = path
         """Its place in the run."""
         self.deadline: float | None = None
-        """When what it is at must be over, by the event loop's clock: the round of a debate. None for never."""
+        """Deadline of its current round, by the event loop's clock; None for no deadline."""
         self.state = state
-        """The value now; blocks replace it as a whole or by `update`."""
+        """The current value; blocks replace it as a whole or by `update`."""
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
-        """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for a field that there is not."""
+        """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
         if isinstance(state, dict):
             self.state = {**state, **changes}
@@ -87,10 +122,10 @@ class Scope:
         self.opened = opened
         self.sequencer = sequencer
         self.models = models
-        """The models of the sequencers around, the nearest first: for blocks that name none."""
+        """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
 
     def with_handles(self, handles: Mapping[str, Any]) -> Scope:
-        """The same, with further open resources."""
+        """Return this scope with further open resources."""
         return Scope({**self.handles, **handles}, self.opened, self.sequencer, self.models)
 
 
@@ -106,7 +141,7 @@ class Context:
         self.block = block
         """The block's name."""
         self.path = path
-        """The block's place in the run: the same in every run of the same pattern that goes the same way."""
+        """The block's place in the run: the same in every run of the pattern that takes the same branches."""
         self._random: Random | None = None
         self._steps: dict[str, int] | None = None
 
@@ -140,18 +175,18 @@ class Context:
 
     @property
     def usage(self) -> Usage:
-        """What the run's calls came to so far."""
+        """Usage of the run's calls so far."""
         return self.run.usage
 
     @property
     def random(self) -> Random:
-        """A random source of this place in the run: drawn from the run's seed and the path, so that it repeats."""
+        """Random source of this place in the run, seeded by the run's seed and the path, so that it repeats."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
 
     def model(self, spec: ModelSpec | None = None) -> Model:
-        """The model that a block asks here which names `spec`; None is `"intent/chat"`."""
+        """Resolve `spec` to the model that a block at this place calls; None is `"intent/chat"`."""
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
@@ -159,7 +194,7 @@ class Context:
         return self.run.now()
 
     def emit(self, event: object, /) -> None:
-        """Add `event`, of any type, to the run's stream and to `result.events`; one of ours gets its place and time."""
+        """Add `event`, of any type, to the run's stream and to `result.events`; ours get their place and time."""
         self.run.emit(event, self.path)
 
     async def step(
@@ -169,13 +204,13 @@ class Context:
         key: str = "",
         returns: Any = None,  # noqa: ANN401 - any type form
         failures: bool = False,
-    ) -> Any:  # noqa: ANN401 - what call gives
-        """Do something impure (a request, a write) under this block's key: the seam where runs become durable.
+    ) -> Any:  # noqa: ANN401 - the result of `call`
+        """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
         In a durable run the result of `call` is recorded, and returned without a call when the run is resumed.
-        It has to be plain JSON data, or of the type `returns`, which pydantic can validate; NotRecordable else. An
-        exception is recorded with `failures`, and then raised again; without, the call is repeated.
-        `key` tells apart what a block does at the same time; what it does under the same key is counted.
+        The result has to be plain JSON data, or of the type `returns`, which pydantic validates; otherwise
+        NotRecordable. With `failures` an exception is recorded and raised again; without, the call is repeated.
+        `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
         if self._steps is None:
@@ -184,5 +219,5 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
-        """The context of a block inside this one."""
+        """Return the context of a block inside this one."""
         return Context(self.run, self.scope if scope is None else scope, block, path)

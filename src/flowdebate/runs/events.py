@@ -1,10 +1,10 @@
-"""Events of a run, in order: typed, with `path`, `at` and a wire form; and whatever `ctx.emit` was given.
+"""Events of every run: typed, with `path`, `at` and a wire form. Applications may emit further ones of any type.
 
-Two kinds are kept apart. *Items* are what a block says (`TextDelta`, `ToolCalled`, `BlockAnswered`); a block's
-visibility decides whether readers get them. All others are the audit, and are always there. `TextDelta` is live
-only: it reaches those who listen at that moment and is not kept in `result.events`.
+*Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
+readers get them. All other events are always emitted. `TextDelta` is live only: it reaches the current listeners and
+is not part of `result.events`.
 
-Events are not frozen, since making them is a good part of what a run costs; nobody changes one.
+Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = (
 )
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
-"""Where a run stands: under way; over as it should be; over without something that a provider lost; over without a
-verdict; cancelled; ended by one of its limits; failed; waiting for what a human answers."""
+"""Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
+ended by one of its limits; failed; suspended until a human answers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RunStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class RunFinished(BaseEvent):
-    """The last event of every run, whatever its end."""
+    """The last event of every run, however it ended."""
 
     kind: ClassVar[str] = "run_finished"
     run_id: str
@@ -62,7 +62,7 @@ class RunFinished(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class HumanAsked(BaseEvent):
-    """A human is asked; the answer is a `BlockAnswered`, in a later life of the run where it waits for that."""
+    """A human is asked; the answer is a `BlockAnswered`, after a resume if the run was suspended for it."""
 
     kind: ClassVar[str] = "human_asked"
     block: str
@@ -96,9 +96,9 @@ class BlockAnswered(BaseEvent):
     kind: ClassVar[str] = "block_answered"
     block: str
     output: Any
-    """What the block returned: any type, since an output schema may be of any."""
+    """The block's output: any type, since an output schema may be of any."""
     truncated: bool = False
-    """True: the model ran out of room before it was done."""
+    """True if the answer reached the maximum length before its end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,8 +114,8 @@ class ModelCalled(BaseEvent):
     """Waits included."""
     error: str | None = None
     attempts: tuple[Attempt, ...] = ()
-    """The requests that were really sent, in order."""
+    """The requests that were sent, in order."""
     asked_as: str | None = None
-    """How a structured answer was asked for, where the model knows several ways."""
+    """The structured-output mode that the request used, if the model has several."""
     flags: tuple[Flag, ...] = ()
-    """What was odd about the answer."""
+    """Oddities of the answer."""

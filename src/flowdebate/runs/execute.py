@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, error_text
 from flowdebate.models.resolve import ModelResolver
+from flowdebate.runs.context import as_session
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import ACTING, Run
-from flowdebate.runs.session import as_session
 from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.context import Context
+    from flowdebate.runs.context import Context, SessionLike
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.events import RunStatus
-    from flowdebate.runs.session import SessionLike
     from flowdebate.store.open import StoreChoice
 
 __all__ = (
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 class Runnable(Protocol[OutT_co]):
-    """What `run_block` needs of a block."""
+    """The part of a block that `run_block` needs."""
 
     @property
     def name(self) -> str:
@@ -53,10 +52,10 @@ class Runnable(Protocol[OutT_co]):
         """The resources that the block shares with those around it."""
 
     def outline(self) -> object:
-        """How the block is drawn."""
+        """Return the block's outline, whose text shows whether it has changed."""
 
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
-        """Act."""
+        """Execute the block."""
 
 
 def make_run(
@@ -70,7 +69,7 @@ def make_run(
     store: StoreChoice | StoreOptions = None,
     run_id: str | None = None,
 ) -> Run:
-    """A run of `block` that has not begun; ConfigurationError for what it cannot be made of."""
+    """Create a run of `block`, which has not started; ConfigurationError for wrong options."""
     check_outside(block)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
@@ -90,12 +89,12 @@ def make_run(
 
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None:
-        _check_unkept(block)
+        _check_needs_store(block)
     return run
 
 
 def check_outside(block: Runnable[Any]) -> None:
-    """ConfigurationError inside a running block: a run of its own would escape the run's limits, store and model."""
+    """Raise ConfigurationError inside a running block: a second run would escape the run's limits, store and model."""
     around = ACTING.get()
     if around is not None:
         raise ConfigurationError(
@@ -107,25 +106,25 @@ def check_outside(block: Runnable[Any]) -> None:
         )
 
 
-def _check_unkept(block: Runnable[Any]) -> None:
-    """ConfigurationError for blocks that need a durable run, before anything is paid."""
+def _check_needs_store(block: Runnable[Any]) -> None:
+    """Raise ConfigurationError for a block that needs a durable run, before anything is paid."""
     if any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
         hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
         raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
 
 
 def _new_seed() -> int:
-    """53 random bits: what every reader of JSON can hold exactly."""
+    """Draw 53 random bits: an integer that every JSON reader represents exactly."""
     return int.from_bytes(os.urandom(8)) >> 11
 
 
 async def run_block(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
-    """Carry `run` out in the caller's task, from its first event to its last."""
+    """Execute `run` in the caller's task, from its first event to its last."""
     run.begin(block.name)
-    return await _carry_out(block, value, run)
+    return await _execute(block, value, run)
 
 
-async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
+async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     run.acting = True
     output: Any = None
     error: str | None = None
@@ -133,13 +132,13 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
         try:
             if run.journal is not None:
                 await run.journal.begin()
-            run.begun.set()
+            run.started.set()
             output = await _act(block, value, run)
         except asyncio.CancelledError:
             run.end("interrupted")
             raise
-        except Suspended as suspended:  # no failure: the run is resumed once somebody has answered
-            assert run.journal is not None  # noqa: S101 - only a durable run can wait
+        except Suspended as suspended:  # not a failure: the run is resumed once somebody has answered
+            assert run.journal is not None  # noqa: S101 - only a durable run can be suspended
             run.journal.pending = suspended.requests
             run.end("awaiting")
         except LimitReached as reached:
@@ -155,22 +154,22 @@ async def _carry_out(block: Runnable[T], value: object, run: Run) -> RunResult[T
             run.end(run.outcome)
     finally:
         if run.journal is not None:
-            await _write_down(run, output, error)
-    # a pattern that was cut short has no output, and its raw output says how far it came
+            await _record_end(run, output, error)
+    # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output, seconds=run.seconds)
 
 
-async def _write_down(run: Run, output: object, error: str | None) -> None:
+async def _record_end(run: Run, output: object, error: str | None) -> None:
     """Record how a durable run has ended."""
     from flowdebate.runs.durable.resume import outcome_of
 
-    assert run.journal is not None  # noqa: S101 - the caller has looked
+    assert run.journal is not None  # noqa: S101 - the caller has checked
     if run.status != "running":
         await run.journal.finish(run.status, outcome_of(run, output, error))
 
 
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
-    """What the block makes of `value`, within the time that the run has; connections are let go of afterwards."""
+    """Execute the block within the run's time limit, then close the models' connections."""
     time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
     outside = ACTING.get()
     ACTING.set(block.name)
@@ -187,7 +186,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run; gives what is told of `failure`."""
+    """End the run with `failure`; return its text."""
     text = error_text(failure)
     run.end(status, text)
     if isinstance(failure, FlowDebateError):
@@ -196,23 +195,23 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
-    """Carry `run` out in a task of its own; needs a running event loop."""
+    """Execute `run` in a new task; needs a running event loop."""
     if not _loop_is_running():
         raise ConfigurationError(
             f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
         )
     run.begin(block.name)
-    task = asyncio.create_task(_carry_out(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("interrupted"))  # if it has not even begun, nothing else says so
+    task = asyncio.create_task(_execute(block, value, run), name=f"flowdebate {run.run_id}")
+    task.add_done_callback(lambda _: run.end("interrupted"))  # the only sign, if the task never started
     return RunHandle(run, task)
 
 
-_LOOK = 0.5
-"""Seconds for which a thread waits for another one before it looks whether it was interrupted."""
+_CHECK_EVERY = 0.5
+"""Seconds between two checks of a waiting thread for interrupts."""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of the coroutine that `make` makes, for scripts and notebooks (where a loop is running already)."""
+    """Return the result of the coroutine that `make` returns, for scripts and notebooks (with a running loop)."""
     return _run_in_thread(make) if _loop_is_running() else asyncio.run(make())
 
 
@@ -247,7 +246,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         thread.start()
         _wait_for(outcome)
-    except BaseException:  # a notebook's interrupt: the run, and the model calls that it waits for, end with it
+    except BaseException:  # a notebook's interrupt ends the run and its model calls
         if not outcome.cancel():
             _stop(stopped, cancels)
             _wait_for(outcome)
@@ -257,13 +256,13 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _wait_for(outcome: Future[Any]) -> None:
-    """Until it is done; an interrupt that comes just before Python waits is noticed when it looks up, not never."""
-    while not wait([outcome], timeout=_LOOK).done:
+    """Wait until it is done; waking up regularly, so that an interrupt just before the wait is noticed."""
+    while not wait([outcome], timeout=_CHECK_EVERY).done:
         pass
 
 
 def _stop(stopped: threading.Event, cancels: Sequence[Callable[[], object]]) -> None:
     stopped.set()
-    with contextlib.suppress(RuntimeError):  # its loop is closed: it is over
+    with contextlib.suppress(RuntimeError):  # its loop is closed: the run has ended
         for cancel in cancels:
             cancel()

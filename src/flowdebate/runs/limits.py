@@ -24,12 +24,12 @@ __all__ = (
 
 _PER = 1_000_000
 _ANSWER = 1_000
-"""Tokens of an answer whose length nobody told and nothing bounds."""
+"""Estimated tokens of an answer whose length is neither reported nor bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model costs, per million tokens, in any currency.
+    """Price of a model per million tokens, in any currency.
 
     >>> Price(prompt=0.25, completion=2.0).of(Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
     0.002
@@ -38,10 +38,10 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
-    """For prompt tokens that were cached; None for the price of all others."""
+    """For cached prompt tokens; None for the price of all others."""
 
     def of(self, usage: Usage) -> float:
-        """The price of `usage`; tokens that are unknown are not counted."""
+        """Return the cost of `usage`; unknown tokens are not counted."""
         cached = 0 if self.cached is None else usage.cached_tokens or 0
         fresh = max((usage.prompt_tokens or 0) - cached, 0)
         paid = fresh * self.prompt + cached * (self.cached or 0) + (usage.completion_tokens or 0) * self.completion
@@ -54,11 +54,11 @@ Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may take at most; None is no limit.
+    """Limits of a run; None is no limit.
 
-    Each request counts, also one that failed or repeats another. What it may take is reserved before it is sent, so
-    that a limit is overshot by what the calls in flight take beyond what was reserved for them, and never by a call
-    more. A debate that reaches a limit ends with what it has: `result.status` is "limit". Other blocks raise
+    Each request counts, also a failed or repeated one. Its estimated usage is reserved before it is sent, so that a
+    limit is exceeded at most by what the calls in flight use beyond their reservations, and never by another call.
+    A debate that reaches a limit ends with its partial output: `result.status` is "limit". Other blocks raise
     LimitReached.
 
     >>> Limits(calls=40, tokens=50_000).calls
@@ -68,15 +68,15 @@ class Limits:
     calls: int | None = None
     """Requests to models."""
     tokens: int | None = None
-    """Of prompts and answers together. Where a server does not tell, they are estimated: four characters a token."""
+    """Of prompts and answers together; estimated, at four characters a token, if a server does not report them."""
     cost: float | None = None
     """In the currency of `prices`."""
     seconds: float | None = None
-    """From the beginning of the run to its end."""
+    """From the start of the run to its end."""
     working_seconds: float | None = None
-    """In which models worked, added up over all requests: waits for retries, rate limits and queues do not count."""
+    """Summed over all requests: waits for retries, rate limits and queues do not count."""
     prices: Prices | None = None
-    """What tokens cost; needed for `cost`, and enough for `result.cost`."""
+    """Prices of tokens; needed for `cost`, and sufficient for `result.cost`."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
@@ -84,7 +84,7 @@ class Limits:
         for name in ("cost", "seconds", "working_seconds"):
             _check(name, getattr(self, name), (int, float), "a number > 0, or None")
         if self.cost is not None and self.prices is None:
-            raise ConfigurationError("Limits", "prices", None, "given where `cost` is")
+            raise ConfigurationError("Limits", "prices", None, "given if `cost` is")
         if self.prices is not None and not callable(self.prices):
             wrong = not isinstance(self.prices, Mapping) or not all(isinstance(p, Price) for p in self.prices.values())
             if wrong:
@@ -93,7 +93,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Whether anything is limited, or to be counted."""
+        """Whether anything is limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
 
@@ -106,11 +106,11 @@ def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """What a request may take, as far as that can be told before."""
+    """Estimated usage of a request, reserved before it is sent."""
 
     tokens: int
     unknown: Usage
-    """What it is taken for if the server does not tell."""
+    """The usage to count if the server does not report it."""
     cost: float
 
 
@@ -127,27 +127,27 @@ class Budget:
         self._cost = 0.0
         self.working_seconds = 0.0
         self.estimated = False
-        """Whether a server did not tell what it took, so that it was estimated."""
+        """Whether some usage was estimated, because a server did not report it."""
         self.raised: list[LimitReached] = []
-        """What it has raised: calls that go on at once may reach a limit one after the other."""
+        """The errors it has raised: concurrent calls may each reach a limit."""
 
     @property
     def seconds(self) -> float | None:
-        """How long the run may take."""
+        """The run's time limit."""
         return self._limits.seconds
 
     @property
     def cost(self) -> float | None:
-        """What was spent so far; None without prices."""
+        """Cost so far; None without prices."""
         return None if self._limits.prices is None else self._cost
 
     @property
     def tokens(self) -> int:
-        """What was used so far; zero where neither tokens nor money are counted."""
+        """Tokens so far; zero if neither tokens nor cost are counted."""
         return self._tokens
 
     def reserve(self, model: str, request: ModelRequest) -> _Reserved:
-        """Take in a request that is about to be sent; LimitReached if it may not be."""
+        """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
         reserved = self._estimate(model, request)
         limits, flying = self._limits, self._in_flight
         self._check("calls", limits.calls, self.calls + len(flying), 1)
@@ -158,8 +158,8 @@ class Budget:
         return reserved
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace what was reserved by what it came to."""
-        assert isinstance(reserved, _Reserved)  # noqa: S101 - what `reserve` gave
+        """Replace a reservation by the usage of its attempt."""
+        assert isinstance(reserved, _Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         usage = attempt.usage
         if usage.total_tokens is None:
@@ -172,19 +172,19 @@ class Budget:
             self._cost += self._price(attempt.model, usage)
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
-        """Count requests for `request` that were made before this process took the run over; nothing is refused."""
+        """Count attempts at `request` from before this process took over the run; nothing is refused."""
         for attempt in attempts:
             reserved = self._estimate(attempt.model, request)
             self._in_flight.append(reserved)
             self.settle(reserved, attempt)
 
     def release(self, reserved: object) -> None:
-        """Give back what was reserved for a request that was never sent."""
+        """Release the reservation of a request that was not sent."""
         del self._in_flight[next(i for i, other in enumerate(self._in_flight) if other is reserved)]
 
     def time_is_up(self) -> LimitReached:
-        """The error that says that the run took all of its `seconds`."""
-        assert self._limits.seconds is not None  # noqa: S101 - nobody else asks
+        """Return the error of a run that has used up its `seconds`."""
+        assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
 

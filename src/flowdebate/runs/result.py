@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
     from flowdebate.models.usage import Usage
+    from flowdebate.runs.context import Session
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.run import Run
-    from flowdebate.runs.session import Session
 
 __all__ = (
     "RunHandle",
@@ -27,7 +27,7 @@ OutT_co = TypeVar("OutT_co", covariant=True)
 
 
 class RunView:
-    """What can be read of a run while it goes on and when it is over, whatever its end."""
+    """Read access to a run, in progress or ended in any way."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -39,17 +39,17 @@ class RunView:
 
     @property
     def seed(self) -> int:
-        """The seed of all that the run drew by chance; pass it as `seed=` for the same draws."""
+        """The seed of all random draws; pass it as `seed=` to repeat them."""
         return self._run.seed
 
     @property
     def session(self) -> Session:
-        """The session that the run worked in."""
+        """The run's session."""
         return self._run.session
 
     @property
     def status(self) -> RunStatus:
-        """Where the run stands, or how it ended: "complete", or why less came out than was asked for."""
+        """The run's status: "running", "complete", or why it ended otherwise."""
         return self._run.status
 
     @property
@@ -59,12 +59,12 @@ class RunView:
 
     @property
     def cost(self) -> float | None:
-        """What was spent so far, by the `prices` of the run's limits; None without any."""
+        """Cost so far, by the `prices` of the run's limits; None without prices."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def events(self) -> Sequence[object]:
-        """What was told so far, in order (without the live-only `TextDelta`)."""
+        """The events so far, in order (without the live-only `TextDelta`)."""
         return self._run.records.events
 
     @property
@@ -79,7 +79,7 @@ class RunView:
 
     @property
     def limit(self) -> str | None:
-        """The field of its `Limits` that the run has reached; None for none."""
+        """The field of `Limits` that the run has reached; None for none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
@@ -92,16 +92,16 @@ class RunView:
     def tasks(self) -> TaskCollection:
         """The audit trail: the outermost pattern's `TaskCollection`, the last if there are several.
 
-        LookupError where no block keeps one. `task_collections` has them all.
+        LookupError if no block has one. `task_collections` has them all.
         """
         trail: TaskCollection = self._outermost(lambda handle: isinstance(handle, TaskCollection), "TaskCollection")
         return trail
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """What was argued so far: the outermost pattern's transcript, the last if there are several.
+        """The outermost pattern's transcript so far, the last if there are several.
 
-        LookupError where there is none.
+        LookupError if there is none.
         """
         return self._outermost(_is_transcript, "transcript").state
 
@@ -119,22 +119,22 @@ def _is_transcript(handle: object) -> bool:
 
 
 class RunResult(RunView, Generic[OutT_co]):
-    """What a finished run came to."""
+    """Result of a finished run."""
 
     def __init__(self, run: Run, output: OutT_co, *, seconds: float) -> None:
         super().__init__(run)
         self.output = output
-        """What the block returned; None for a debate that waits for a human, or that a limit or a lost judge cut short
+        """The block's output; None for a debate that waits for a human, or that a limit or a failed judge cut short
         (see `status`)."""
         self.seconds = seconds
-        """How long it took."""
+        """Duration of the run."""
 
     def __repr__(self) -> str:
         return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
 
 
 class RunHandle(RunView, Generic[OutT_co]):
-    """A run that goes on: iterate over it for events, await it for the result, cancel it, read it at any time.
+    """A run in progress: iterate over it for events, await it for the result, cancel it, read it at any time.
 
     A failure of the run is raised by `await handle`; iteration just ends. Several may iterate, each gets all events.
     """
@@ -146,18 +146,18 @@ class RunHandle(RunView, Generic[OutT_co]):
     def __await__(self) -> Generator[Any, None, RunResult[OutT_co]]:
         return self._task.__await__()
 
-    async def begun(self) -> None:
-        """Wait until the first block acts: a durable run is then in its store. Raises what kept it from beginning."""
-        waiting = asyncio.ensure_future(self._run.begun.wait())
+    async def started(self) -> None:
+        """Wait until the first block acts: a durable run is then in its store. Raises the error if it cannot start."""
+        waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if not self._run.begun.is_set():
+        if not self._run.started.is_set():
             await self._task
 
     def cancel(self) -> None:
-        """End the run, and the model calls that it waits for, at once; `await handle` then raises CancelledError."""
+        """Cancel the run and its model calls; `await handle` then raises CancelledError."""
         self._task.cancel()
         if not self._run.acting:
             self._run.end("interrupted")
@@ -184,7 +184,7 @@ class RunHandle(RunView, Generic[OutT_co]):
 
 @dataclass(slots=True)
 class _Inbox:
-    """The events that one reader has not taken yet."""
+    """The events that one reader has not read yet."""
 
     events: deque[object]
     _news: asyncio.Event

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.models.usage import Attempt
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
+    from flowdebate.runs.context import Session
     from flowdebate.runs.durable.journal import Journal
     from flowdebate.runs.events import RunStatus
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.session import Session
     from flowdebate.store.base import StepRow
 
 __all__ = (
@@ -40,15 +40,15 @@ __all__ = (
 )
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""The name of the block whose run the code at hand is part of; None outside runs, and inside models."""
+"""The name of the block whose run is executing the current code; None outside runs, and inside models."""
 
 T = TypeVar("T")
 
 
 class Records:
-    """The `ResourceScope` of a run: its stream of events, and the states that resources leave in the session.
+    """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
 
-    Separate from `Run`, since resources hold on to it: a run that they held would be a cycle, freed late.
+    Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
     """
 
     __slots__ = ("closed", "events", "listeners", "now", "saved_states")
@@ -57,16 +57,16 @@ class Records:
         self.now = now
         """The run's clock, in seconds since the epoch."""
         self.events: list[object] = []
-        """Everything told so far; what `result.events` will be."""
+        """The events so far, as in `result.events`."""
         self.listeners: list[Callable[[object], None]] = []
-        """Those who read along; without any, text is not streamed."""
+        """Callbacks for each event; without any, text is not streamed."""
         self.saved_states: dict[str, Any] = _SavedStates(saved)
-        """What the session held when the run began, by key; what is set goes to the session, for later runs."""
+        """The session's states when the run started, by key; new states go to the session, for later runs."""
         self.closed = False
         """Whether the run is over."""
 
     def emit(self, event: object, path: str = "", /) -> None:
-        """Keep `event`, and tell it to those who read along; once the run is over, nothing. `path` is its place."""
+        """Record `event`, which happened at `path`, and pass it to the listeners; do nothing once the run is over."""
         if self.closed:
             return
         if isinstance(event, BaseEvent):
@@ -77,13 +77,13 @@ class Records:
             listener(event)
 
     def tell(self, event: object) -> None:
-        """Tell `event` to those who read along, without keeping it."""
+        """Pass `event` to the listeners without recording it."""
         for listener in self.listeners:
             listener(event)
 
 
 class _Placed:
-    """The `ResourceScope` of a resource that was opened at a place of a run."""
+    """The `ResourceScope` of a resource that was opened at a path of a run."""
 
     __slots__ = ("_path", "_records", "now", "saved_states")
 
@@ -94,12 +94,12 @@ class _Placed:
         self._path = path
 
     def emit(self, event: object, /) -> None:
-        """Emit `event` as one of the place."""
+        """Emit `event` with this path."""
         self._records.emit(event, self._path)
 
 
 class _SavedStates(dict[str, Any]):
-    """Reads what was there when the run began: all that it opens starts from the same. Writes to the session."""
+    """The session's states when the run started; writes go to the session only, so all resources open alike."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)
@@ -110,17 +110,16 @@ class _SavedStates(dict[str, Any]):
 
 
 class Run:
-    """Carries out one run; made by `Block.run`, reached by blocks as `ctx.run`."""
+    """One run; created by `Block.run`, available to blocks as `ctx.run`."""
 
     __slots__ = (
         "_ended",
-        "_held",
-        "_holds",
+        "_open_connections",
+        "_opened_models",
         "_started",
         "_unfinished",
         "_warned",
         "acting",
-        "begun",
         "budget",
         "emit",
         "journal",
@@ -134,6 +133,7 @@ class Run:
         "seed",
         "session",
         "shared",
+        "started",
         "status",
         "tell",
         "usage",
@@ -155,41 +155,41 @@ class Run:
         self.models = models
         self.status: RunStatus = "running"
         self.outcome: RunStatus = "complete"
-        """What the status will be if nothing else ends the run: "degraded" or "no_verdict" where something was lost."""
+        """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
         self.budget = Budget(limits) if limits else None
         self.acting = False
-        self.begun = asyncio.Event()
+        """Whether the task that executes the run has started."""
+        self.started = asyncio.Event()
         """Set once the first block acts; a durable run is then in its store."""
-        """Whether its block has begun to act."""
         self._started: float | None = None
         self._ended: float | None = None
         self.journal = journal
-        """What records its steps; None where nothing is kept."""
+        """Records its steps; None without a store."""
         self.records = Records(session.resources, time.time if journal is None else journal.now)
-        """What it writes; `emit` and `tell` tell an event, `now` is its clock."""
+        """Its events and states; `emit`, `tell` and `now` are shortcuts."""
         self.emit = self.records.emit
         self.tell = self.records.tell
         self.now = self.records.now
         self.usage = Usage.none()
         self.raw_output: Any = None
-        """The raw output of the pattern that ended last, or that was cut short; None without one."""
+        """The raw output of the pattern that ended last, or was cut short; None without one."""
         self._unfinished: dict[str, Callable[[RunStatus], Any]] = {}
         self.shared: dict[Resource, Any] = {}
         self.opened: list[tuple[int, Any]] = []
-        """Handles of all resources in the order in which they were opened, each with how deep in the run that was."""
+        """The depth in the run and the handle of each resource, in the order in which they were opened."""
         self._warned: set[str] = set()
-        self._holds = AsyncExitStack()
-        self._held: dict[int, Model] = {}
+        self._open_connections = AsyncExitStack()
+        self._opened_models: dict[int, Model] = {}
 
     # Beginning and end
 
     def begin(self, block: str) -> None:
-        """Tell that the run has started; the first event."""
+        """Emit the first event: the run has started."""
         self._started = time.perf_counter()
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
-        """Tell how the run has ended, the first time that this is called; after that nothing more is told."""
+        """Emit the last event: the run has ended. The first call decides; nothing is emitted afterwards."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self._build_partial_output(status)
@@ -202,7 +202,7 @@ class Run:
             self.records.closed = True
 
     def degrade(self, outcome: RunStatus) -> None:
-        """Remember that something was lost that the run goes on without."""
+        """Set the status that a provider failure leaves, although the run continues."""
         if self.outcome != "no_verdict":
             self.outcome = outcome
 
@@ -221,7 +221,7 @@ class Run:
         return bool(self._unfinished)
 
     def _build_partial_output(self, status: RunStatus) -> None:
-        """Build the raw output of the outermost pattern that was cut short; nothing that ended may keep a run alive."""
+        """Build the raw output of the outermost unfinished pattern, and drop the callbacks, which refer to the run."""
         unfinished, self._unfinished = self._unfinished, {}
         if unfinished:
             outermost = min(unfinished, key=lambda path: path.count("/"))
@@ -229,13 +229,13 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken: until now, or to its end."""
+        """Duration of the run so far, or until its end."""
         if self._started is None:
             return 0.0
         return (time.perf_counter() if self._ended is None else self._ended) - self._started
 
     def warn_once(self, key: str, message: str) -> None:
-        """Warn the first time that this run comes to `key`."""
+        """Warn, once per `key` in this run."""
         if key not in self._warned:
             self._warned.add(key)
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
@@ -243,25 +243,25 @@ class Run:
     # Resources
 
     def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
-        """A new hold on `resource`, for the block at `path`."""
-        return self._kept(resource.open(_Placed(self.records, path)), path)
+        """Open `resource` for the block at `path`."""
+        return self._add_opened(resource.open(_Placed(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
-        """A hold on `resource` inside `around`, for the block at `path`."""
-        return self._kept(resource.open_within(around, _Placed(self.records, path)), path)
+        """Open `resource` inside `around`, for the block at `path`."""
+        return self._add_opened(resource.open_within(around, _Placed(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
-        """The run's one hold on `resource`."""
+        """Return the run's shared handle of `resource`, opened at first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]
 
-    def _kept(self, handle: T, path: str) -> T:
+    def _add_opened(self, handle: T, path: str) -> T:
         self.opened.append((path.count("/"), handle))
         return handle
 
     def root_context(self, name: str, resources: Mapping[str, Resource]) -> Context:
-        """The context in which the outermost block acts."""
+        """Create the context of the outermost block."""
         handles = {key: self.open_shared(resource, name) for key, resource in resources.items()}
         return Context(self, Scope(handles, dict(self.shared), None), name, name)
 
@@ -270,34 +270,33 @@ class Run:
     async def step(
         self, key: str, call: Callable[[], Awaitable[T]], *, returns: object = None, failures: bool = False
     ) -> T:
-        """Carry out the impure `call` whose place in the run is `key`; see `Context.step`."""
+        """Execute the side effect `call` as the step `key`; see `Context.step`."""
         if self.journal is None:
             return await call()
         return await self.journal.step(key, call, returns, failures=failures)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
-        """One call of `model`, as the step `path`; told and counted, answered or not.
+        """Call `model` as the step `path`; the call is counted and emitted, whether it succeeds or fails.
 
-        In a run that is kept the answer is durable before it is given, and one that was recorded is given without a
-        call.
+        In a durable run the answer is committed before it is returned, and a recorded one is returned without a call.
         """
         journal = self.journal
         if journal is not None:
             digest = digest_of(request)
             row = journal.found(path, digest)
             if row is not None:
-                return self._again(model, request, path, row)
+                return self._replay(model, request, path, row)
             await journal.intend(path, "call", digest)
-            self.failed(path)
-        if id(model) not in self._held:
-            await self._hold(model)
+            self.count_failed(path)
+        if id(model) not in self._opened_models:
+            await self._open(model)
         attempts = request.attempts.belong_to(
             meter=self.budget, tell=lambda event: self.emit(event, path), seed=(self.seed, path)
         )
         started = time.perf_counter()
         response, error = None, None
         acting = ACTING.get()
-        ACTING.set(None)  # a model may hold runs of its own
+        ACTING.set(None)  # a model may execute runs itself
         try:
             response = await call.ask(model, request)
             if journal is not None:
@@ -321,11 +320,11 @@ class Run:
             )
         return response
 
-    def failed(self, path: str) -> None:
-        """Tell and count the calls at or below `path` that failed before this process took the run over."""
+    def count_failed(self, path: str) -> None:
+        """Count and emit the calls at or below `path` that failed before this process took over the run."""
         if self.journal is None:
             return
-        for key, text in self.journal.failed(path):
+        for key, text in self.journal.take_failures(path):
             failure = json.loads(text)
             if "attempts" in failure:
                 made = attempts_of(failure["attempts"])
@@ -339,8 +338,8 @@ class Run:
                     error=failure["error"],
                 )
 
-    def _again(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
-        """The answer that was recorded in `row`, told and counted as when it was made."""
+    def _replay(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
+        """Return the answer recorded in `row`, counted and emitted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
         response, made, seconds = self.journal.read(row, lambda body: read_call(body, request.output))
         if self.budget is not None:
@@ -375,18 +374,18 @@ class Run:
             )
         )
 
-    async def _hold(self, model: Model) -> None:
-        self._held[id(model)] = model
-        hold = getattr(model, "open_connections", None)
-        if hold is not None:
-            await self._holds.enter_async_context(hold())
+    async def _open(self, model: Model) -> None:
+        self._opened_models[id(model)] = model
+        connect = getattr(model, "open_connections", None)
+        if connect is not None:
+            await self._open_connections.enter_async_context(connect())
 
     async def close(self) -> None:
-        """Let go of the models' connections; that one of them cannot be closed is logged, and no failure of the run."""
+        """Close the models' connections; a failure to close one is only logged."""
         try:
-            await self._holds.aclose()
+            await self._open_connections.aclose()
         except Exception:
-            _LOGGER.warning("run %s: a model did not let go of its connections", self.run_id, exc_info=True)
+            _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
 
 
 _LOGGER = logging.getLogger("flowdebate")

@@ -68,7 +68,7 @@ async def start(plan: Plan, store: Store | None) -> RunHandle[Any]:
         store=False if store is None else StoreOptions(store=store, plan=stored_plan(plan)),
     )
     try:
-        await handle.begun()
+        await handle.started()
     except StoreError:
         with suppress(FlowDebateError):
             await handle

@@ -1,4 +1,4 @@
-"""Stores of durable runs: no paid call is lost or paid for twice.
+"""Stores of durable runs: a recorded call is never paid for twice.
 
 >>> from flowdebate.store import MemoryStore, SqliteStore
 >>> SqliteStore("runs.sqlite3").name

@@ -1,7 +1,7 @@
 """Persistent archive: records of past debates among the documents of a store.
 
 Each debate adds one immutable document under its id, so writing twice changes nothing, and concurrent processes cannot
-overwrite each other. Reads sum up the documents in the order in which they were added, as the archive in memory does.
+overwrite each other. Reads aggregate the documents in the order in which they were added, as `Archive` does in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ("stored_archive",)
 
 PartT = TypeVar("PartT")
-_Tell: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
+_Add: TypeAlias = Callable[[PartT, str, Any], Awaitable[None]]
 
 _FORMAT = 1
 """Format number of documents; older formats stay readable."""
@@ -44,7 +44,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
     """
     opened = open_store(store, where="stored_archive")
     if opened is None:
-        raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name: an archive needs one")
+        raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
         allowed = f"printable text of 1 to {_LONGEST_NAME} characters"
         raise ConfigurationError("stored_archive", "name", name, allowed)
@@ -60,14 +60,14 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
 
 class _Log(Generic[PartT]):
-    """One part of an archive: its documents by debate, summed up into a part in memory."""
+    """One part of an archive: its documents by debate, aggregated into a part in memory."""
 
-    def __init__(self, store: Store, collection: str, kind: Any, part: Callable[[], PartT], tell: _Tell[PartT]) -> None:  # noqa: ANN401
+    def __init__(self, store: Store, collection: str, kind: Any, part: Callable[[], PartT], add: _Add[PartT]) -> None:  # noqa: ANN401
         self._store = store
         self._collection = collection
         self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
         self._part = part
-        self._tell = tell
+        self._add = add
         self._debates: list[str] = []
         self._total = part()
 
@@ -80,14 +80,14 @@ class _Log(Generic[PartT]):
             raise self._problem(debate, "cannot be stored", error) from error
         await self._store.put(self._collection, debate, body)
 
-    async def total(self) -> PartT:
-        """Return the sum of all documents; those summed up before are not read again."""
+    async def aggregate(self) -> PartT:
+        """Return the aggregate of all documents; known ones are not parsed again."""
         documents = await self._store.documents(self._collection)
         debates = list(documents)
         if debates[: len(self._debates)] != self._debates:  # another process's was put in between
             self._debates, self._total = [], self._part()
         for debate in debates[len(self._debates) :]:
-            await self._tell(self._total, debate, self._read(debate, documents[debate]))
+            await self._add(self._total, debate, self._read(debate, documents[debate]))
             self._debates.append(debate)
         return self._total
 
@@ -107,18 +107,18 @@ class _Log(Generic[PartT]):
             problem += f": `{field}` {what}" if field else f": {what}"
         elif error is not None:
             problem += f": {error_text(error)}"
-        return StoreError(self._store.name, f"what debate {shown(debate)} left in {self._collection} {problem}")
+        return StoreError(self._store.name, f"the document of debate {shown(debate)} in {self._collection} {problem}")
 
 
 class _StoredDebates:
     def __init__(self, store: Store, prefix: str) -> None:
-        async def tell(part: PastDebates, _: str, debate: PastDebate) -> None:
+        async def add_to(part: PastDebates, _: str, debate: PastDebate) -> None:
             await part.add(debate)
 
-        self._log = _Log(store, f"{prefix}/debates", PastDebate, lambda: Archive().past_debates, tell)
+        self._log = _Log(store, f"{prefix}/debates", PastDebate, lambda: Archive().past_debates, add_to)
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        return await (await self._log.total()).recent(task, limit=limit)
+        return await (await self._log.aggregate()).recent(task, limit=limit)
 
     async def add(self, debate: PastDebate, /) -> None:
         await self._log.record(debate.id, debate)
@@ -126,14 +126,14 @@ class _StoredDebates:
 
 class _StoredPatterns:
     def __init__(self, store: Store, prefix: str) -> None:
-        async def tell(part: CritiquePatterns, debate: str, patterns: list[CritiquePattern]) -> None:
+        async def add_to(part: CritiquePatterns, debate: str, patterns: list[CritiquePattern]) -> None:
             await part.record(debate, patterns)
 
         kind = list[CritiquePattern]
-        self._log = _Log(store, f"{prefix}/patterns", kind, lambda: Archive().critique_patterns, tell)
+        self._log = _Log(store, f"{prefix}/patterns", kind, lambda: Archive().critique_patterns, add_to)
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        return await (await self._log.total()).successful(limit=limit)
+        return await (await self._log.aggregate()).successful(limit=limit)
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
         await self._log.record(debate, list(patterns))
@@ -141,13 +141,13 @@ class _StoredPatterns:
 
 class _StoredRatings:
     def __init__(self, store: Store, prefix: str) -> None:
-        async def tell(part: Ratings, debate: str, changes: dict[str, float]) -> None:
+        async def add_to(part: Ratings, debate: str, changes: dict[str, float]) -> None:
             await part.apply(debate, changes)
 
-        self._log = _Log(store, f"{prefix}/ratings", dict[str, float], lambda: Archive().ratings, tell)
+        self._log = _Log(store, f"{prefix}/ratings", dict[str, float], lambda: Archive().ratings, add_to)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        return await (await self._log.total()).of(names)
+        return await (await self._log.aggregate()).of(names)
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         await self._log.record(debate, dict(changes))
@@ -155,13 +155,13 @@ class _StoredRatings:
 
 class _StoredPositions:
     def __init__(self, store: Store, prefix: str) -> None:
-        async def tell(part: Positions, debate: str, positions: list[Position]) -> None:
+        async def add_to(part: Positions, debate: str, positions: list[Position]) -> None:
             await part.add(debate, positions)
 
-        self._log = _Log(store, f"{prefix}/positions", list[Position], lambda: Archive().positions, tell)
+        self._log = _Log(store, f"{prefix}/positions", list[Position], lambda: Archive().positions, add_to)
 
     async def of(self, agent: str, /) -> Sequence[Position]:
-        return await (await self._log.total()).of(agent)
+        return await (await self._log.aggregate()).of(agent)
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
         await self._log.record(debate, list(positions))
@@ -169,13 +169,13 @@ class _StoredPositions:
 
 class _StoredPersonas:
     def __init__(self, store: Store, prefix: str) -> None:
-        async def tell(part: Personas, debate: str, records: dict[str, PersonaRecord]) -> None:
+        async def add_to(part: Personas, debate: str, records: dict[str, PersonaRecord]) -> None:
             await part.record(debate, records)
 
-        self._log = _Log(store, f"{prefix}/personas", dict[str, PersonaRecord], lambda: Archive().personas, tell)
+        self._log = _Log(store, f"{prefix}/personas", dict[str, PersonaRecord], lambda: Archive().personas, add_to)
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        return await (await self._log.total()).of(agent)
+        return await (await self._log.aggregate()).of(agent)
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         await self._log.record(debate, dict(records))

@@ -42,7 +42,7 @@ StoredStatus = Literal[
     "dead_letter",
 ]
 """Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "awaiting" (suspended until a human
-answers) and "dead_letter" (crashed its process so often without progress that it is not resumed any more)."""
+answers) and "dead_letter" (not resumed any more, after crashing its process too often without progress)."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""
@@ -112,9 +112,9 @@ class StoredRun:
     recoveries: int = 0
     """Number of resumptions after a crash since the last progress."""
     owned: bool = False
-    """Whether somebody carries it out, or has died doing so."""
+    """Whether a live process owns it."""
     outcome: Mapping[str, Any] | None = None
-    """Its end, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None before."""
+    """Its result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
 
 
 @runtime_checkable

@@ -50,7 +50,7 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     """Yield the run as lines without line ends: one for it, then one for each of its steps.
 
     A run that is being executed is exported as it is at this moment. RunNotFound; StoreError for a run with values that
-    are no JSON data.
+    are not JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -114,9 +114,9 @@ async def import_runs(
 ) -> Imported:
     """Add the runs in `lines` to `store`, without an owner; each of them whole or not at all.
 
-    BadFile, which names `source`, the line and the field, for what was not written by an export; RunExists for a run
-    whose id is taken, unless those are to be skipped. Runs before it in the file stay imported, and a note of the
-    error names them.
+    BadFile, with `source`, the line and the field, for anything but an export; RunExists for a run
+    whose id is taken, unless `exists` is "skip". Runs before it in the file stay imported, and a note of the error
+    names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
@@ -179,11 +179,11 @@ class _Lines:
         number, line = self._ahead
         try:
             kind = self._reader.read(line)["kind"]
-        except ValueError:  # it is told of when its turn comes
+        except ValueError:  # raised when its turn comes
             return
         if kind == "step":
             self.number = number
-            raise ValueError(f"a line of kind 'run' must stand here: run {shown(run.header.run_id)} has all its steps")
+            raise ValueError(f"a line of kind 'run' must follow: run {shown(run.header.run_id)} has all its steps")
 
     def next(self, kind: str = "run") -> dict[str, Any] | None:
         """Read the next line, which must be of that kind; None at the end."""
@@ -192,7 +192,7 @@ class _Lines:
         (self.number, line), self._ahead = self._ahead, None
         value = self._reader.read(line)
         if value["kind"] != kind:
-            raise ValueError(f"a line of kind {kind!r} must stand here, got one of kind {value['kind']!r}")
+            raise ValueError(f"a line of kind {kind!r} must follow, got one of kind {value['kind']!r}")
         return value
 
     def step(self, run: StoredRun, index: int, steps: int) -> dict[str, Any]:

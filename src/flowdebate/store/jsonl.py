@@ -1,6 +1,6 @@
 """Codec of export files: runs and steps as lines of JSON, and back.
 
-A line that cannot be used is a ValueError, whose message says what is wrong with it.
+Lines that do not fit raise ValueError with the problem.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def export_schema() -> dict[str, Any]:
 
 
 def run_line(run: StoredRun, rows: int) -> str:
-    """Format the line of `run`, which `rows` lines of steps follow; ValueError for what is no JSON data."""
+    """Format the line of `run`, which `rows` lines of steps follow; ValueError for values that are no JSON data."""
     values = {field.name: getattr(run, field.name) for field in fields(StoredRun) if field.name != "owned"}
     header = {field.name: getattr(run.header, field.name) for field in fields(RunHeader)}
     return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": {**values, "header": header}})
 
 
 def step_line(run_id: str, row: StepRow) -> str:
-    """Format the line of a step; ValueError for what is no JSON data."""
+    """Format the line of a step; ValueError for values that are no JSON data."""
     values = {field.name: getattr(row, field.name) for field in fields(StepRow)}
     return _text({"kind": "step", "run_id": run_id, "row": values})
 
@@ -121,13 +121,13 @@ class LineReader:
                 )
         check = self._checks[value["kind"]]
         if not check.is_valid(value):
-            raise ValueError(_told(next(check.iter_errors(value))))
+            raise ValueError(_describe(next(check.iter_errors(value))))
         _check_depth(value)
         return value
 
 
 def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON is of any type
-    """Parse JSON; ValueError for what JSON does not have, or what readers understand differently."""
+    """Parse JSON; ValueError for anything invalid or ambiguous."""
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_refused_constant, parse_float=_finite, parse_int=_integer
@@ -160,12 +160,12 @@ def row_of(value: Mapping[str, Any]) -> StepRow:
 
 
 def check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
-    """Raise ValueError where the rows are not those of `run`."""
+    """Raise ValueError if the rows do not match `run`."""
     finished = sorted(row.seq for row in rows if row.seq is not None)
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"`row.key` must be another for each step of a run, got {shown(twice)} twice")
+        raise ValueError(f"`row.key` must be different for each step of a run, got {shown(twice)} twice")
     if len(finished) != run.steps:
         raise ValueError(
             f"`run.steps` must be the number of its finished steps, which is {len(finished)}, got {run.steps}"
@@ -199,7 +199,7 @@ def _is_newer(written: object, known: int) -> bool:
     return isinstance(written, int) and not isinstance(written, bool) and written > known
 
 
-def _told(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
+def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
     """Describe a jsonschema error: where, allowed, got."""
     field = ".".join(str(part) for part in error.absolute_path)
     limit, got = error.validator_value, shown(error.instance)
@@ -251,7 +251,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"`{shown(twice)[1:-1]}` stands twice in one object")
+        raise ValueError(f"`{shown(twice)[1:-1]}` occurs twice in one object")
     return found
 
 
@@ -273,4 +273,4 @@ def _integer(text: str) -> int:
         raise ValueError(f"a number of {len(text):,} digits is too large") from None
 
 
-_TOO_DEEP = f"lists and objects stand in each other more than {_DEEPEST} deep"
+_TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.roster import Debater
+    from flowdebate.runs.context import SessionLike
     from flowdebate.runs.result import RunResult
-    from flowdebate.runs.session import SessionLike
     from flowdebate.testing.models import Reply
 
 __all__ = (

@@ -221,7 +221,7 @@ async def test_the_session_is_as_it_was_when_the_run_began() -> None:
     said = {"role": "user", "content": "before"}
     assert [message["content"] for message in await one(Session(history=[said]))] == ["before", "Yes."]
     assert await one({"n": 1})
-    with pytest.raises(ConfigurationError, match="`session` must be the session as it was when the run began"):
+    with pytest.raises(ConfigurationError, match="`session` must be the session as it was when the run started"):
         await one({"n": object()})
 
 
@@ -463,4 +463,4 @@ def test_a_place_holds_what_is_at_or_below_it(place: str, held: bool) -> None:  
     """Not what is at a place whose name begins alike."""
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
-        assert Journal(MemoryStore(), header, rows=[row]).holds(place) is held
+        assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is held

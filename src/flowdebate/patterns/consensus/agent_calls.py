@@ -148,17 +148,17 @@ async def _admitted(agent: str, inside: Context, ctx: Context) -> Step:
     A stored run records a refusal, and needs no permission to read a recorded answer.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
-    refused = None if journal is None else journal.lost(key)
+    refused = None if journal is None else journal.recorded_failure(key)
     if refused is not None:
         raise refused
     breaker = breakers_of(ctx).of(agent)
     step = breaker.admit()
     _emit_change(step, agent, inside)
-    if step.ticket is not None or (journal is not None and journal.holds(ctx.path)):
+    if step.ticket is not None or (journal is not None and journal.has_steps(ctx.path)):
         return step
     refusal = CircuitOpen(breaker.seconds_left, model=agent, block=inside.block)
     if journal is not None:
-        await journal.lose(key, refusal)
+        await journal.record_failure(key, refusal)
     raise refusal
 
 

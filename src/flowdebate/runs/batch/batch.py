@@ -115,16 +115,16 @@ class Batch(Generic[OutT]):
         self._stored: dict[str, StoredRun] = {}
         """The stored runs of the batch as they were when they were read, by id."""
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
-        self._under_way: dict[int, RunView] = {}
+        self._in_progress: dict[int, RunView] = {}
         self._pool: WorkerPool[_Job, BatchItem[OutT]] | None = None
 
     @property
     def summary(self) -> BatchSummary:
         """The counts so far, or at the end."""
-        return self._tally.summary(self._under_way.values())
+        return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT]:
-        """Wait for all runs: the items in the order of the questions, and their summary."""
+        """Wait for all runs; return the items in the order of the questions, and their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
@@ -232,7 +232,7 @@ class Batch(Generic[OutT]):
                 raise
             error = failure
         finally:
-            run = self._under_way.pop(job.index, None)
+            run = self._in_progress.pop(job.index, None)
         item = _item(job, result, error, run, replayed=replayed and error is None)
         self._tally.add(item)
         if self._progress is not None:
@@ -249,7 +249,7 @@ class Batch(Generic[OutT]):
             except RunExists as error:  # another process has started it meanwhile, or it belongs to no batch
                 if error.run_id != job.run_id:
                     raise
-                self._under_way.pop(job.index)
+                self._in_progress.pop(job.index)
                 self._stored[job.run_id] = await self._store.run(job.run_id)
         self._check_stored(run)
         stored, _ = await load_run(
@@ -266,12 +266,12 @@ class Batch(Generic[OutT]):
         return await self._act(job, stored)
 
     async def _act(self, job: _Job, run: Run) -> RunResult[OutT]:
-        self._under_way[job.index] = RunView(run)
+        self._in_progress[job.index] = RunView(run)
         return await run_block(job.block, job.question, run)
 
 
 def seed_of_item(seed: int, index: int) -> int:
-    """The seed of a run of a batch: different for each index, the same each time.
+    """Return the seed of a run of a batch: different for each index, the same each time.
 
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
@@ -280,7 +280,7 @@ def seed_of_item(seed: int, index: int) -> int:
 
 
 def _number(text: str) -> int:
-    """53 bits derived from `text`: an integer that every JSON reader holds exactly."""
+    """Derive 53 bits from `text`: an integer that every JSON reader represents exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 
@@ -321,7 +321,7 @@ def _item(
 
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
-    """The options of durable runs, with an open store and the batch's label; None without a store."""
+    """Return the options of durable runs, with an open store and the batch's label; None without a store."""
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)

@@ -33,9 +33,9 @@ class BatchItem(Generic[OutT]):
     index: int
     """Its place among the questions, from 0."""
     row: Any
-    """What the batch was given for it."""
+    """Its row, as given to the batch."""
     question: Any
-    """The question: the row, or what `question=` made of it."""
+    """The question: the row, or the result of `question=`."""
     run_id: str
     seed: int
     status: RunStatus
@@ -50,16 +50,16 @@ class BatchItem(Generic[OutT]):
 
     @property
     def output(self) -> OutT | None:
-        """What the block returned; None where it failed."""
+        """The block's output; None if it failed."""
         return None if self.result is None else self.result.output
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The pattern's raw output, also of a run that failed; None where there is none."""
+        """The pattern's raw output, also of a run that failed; None if there is none."""
         return None if self.run is None else self.run.raw
 
     def unwrap(self) -> RunResult[OutT]:
-        """The result; raises the error where there is none."""
+        """Return the result, or raise the error."""
         if self.result is None:
             assert self.error is not None  # noqa: S101 - one of them is there
             raise self.error
@@ -112,9 +112,9 @@ class BatchSummary:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Errors that ended runs, by their class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
-    """Calls and tokens, also of runs under way, and of answers that the store had."""
+    """Calls and tokens, including runs in progress and replayed answers."""
     cost: float | None = None
-    """By the `prices` of the limits; None without any."""
+    """By the `prices` of the limits; None without prices."""
     seconds: float = 0.0
     """Since the first question was taken."""
 
@@ -172,9 +172,9 @@ class BatchTally:
             self._usage += item.run.usage
             self._cost = _sum(self._cost, item.run.cost)
 
-    def summary(self, under_way: Iterable[RunView]) -> BatchSummary:
+    def summary(self, in_progress: Iterable[RunView]) -> BatchSummary:
         """The counts so far, including the runs in progress."""
-        running = list(under_way)
+        running = list(in_progress)
         usage, cost = self._usage, self._cost
         for run in running:
             usage += run.usage
@@ -199,7 +199,7 @@ class BatchTally:
 
 
 def decision_of(raw: Any) -> str | None:  # noqa: ANN401 - each pattern has a raw output of its own type
-    """What a pattern found, in a word that is the same for all its runs that found the same; None where it finds none.
+    """Return a pattern's decision in a word, by which runs are counted; None for patterns that decide nothing.
 
     Of a debate, the name of the debater whose stance won, or "no winner"; of a deliberation "settled" or "not settled";
     of a consensus debate the agent whose proposal won, or "no consensus".

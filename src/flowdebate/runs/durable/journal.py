@@ -47,7 +47,7 @@ T = TypeVar("T")
 class Journal:
     """The recorded steps of a durable run, by place, and the way to record more.
 
-    `now` is the run's clock: it stands still between steps, so that a resumed run reads the same times.
+    `now` is the run's clock: it advances only with steps, so that a resumed run reads the same times.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class Journal:
             problem = f"has a record that cannot be read: {error_text(error)}"
             raise JournalMismatch(self.store.name, self.run_id, row.key, problem) from error
 
-    def holds(self, place: str) -> bool:
+    def has_steps(self, place: str) -> bool:
         """Whether any step at or below `place` was started before this process took over the run."""
         return any(_is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
-    def failed(self, place: str) -> list[tuple[str, str]]:
+    def take_failures(self, place: str) -> list[tuple[str, str]]:
         """The failures at or below `place` from before this process took over the run, with their keys; each once."""
         keys = [key for key in self._open if _is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
@@ -146,7 +146,7 @@ class Journal:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """The recorded result of `call`, or a new one; NotRecordable if it is neither JSON data nor a `returns`.
+        """Return the recorded result of `call`, or execute it; NotRecordable for neither JSON data nor a `returns`.
 
         With `failures` an exception is recorded as well, and raised again on replay.
         """
@@ -158,12 +158,12 @@ class Journal:
         await self.intend(key, "effect", None)
         try:
             value = await call()
-        except Suspended as suspended:  # a known end: nothing was done yet
+        except Suspended as suspended:  # not uncertain: nothing was done yet
             await self.fail(key, failed_text(error_text(suspended)))
             raise
         except Exception as error:
             if failures:
-                await self.lose(key, error)
+                await self.record_failure(key, error)
             else:
                 await self.fail(key, failed_text(error_text(error)))
             raise
@@ -173,12 +173,12 @@ class Journal:
         await self.commit(key, "effect", body)
         return value
 
-    def lost(self, key: str) -> Exception | None:
-        """The provider failure that was recorded at `key`."""
+    def recorded_failure(self, key: str) -> Exception | None:
+        """Return the provider failure recorded at `key`; None for none."""
         row = self.found(key)
         return None if row is None else self.read(row, failure_of)
 
-    async def lose(self, key: str, error: Exception) -> None:
+    async def record_failure(self, key: str, error: Exception) -> None:
         """Record that the step `key` is given up because of `error`: later steps depend on that."""
         await self.commit(key, "loss", failure_text(error))
 

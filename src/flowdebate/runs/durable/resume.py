@@ -1,4 +1,4 @@
-"""Durable runs: the header a run is stored with, and loading it again to resume it."""
+"""Durable runs: storing the header of a new run, and loading a stored run to resume it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from flowdebate._util.text import clean_text, one_line
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
+from flowdebate.runs.context import Session, as_session
 from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
-from flowdebate.runs.session import Session, as_session
 from flowdebate.store.base import RunHeader
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.context import SessionLike
     from flowdebate.runs.durable.journal import OnUncertain
-    from flowdebate.runs.session import SessionLike
     from flowdebate.store.base import Store, StoredRun
     from flowdebate.store.open import StoreChoice
 
@@ -64,7 +64,7 @@ def attach_journal(
     limits: Limits | None,
     store: StoreChoice | StoreOptions,
 ) -> None:
-    """Make `run`, which has not begun, durable; ConfigurationError for input that cannot be stored."""
+    """Make `run`, which has not started, durable; ConfigurationError for input that cannot be stored."""
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(options.store)
     if opened is None:
@@ -89,7 +89,7 @@ def attach_journal(
 
 
 def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    return {"block": block, "outline": str(outline), "model": _told(model)}
+    return {"block": block, "outline": str(outline), "model": _names(model)}
 
 
 async def load_run(  # noqa: PLR0913 - the options of resume
@@ -105,7 +105,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     allow_changes: bool = False,
     retry_dead_letter: bool = False,
 ) -> tuple[Run, Any]:
-    """The stored run, owned by this process, and its input.
+    """Load the stored run, which this process then owns, and its input.
 
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
@@ -150,12 +150,12 @@ async def load_run(  # noqa: PLR0913 - the options of resume
 
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
-    """The outcome of `run`, as JSON data."""
+    """Return the outcome of `run` as JSON data."""
     raw = run.raw_output
-    told = _told_of(raw)
+    told = _json_or_text(raw)
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
     return {
-        "output": told if output is raw else _told_of(output),
+        "output": told if output is raw else _json_or_text(output),
         "raw": told,
         "usage": usage,
         "seconds": round(run.seconds, 3),
@@ -189,8 +189,8 @@ def _plain(value: object, where: str, what: str) -> Any:  # noqa: ANN401 - JSON 
         ) from None
 
 
-def _told_of(value: object) -> Any:  # noqa: ANN401 - JSON data
-    """`value` as JSON data; whatever is none becomes text."""
+def _json_or_text(value: object) -> Any:  # noqa: ANN401 - JSON data
+    """Convert `value` to JSON data, or to text where it is none."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -205,19 +205,19 @@ def _question(given: object) -> str:
     return one_line(" ".join(clean_text(text).split()))
 
 
-def _told(model: ModelChoice) -> str:
-    """The models as text for the fingerprint: their names."""
+def _names(model: ModelChoice) -> str:
+    """Return the models' names as text, for the fingerprint."""
     if model is None:
         return "the default"
     if isinstance(model, str):
         return model
     if isinstance(model, Mapping):
-        return "\n".join(f"{intent}: {_told(chosen)}" for intent, chosen in sorted(model.items()))
+        return "\n".join(f"{intent}: {_names(chosen)}" for intent, chosen in sorted(model.items()))
     return str(getattr(model, "name", type(model).__name__))
 
 
 def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
-    """The names of the run's models, as its header has them; None where one is an object."""
+    """Return the names of the run's models for its header; None if one is an object."""
     if isinstance(model, Mapping):
         named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
         return named if len(named) == len(model) else None
@@ -225,7 +225,7 @@ def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
 
 
 def _models_of(header: RunHeader) -> ModelResolver:
-    """The models that a run was begun with; a name by itself is the environment's, or a run's of the first edition."""
+    """Return the models a run was started with; a lone name is the environment's, or of a run of the first edition."""
     named = header.model
     if isinstance(named, str):
         return ModelResolver(environment=named)
@@ -235,8 +235,8 @@ def _models_of(header: RunHeader) -> ModelResolver:
 def _numbers(limits: Limits | None) -> dict[str, float] | None:
     if limits is None:
         return None
-    kept = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
-    return {name: value for name, value in kept.items() if value is not None} or None
+    numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
+    return {name: value for name, value in numbers.items() if value is not None} or None
 
 
 def _limits_of(header: RunHeader) -> Limits | None:
@@ -245,7 +245,7 @@ def _limits_of(header: RunHeader) -> Limits | None:
 
 
 def _session(session: Session) -> dict[str, Any] | None:
-    """The session when the run begins; if it is no JSON data, only that it cannot be stored."""
+    """Return the session at the start of the run as JSON data, or the names of its parts that are none."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -259,11 +259,11 @@ def _session(session: Session) -> dict[str, Any] | None:
 def _session_of(header: RunHeader, session: SessionLike, where: str) -> Session:
     if session is not None:
         return as_session(session)
-    kept = header.session or {}
-    if "unkept" in kept:
-        allowed = f"the session as it was when the run began: its {', '.join(kept['unkept'])} could not be stored"
+    stored = header.session or {}
+    if "unkept" in stored:
+        allowed = f"the session as it was when the run started: its {', '.join(stored['unkept'])} could not be stored"
         raise ConfigurationError(where, "session", None, allowed)
-    return Session(state=dict(kept.get("state", {})), history=list(kept.get("history", ())))
+    return Session(state=dict(stored.get("state", {})), history=list(stored.get("history", ())))
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:

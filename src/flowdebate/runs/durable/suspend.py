@@ -37,13 +37,13 @@ class HumanRequest:
     place: str
     """Its place in the run, which is unique."""
     shown: str
-    """The text to read: the question, and the transcript so far. Nothing in it that a model wrote can pass for more."""
+    """The text to read: the question, and the transcript so far, in which models' texts are fenced."""
     expects: str
     """The expected answer, in words."""
     schema: Mapping[str, Any] | None = None
     """The JSON Schema of the answer; None for text."""
     problem: str | None = None
-    """Why the previous answer was refused; None for a first request."""
+    """The problem with the previous answer; None for a first request."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
     """Turns an answer into its value; OutputError names each invalid field."""
 
@@ -55,19 +55,19 @@ class HumanRequest:
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """The request that was stored as `text`; ValueError, KeyError or TypeError for another text."""
+    """Read the request that was stored as `text`; ValueError, KeyError or TypeError for another text."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
     return HumanRequest(place=place, **{name: stored[name] for name in names})
 
 
 def answer_text(answer: object, *, suspended: bool) -> str:
-    """An answer as it is stored; `suspended` says that the run had been suspended for it."""
+    """Serialize an answer; `suspended` says that the run had been suspended for it."""
     return json.dumps({"answer": answer, "parked": suspended})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """The answer that was stored, and whether the run had been suspended for it."""
+    """Read a stored answer, and whether the run had been suspended for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 
@@ -82,7 +82,7 @@ class Suspended(BaseException):
 
 
 def merged(branches: Mapping[int, Suspended]) -> Suspended:
-    """One exception with the requests of several branches, in the order of the branches."""
+    """Return one exception with the requests of several branches, in the order of the branches."""
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 
 

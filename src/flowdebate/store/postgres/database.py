@@ -95,8 +95,8 @@ class Address:
             return False
         return self.reached or self._rejects()
 
-    def told(self, error: BaseException) -> str:
-        """Describe `error` for StoreError's sentence, without secrets."""
+    def describe(self, error: BaseException) -> str:
+        """Describe `error` for StoreError's message, without secrets."""
         if getattr(error, "sqlstate", None) in _TIMED_OUT:
             return f"did not answer within {self.timeout:g} s"
         return f"cannot be used: {self.without_secrets(' '.join(str(error).split()))}"
@@ -245,4 +245,4 @@ def _migrate(connection: Session, address: Address) -> None:
             session.commit()
             connection.commit()
     except DBAPIError as error:
-        raise (error.orig or error) from None  # so that it is known as what it is
+        raise (error.orig or error) from None  # the driver's own error

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a pool for statements, and one whose lock shows that its owner is alive."""
+"""PostgreSQL sessions: a pool for statements, and one with a lock that shows that its owner is alive."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class SessionPool:
             if not self._address.is_error(error):
                 raise
             cause = error if self._address.without_secrets(str(error)) == str(error) else None
-            raise StoreError(self._address.name, self._address.told(error)) from cause
+            raise StoreError(self._address.name, self._address.describe(error)) from cause
 
     def close(self) -> None:
         """Wait until all jobs are done, and end the threads."""
@@ -223,7 +223,7 @@ class PostgresOwner:
             self._wait(pause)
             try:
                 self.ensure()
-            except Exception:  # noqa: BLE001 - who needs the lock is told; here it is only tried again
+            except Exception:  # noqa: BLE001 - raised by `ensure` where the lock is needed; here it is only retried
                 pause = min(_LONGEST_PAUSE, 2 * (pause or 0.02))
             else:
                 pause = None

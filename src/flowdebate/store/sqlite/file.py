@@ -116,12 +116,12 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
         else:
             break
     if mode != "wal":
-        raise sqlite3.OperationalError("it can have no write-ahead log here")
+        raise sqlite3.OperationalError("it cannot have a write-ahead log here")
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create missing tables; StoreError, and nothing written, for another program's file."""
-    connection.execute("BEGIN")  # another process may be making it: before or after that, not in between
+    connection.execute("BEGIN")  # so that another process that is creating it is seen before or after, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     connection.execute("COMMIT")
@@ -170,7 +170,7 @@ def _decoded_text(data: bytes) -> str:
     try:
         return decode_text(data.decode())
     except UnicodeDecodeError as error:
-        raise sqlite3.DatabaseError(f"it holds text that is none: {error}") from error
+        raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
 def _found(question: str, text: str) -> bool:
@@ -194,7 +194,7 @@ class Disk:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self.lost: OSError | None = None
-        """Why a sync failed. What is on the disk is unknown then, so nothing more may be written."""
+        """Why a sync failed. The state of the disk is unknown then, so nothing more is written."""
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
         """Call `finish` from the thread once everything written so far is on disk, or with why it may not be."""

@@ -1,6 +1,6 @@
 """Owner of runs in a SQLite store: its lock file, and its log of open steps.
 
-Both stand in a folder beside the database. The lock shows that the owner's process is alive, and dies with it. The log
+Both are in a folder beside the database. The lock shows that the owner's process is alive, and dies with it. The log
 is written at each attempt and read only when another process takes over a run.
 """
 

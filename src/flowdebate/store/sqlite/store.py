@@ -155,7 +155,7 @@ class SqliteStore(Store):
         try:
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
-            raise StoreError(self.name, self._told(error)) from error
+            raise StoreError(self.name, self._describe(error)) from error
         if number is not None:
             return number
 
@@ -248,14 +248,14 @@ class SqliteStore(Store):
         try:
             return await self._writer.do(work)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self.name, self._told(error)) from error
+            raise StoreError(self.name, self._describe(error)) from error
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
         self._check_usable()
         try:
             return await self._writer.write(work, single=single, durably=durably)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self.name, self._told(error)) from error
+            raise StoreError(self.name, self._describe(error)) from error
 
     def _check_usable(self) -> None:
         if self._writer.closed:
@@ -263,9 +263,9 @@ class SqliteStore(Store):
         if self._writer.forked:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         if self._writer.lost is not None:
-            raise StoreError(self.name, self._told(self._writer.lost))
+            raise StoreError(self.name, self._describe(self._writer.lost))
 
-    def _told(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         if "locked" in str(error):
             return f"is locked by another program, and was for {self._patience:g} s"
         if error is self._writer.lost:
@@ -281,7 +281,7 @@ class SqliteStore(Store):
         return self._owner
 
     async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
-        """Carry it out no more, if `end` has changed anything; what is open is in the database then."""
+        """Stop tracking the run if `end` changed its row; its open steps are in the database then."""
         attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
