@@ -253,11 +253,10 @@ class Batch(Generic[OutT]):
                 self._stored[job.run_id] = await self._store.run(job.run_id)
         self._check_stored(run)
         stored, _ = await load_run(
-            self._store,
             job.run_id,
             block=job.block.name,
             outline=job.block.outline(),
-            store=self._options.store,
+            store=self._store,
             model=self._model,
             limits=self._limits,
             on_uncertain=self._on_uncertain,
