@@ -73,9 +73,14 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
+_PLAIN = frozenset({str, type(None), bool, dict, list})
+"""Types that nearly all functions answer with, which need no further look."""
+
+
 def is_awaitable(outcome: object) -> bool:
     """Whether `outcome` must be awaited; decided by its type, since attributes of values may be slow or wrong."""
-    return hasattr(type(outcome), "__await__")
+    kind = type(outcome)
+    return kind not in _PLAIN and hasattr(kind, "__await__")
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function

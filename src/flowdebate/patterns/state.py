@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
@@ -30,6 +31,7 @@ __all__ = (
 )
 
 EntryT = TypeVar("EntryT")
+InputT = TypeVar("InputT", bound="PatternInput")
 
 Role: TypeAlias = str
 """Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
@@ -70,7 +72,13 @@ class PatternInput(WireModel):
     @classmethod
     def about(cls, subject: str) -> Self:
         """The input whose one field is `subject`."""
-        return cls(**{next(iter(cls.model_fields)): subject})
+        made: Self = _about(cls, subject)
+        return made
+
+
+@lru_cache(maxsize=64)  # every turn of a run asks for the same
+def _about(kind: type[InputT], subject: str) -> InputT:
+    return kind(**{next(iter(kind.model_fields)): subject})
 
 
 class PatternState(WireModel):

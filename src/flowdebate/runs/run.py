@@ -9,6 +9,7 @@ import time
 import warnings
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.wire import BaseEvent
@@ -65,13 +66,14 @@ class Records:
         self.closed = False
         """Whether the run is over."""
 
-    def emit(self, event: object, path: str = "", /) -> None:
+    def emit(self, event: object, /, path: str = "") -> None:
         """Record `event`, which happened at `path`, and pass it to the listeners; do nothing once the run is over."""
         if self.closed:
             return
         if isinstance(event, BaseEvent):
             event.at = self.now()
-            event.path = event.path or path
+            if not event.path:
+                event.path = path
         self.events.append(event)
         for listener in self.listeners:
             listener(event)
@@ -85,17 +87,13 @@ class Records:
 class _Placed:
     """The `ResourceScope` of a resource that was opened at a path of a run."""
 
-    __slots__ = ("_path", "_records", "now", "saved_states")
+    __slots__ = ("emit", "now", "saved_states")
 
     def __init__(self, records: Records, path: str) -> None:
         self.now = records.now
         self.saved_states = records.saved_states
-        self._records = records
-        self._path = path
-
-    def emit(self, event: object, /) -> None:
-        """Emit `event` with this path."""
-        self._records.emit(event, self._path)
+        self.emit: Callable[[object], None] = partial(records.emit, path=path)
+        """Emits an event with this path."""
 
 
 class _SavedStates(dict[str, Any]):

@@ -123,7 +123,7 @@ async def _carried_on(job: Job, model: Any, store: Any) -> Any:
 def _kill_between_rounds(killer: Killer) -> None:
     emit = Records.emit
 
-    def told(self: Records, event: object, path: str = "", /) -> None:
+    def told(self: Records, event: object, /, path: str = "") -> None:
         if isinstance(event, RoundStarted) and event.round > 1:
             killer.at("between rounds")
         emit(self, event, path)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from flowdebate.patterns.anonymity.leaks import LeakKind
@@ -55,7 +55,12 @@ class Aliases:
     def __init__(self, known: Names, aliases: Mapping[Meant, str]) -> None:
         self._known = known
         self._aliases = aliases
-        self._cached = lru_cache(maxsize=_CACHED)(self._hidden)
+        self.hide: Callable[[str], Hidden] = lru_cache(maxsize=_CACHED)(self._hide)
+        """Replaces each name in a text by its alias; a text without names stays the same object.
+
+        Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
+        leaks: `hide(hide(text).text) == (hide(text).text, ())`.
+        """
         self.names: Mapping[str, str] = {
             name: aliases[kind, name] for want in ("model", "name") for kind, name in aliases if kind == want
         }
@@ -69,14 +74,7 @@ class Aliases:
             raise LookupError(message)
         return alias
 
-    def hide(self, text: str) -> Hidden:
-        """Replace each name in `text` by its alias; a text without names stays the same object.
-
-        Nothing outside the leaks changes, and a hidden text has no leaks: `hide(hide(text).text).leaks == ()`.
-        """
-        return self._cached(text)
-
-    def _hidden(self, text: str) -> Hidden:
+    def _hide(self, text: str) -> Hidden:
         leaks = self._leaks(text)
         shown, again = text, leaks
         while again:  # a name may have hidden another one that overlapped it

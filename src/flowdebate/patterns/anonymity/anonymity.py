@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("Anonymity", "named_models")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
     """Whose names are hidden in a debate. The aliases follow from these, the run's seed and the debate's path."""
 
@@ -43,8 +43,11 @@ class Anonymity:
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
         """The transcript so far with aliases for names; an entry without names is the same object."""
-        aliases = self.aliases(ctx)
-        return [_hidden(entry, aliases) for entry in entries_of(ctx)]
+        hide = self.aliases(ctx).hide
+        return [
+            entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
+            for entry in entries_of(ctx)
+        ]
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
         """Replace the names in `text` by aliases."""
@@ -65,11 +68,6 @@ def _aliases(anonymity: Anonymity, question: str, key: str) -> Aliases:
         stances=anonymity.stances,
         random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
     )
-
-
-def _hidden(entry: DebateContributionEntry, aliases: Aliases) -> DebateContributionEntry:
-    text = aliases.hide(entry.text).text
-    return entry if text == entry.text else entry.model_copy(update={"text": text})
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:

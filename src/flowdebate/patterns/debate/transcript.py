@@ -13,7 +13,7 @@ stances and names are kept from it. What is written can be read back:
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
@@ -110,11 +110,16 @@ def render_entries(
         if entry.round != heading:
             heading = entry.round
             lines.append(f"Round {heading}:")
-        speaker = f"{tag_name(entry.agent_name)}, " if names else ""
-        lines.append(f"[{speaker}{tag_text(entry.stance)}] {quoted(entry.text)}")
+        lines.append(_line(entry.agent_name if names else None, entry.stance, entry.text))
         if line := next(notes, ""):
             lines.append(line)
     return "\n".join(lines) if lines else EMPTY
+
+
+@lru_cache(maxsize=256)  # each prompt shows the entries of those before it again
+def _line(name: str | None, stance: str, text: str) -> str:
+    speaker = "" if name is None else f"{tag_name(name)}, "
+    return f"[{speaker}{tag_text(stance)}] {quoted(text)}"
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:

@@ -282,7 +282,8 @@ class TaskCollection:
 
     def _add(self, specs: tuple[TaskSpec, ...]) -> builtins.list[Task]:
         added = new_tasks(self._where, self._collection_id, self._tasks, specs, at=self._now())
-        self._tasks.update((task.id, task) for task in added)
+        for task in added:
+            self._tasks[task.id] = task
         self._counts["pending"] += len(added)
         for task in added:
             for dep in task.deps:

@@ -291,6 +291,8 @@ def _check_links(where: str, existing: Container[str], tasks: Sequence[Task]) ->
         if task.id in existing or task.id in deps:
             raise ConfigurationError(where, "id", task.id, "an id that no other task has")
         deps[task.id] = task.deps
+    if not any(deps.values()):
+        return
     wanted = {dep for task in tasks for dep in task.deps}
     for dep in sorted(wanted):
         if dep not in deps and dep not in existing:
