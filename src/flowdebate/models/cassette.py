@@ -297,15 +297,15 @@ def _plain(value: Any) -> JsonValue:  # noqa: ANN401, PLR0911 - messages may con
 
 
 def new_call(
-    begun: Mapping[str, Any],
+    opening: Mapping[str, Any],
     outcome: ModelResponse | ModelError,
     output: OutputSchema | None,
     *,
     attempts: Iterable[Attempt],
     events: Iterable[object],
 ) -> Call:
-    """Make the line of a call from its first fields, `begun`; ValueError for an answer that could not be read back."""
-    line: dict[str, Any] = dict(begun)
+    """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back."""
+    line: dict[str, Any] = dict(opening)
     if isinstance(outcome, ModelError):
         line["error"] = Failure.of(outcome).model_dump()
     else:

@@ -51,7 +51,7 @@ class ProviderFailure(WireModel):
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
     role: Role = Field(validation_alias=AliasChoices("role", "seat"))
-    """Who failed; "seat" in outputs of the first edition."""
+    """Who failed; outputs of the first edition are read as well."""
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None

@@ -340,8 +340,8 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
 
-    They are in the raw output, `raw.baselines`; the output is what the debate gives. The verdict stands whatever
-    becomes of the baselines. `options` are those of the default blocks: give the debate's own.
+    They are in the raw output, `raw.baselines`; the output is what the debate gives. A failed baseline leaves the
+    verdict as it is. `options` are those of the default blocks: give the debate's own.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

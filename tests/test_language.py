@@ -1,0 +1,80 @@
+"""Language: code and pages use the words of the glossary, and none of the words that these replaced."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+REPLACED = {
+    "becomes of": "provider failure, recovery",
+    "begun": "started",
+    "carried on": "resumed",
+    "carries on": "resumes",
+    "carry on": "resume",
+    "crew": "max_concurrency, worker pool",
+    "gone over": "retried",
+    "handed on": "passed",
+    "juries": "panels of judges",
+    "jury": "panel of judges",
+    "made again": "retried",
+    "parked": "suspended",
+    "redecide": "recount",
+    "seat": "role",
+    "seats": "roles",
+    "set aside": "suspended",
+    "taken up": "resumed",
+    "written down": "persisted, recorded",
+}
+"""Words of the first edition, and the glossary's words that replaced them."""
+
+_OLD = re.compile(rf"\b(?:{'|'.join(REPLACED)})\b", re.IGNORECASE)
+_RELATIVE = re.compile(r"(?:What|How|Who|Whose|Which|Whether|Where|When)\b")
+
+
+def prose(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a module; the text of a page without its code."""
+    source = path.read_text()
+    if path.suffix == ".md":
+        yield re.sub(r"```.*?```", "", source, flags=re.DOTALL)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)  # docstrings of attributes
+    yield from (
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    )
+
+
+@pytest.mark.parametrize("paths", [MODULES, PAGES], ids=["modules", "pages"])
+def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
+    """Where the glossary has a word, its old synonyms are gone."""
+    found = {
+        f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
+        for path in paths
+        for text in prose(path)
+        for match in _OLD.finditer(text)
+    }
+    assert not found
+
+
+def test_modules_are_named_by_their_first_line() -> None:
+    """The first line of a module names the thing, instead of asking a question about it."""
+    headlines = {path.relative_to(ROOT): ast.get_docstring(ast.parse(path.read_text())) or "" for path in MODULES}
+    assert not {path: line for path, line in headlines.items() if _RELATIVE.match(line)}
