@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
 from tests.store.postgres import a_server
 
-__all__ = ("a_server",)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("a_server", "open_umask")
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A process whose new files everybody may read and write."""
+    before = os.umask(0)
+    yield
+    os.umask(before)

@@ -102,6 +102,7 @@ headers = st.builds(
     session=objects,
     labels=st.dictionaries(words, words, max_size=3),
     plan=objects,
+    foreign=st.booleans(),
 )
 open_rows = st.builds(
     StepRow,
@@ -158,12 +159,13 @@ def test_runs_come_back_as_they_were_from_any_store_to_any_other(runs: list[tupl
             await memory.add(run, rows)
         ids = [run.header.run_id for run, _ in runs]
         assert await write_export(f"{folder}/one.jsonl", memory, ids) == len(ids)
-        assert await import_runs(sqlite, read_export(f"{folder}/one.jsonl")) == Imported(added=tuple(ids))
+        done = await import_runs(sqlite, read_export(f"{folder}/one.jsonl"), trusted=True)
+        assert done == Imported(added=tuple(ids))
         assert await everything(sqlite) == await everything(memory)
         lines = [line for run_id in ids for line in await lines_of(sqlite, run_id)]
         assert "".join(f"{line}\n" for line in lines).encode() == b"".join(read_export(f"{folder}/one.jsonl"))
         assert all(check.is_valid(json.loads(line)) for line in lines)
-        await import_runs(last, "\n".join(lines).splitlines())
+        await import_runs(last, "\n".join(lines).splitlines(), trusted=True)
         assert await everything(last) == await everything(memory)
         await sqlite.close()
 
@@ -379,7 +381,7 @@ async def test_what_editors_do_to_files_does_no_harm() -> None:
     lines = await lines_of(await filled("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
-    assert (await import_runs(store, text.encode().splitlines(keepends=True))).added == ("r1",)
+    assert (await import_runs(store, text.encode().splitlines(keepends=True), trusted=True)).added == ("r1",)
     assert await everything(store) == await everything(await filled("r1"))
     assert await import_runs(store, []) == Imported()
 
@@ -423,12 +425,34 @@ async def test_a_place_that_cannot_be_written_or_read_is_named(tmp_path: Path) -
         await import_runs(store, read_export(tmp_path))
 
 
-async def test_a_file_is_as_private_as_others_of_its_user(tmp_path: Path) -> None:
-    """By the mask of the process."""
-    await write_export(tmp_path / "runs.jsonl", await filled("r1"), ["r1"])
-    (tmp_path / "other").touch()
-    assert os.name == "nt" or (tmp_path / "runs.jsonl").stat().st_mode == (tmp_path / "other").stat().st_mode
-    assert stat.S_ISREG((tmp_path / "runs.jsonl").stat().st_mode)
+async def test_an_export_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+    """Whatever the mask of the process, and also where it replaces a file that everybody may read."""
+    path, store = tmp_path / "runs.jsonl", await filled("r1")
+    for overwrite in (False, True):
+        await write_export(path, store, ["r1"], overwrite=overwrite)
+        assert os.name == "nt" or stat.filemode(path.stat().st_mode) == "-rw-------"
+        path.chmod(0o644)
+
+
+async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
+    """In the store, in an export of it, and where that is imported as trusted; no file can claim the contrary."""
+    path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
+    lines = await lines_of(await filled("r1"))
+    assert "foreign" not in lines[0]
+    await import_runs(store, [lines[0].replace('"format": 1}', '"foreign": false, "format": 1}'), *lines[1:]])
+    await store.close()
+    store, other = SqliteStore(path), MemoryStore()
+    assert (await store.run("r1")).header.foreign
+    await import_runs(other, await lines_of(store), trusted=True)
+    assert (await other.run("r1")).header.foreign
+    await store.close()
+
+
+async def test_a_trusted_file_is_imported_as_it_is() -> None:
+    """The application's own runs are then not foreign."""
+    store = MemoryStore()
+    await import_runs(store, await lines_of(await filled("r1")), trusted=True)
+    assert await everything(store) == await everything(await filled("r1"))
 
 
 def test_the_schema_is_one() -> None:

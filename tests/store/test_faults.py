@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import textwrap
@@ -176,7 +177,41 @@ async def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
         await asyncio.gather(*(store.close() for store in stores))
 
 
-# No right
+# Rights
+
+
+def modes(folder: Path) -> set[str]:
+    """The modes of everything in the folder, and its own."""
+    return {stat.filemode(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+
+
+async def test_a_new_store_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+    """The file, its log, its locks, its lists of open steps and the folders that it needs, whatever the umask."""
+    store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
+    await store.create(header())
+    await store.intend("r1", "a", "call", "x" * 2_000_000)
+    await store.intend("r1", "b", "call", "x")  # its list is written anew
+    await store.commit("r1", "a", "call", "1", 1.0)
+    found = {path.name for path in (tmp_path / "new" / "deep").iterdir()}
+    assert {"runs.sqlite3", "runs.sqlite3-wal", "runs.sqlite3-shm", "runs.sqlite3-owners"} <= found
+    assert modes(tmp_path / "new") == {"-rw-------", "drwx------"}
+    await store.close()
+
+
+async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
+    """Whoever opened it to others did so on purpose."""
+    path = tmp_path / "runs.sqlite3"
+    await open_and_close(path)
+    path.chmod(0o640)
+    await open_and_close(path)
+    assert stat.filemode(path.stat().st_mode) == "-rw-r-----"
+
+
+async def open_and_close(path: Path) -> None:
+    """Read the store at `path`, which that creates."""
+    store = SqliteStore(path)
+    await store.runs()
+    await store.close()
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])

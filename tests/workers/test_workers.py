@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, debate
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound, StoreError
+from flowdebate.store.export import export_run, import_runs
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
@@ -359,3 +360,30 @@ def test_a_worker_of_nothing_does_not_start(spec: str, capsys: pytest.CaptureFix
         load(spec)
     assert main([spec or ":"]) == 2
     assert "MODULE:OBJECT" in capsys.readouterr().err
+
+
+# Runs of others
+
+
+async def test_an_imported_run_is_refused_by_workers(fleet: Fleet) -> None:
+    """By the client, and by a worker that has it delivered; another deployment may accept it."""
+    workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
+    run_id = await workers.submit("city", "How?")
+    lines = [line async for line in export_run(workers.store, run_id)]
+    await workers.store.delete(run_id)
+    await import_runs(workers.store, lines)
+    assert (await workers.store.run(run_id)).header.foreign
+    for ask in (lambda: workers.resume(run_id), lambda: workers.submit("city", "How?", run_id=run_id)):
+        with pytest.raises(ConfigurationError, match="not imported"):
+            await ask()
+    async with fleet.working(workers):
+        await until(lambda: refusal(workers, run_id))
+    assert not fleet.models.asked
+    await lenient.resume(run_id)
+    async with fleet.working(lenient):
+        assert (await over(lenient, run_id)).status == "complete"
+
+
+async def refusal(workers: Workers, run_id: str) -> bool:
+    """Whether the run's delivery was refused."""
+    return "not imported" in ((await workers.status(run_id)).problem or "")

@@ -24,6 +24,7 @@ __all__ = (
     "encode_text",
     "header_of",
     "header_text",
+    "header_values",
 )
 
 ROW_FORMAT = 1
@@ -75,6 +76,8 @@ class RunHeader:
     """Labels of the application."""
     plan: Mapping[str, Any] | None = None
     """The plan from which the command line rebuilds the block; None for runs of other programs."""
+    foreign: bool = False
+    """Whether the run was imported: its input, options and recorded answers may be anybody's."""
     format: int = ROW_FORMAT
 
 
@@ -196,9 +199,14 @@ class Store(Protocol):
 _FIELDS = tuple(field.name for field in fields(RunHeader))
 
 
+def header_values(header: RunHeader) -> dict[str, Any]:
+    """Return the fields of `header` as they are stored and exported: `foreign` only where it is true."""
+    return {name: getattr(header, name) for name in _FIELDS if name != "foreign" or header.foreign}
+
+
 def header_text(header: RunHeader) -> str:
     """Serialize `header` as JSON."""
-    return json.dumps({name: getattr(header, name) for name in _FIELDS})
+    return json.dumps(header_values(header))
 
 
 def header_of(text: str, store: str) -> RunHeader:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError, add_note, shown
 from flowdebate.store.jsonl import (
     LONGEST_LINE,
@@ -65,7 +66,7 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
-    """Write the runs to the file `path`, which appears whole or not at all; return their number.
+    """Write the runs to the file `path`, which appears whole or not at all, for its owner alone; return their number.
 
     BadFile for a path that exists (unless with `overwrite`) or cannot be written.
     """
@@ -75,7 +76,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
-        await asyncio.to_thread(part.touch, exist_ok=False)
+        await asyncio.to_thread(_create, part)
         for run_id in run_ids:
             lines = [f"{line}\n" async for line in export_run(store, run_id)]
             await asyncio.to_thread(_append, part, lines)
@@ -111,9 +112,12 @@ async def import_runs(
     *,
     source: str = "import",
     exists: Literal["raise", "skip"] = "raise",
+    trusted: bool = False,
 ) -> Imported:
     """Add the runs in `lines` to `store`, without an owner; each of them whole or not at all.
 
+    They stay marked as foreign (`RunHeader.foreign`): whoever wrote the file chose their inputs, plans and recorded
+    answers. With `trusted`, for files that only your own programs can have written, they stay as the file has them.
     BadFile, with `source`, the line and the field, for anything but an export; RunExists for a run
     whose id is taken, unless `exists` is "skip". Runs before it in the file stay imported, and a note of the error
     names them.
@@ -127,6 +131,8 @@ async def import_runs(
         while (found := await asyncio.to_thread(next, runs, None)) is not None:
             run, rows = found
             run_id = run.header.run_id
+            if not trusted:
+                run = replace(run, header=replace(run.header, foreign=True))
             try:
                 await store.add(run, rows)
             except RunExists:
@@ -204,6 +210,10 @@ class _Lines:
         if value["run_id"] != run_id:
             raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
         return value
+
+
+def _create(part: Path) -> None:
+    os.close(open_private(part, os.O_WRONLY | os.O_EXCL))
 
 
 def _append(part: Path, lines: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import shown
-from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun
+from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, StoredRun, header_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,8 +66,8 @@ def export_schema() -> dict[str, Any]:
 def run_line(run: StoredRun, rows: int) -> str:
     """Format the line of `run`, which `rows` lines of steps follow; ValueError for values that are no JSON data."""
     values = {field.name: getattr(run, field.name) for field in fields(StoredRun) if field.name != "owned"}
-    header = {field.name: getattr(run.header, field.name) for field in fields(RunHeader)}
-    return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": {**values, "header": header}})
+    values["header"] = header_values(run.header)
+    return _text({"kind": "run", "format": EXPORT_FORMAT, "rows": rows, "run": values})
 
 
 def step_line(run_id: str, row: StepRow) -> str:

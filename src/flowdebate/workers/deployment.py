@@ -35,7 +35,8 @@ class Workers:
     name, and the `model` and `limits` of their runs. Turns are stored in a PostgresStore in `schema`; DBOS, with its
     tables in `{schema}_queue`, distributes run ids only. `name` is the name of the queue. Only workers of the same
     `version` execute a run: change it whenever a pattern or a model changes. Each worker executes up to
-    `max_concurrency` runs at once, and polls the queue every `poll` seconds.
+    `max_concurrency` runs at once, and polls the queue every `poll` seconds. Imported runs are refused, since whoever
+    wrote the file chose their models, limits and recorded answers, unless with `allow_imported`.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -55,6 +56,7 @@ class Workers:
         name: str = "flowdebate",
         schema: str = "flowdebate",
         poll: float = 0.5,
+        allow_imported: bool = False,
     ) -> None:
         if not isinstance(url, str) or not url.startswith(("postgresql://", "postgres://")):
             raise ConfigurationError("Workers", "url", "…", "postgresql://user:password@host:port/database")
@@ -77,6 +79,7 @@ class Workers:
         self.name = name
         self.schema = schema
         self.poll = poll
+        self.allow_imported = allow_imported
         self.queue = RunQueue(url, name=name, version=version, schema=f"{schema}_queue")
         self._store: Store | None = None
 
@@ -125,7 +128,7 @@ class Workers:
         RunNotFound; RunConflict while a process executes it.
         """
         stored = await self.store.run(run_id)
-        self._check_ours(stored.header)
+        self.check_accepted(stored.header)
         if stored.status in ("complete", "degraded", "no_verdict"):
             return
         if not stored.owned and stored.status != "queued":
@@ -185,6 +188,17 @@ class Workers:
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
+    def check_accepted(self, header: RunHeader) -> None:
+        """Raise ConfigurationError for a run of another queue or version, or one that was imported."""
+        hint = ""
+        allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
+        if header.foreign and not self.allow_imported:
+            allowed += ", and not imported"
+            hint = "Check its models, limits and recorded answers, then use Workers(…, allow_imported=True)"
+        elif self.is_ours(header):
+            return
+        raise ConfigurationError("Workers", "run_id", header.run_id, allowed, hint=hint)
+
     def _header(
         self, pattern: str, question: object, run_id: str | None, seed: int | None, labels: Mapping[str, str] | None
     ) -> RunHeader:
@@ -208,12 +222,8 @@ class Workers:
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
         if (as_then.input, as_then.seed, as_then.plan) != (then.input, then.seed, then.plan):
             raise RunExists(self.store.name, header.run_id)
+        self.check_accepted(then)
         return known
-
-    def _check_ours(self, header: RunHeader) -> None:
-        if not self.is_ours(header):
-            allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
-            raise ConfigurationError("Workers", "run_id", header.run_id, allowed)
 
     def _send(self, run_id: str) -> None:
         if not self.queue.active(run_id):

@@ -143,6 +143,7 @@ class Worker:
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running") and not (failed and stored.status == "failed"):
             return str(stored.status)  # it has ended, or was cancelled
+        workers.check_accepted(stored.header)
         name = (stored.header.plan or {}).get("pattern")
         pattern = workers.patterns.get(str(name))
         if pattern is None:

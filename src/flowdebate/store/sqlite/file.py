@@ -8,8 +8,10 @@ import queue
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.files import make_private_folder, open_private
 from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
 
@@ -70,8 +72,10 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float) -> sqlite3.Connection:
-    """Open the store at `path`, creating it if missing; StoreError for a file that is no store."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Open the store at `path`, created for its owner alone if missing; StoreError for a file that is no store."""
+    make_private_folder(path.parent)
+    with suppress(OSError):  # which SQLite describes
+        os.close(open_private(path, os.O_RDWR))
     connection = _opened(path, patience)
     try:
         _prepare(connection, str(path), patience)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from flowdebate._util.files import make_private_folder, open_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -35,9 +37,9 @@ class Owner:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         self.id = os.urandom(8).hex()
-        self._lock = FileLock(folder / self.id, thread_local=False)
+        self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
 
     def is_alive(self, owner: str) -> bool:
@@ -47,7 +49,7 @@ class Owner:
         path = self._folder / Path(owner).name
         if not path.exists():
             return False
-        lock = FileLock(path, thread_local=False)
+        lock = FileLock(path, mode=0o600, thread_local=False)
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -168,7 +170,7 @@ class OpenSteps:
 
     def _opened(self) -> int:
         if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         return self._file
 
     def _shorten(self) -> None:
@@ -176,7 +178,8 @@ class OpenSteps:
         open_now = [(run_id, *each) for run_id in self.runs for each in self.attempts(run_id).items()]
         lines = b"".join(_line(*each) for each in open_now)
         part = self._path.with_suffix(".part")
-        part.write_bytes(lines)
+        with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(lines)
         part.replace(self._path)
         if self._file is not None:
             os.close(self._file)

@@ -36,6 +36,7 @@ class OwningTests(StoreStage):
             session={"state": {}},
             labels={"team": "red"},
             plan={"kind": "debate"},
+            foreign=True,
         )
         async with opened(make) as store:
             before = time.time()
