@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -24,7 +27,7 @@ def test_commands_are_listed_in_panels_with_whole_sentences() -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_the_help_of_a_pattern_begins_with_a_sentence_for_one_line(name: str) -> None:
     """The list of commands shows it."""
-    sentence, dot, _ = PATTERNS[name].load_page().help.partition(". ")
+    sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
     assert len(sentence) <= LONGEST
 
@@ -41,3 +44,26 @@ def test_a_question_without_a_command_is_answered_with_the_command() -> None:
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
     assert 'flowdebate debate "…"' in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["runs", "--help"]], ids=" ".join)
+def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
+    """Patterns are listed from the registry; their options, pages and plans are loaded where they are used."""
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from flowdebate.cli.app import app\n"
+        f"assert CliRunner().invoke(app, {arguments}).exit_code == 0\n"
+        "heavy = ('flowdebate.service.pages', 'flowdebate.service.plan', 'flowdebate.service.runs')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
+    assert done.stdout == "[]\n"
+
+
+def test_the_help_of_a_pattern_s_command_is_whole() -> None:
+    """Its text, its argument and its own options, although they are loaded late."""
+    shown = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
+    assert PATTERNS["consensus"].help in shown
+    assert "Usage: flowdebate consensus [OPTIONS] [TASK]" in shown.replace("Usage: root", "Usage: flowdebate")
+    assert "--tie-break / --no-tie-break" in shown

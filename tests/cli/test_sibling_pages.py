@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,8 @@ from flowdebate.service.markdown import report
 from flowdebate.service.pages.deliberation import DeliberationLive
 from flowdebate.service.plan import make_plan
 from flowdebate.service.text import printable
+from flowdebate.testing import FunctionModel
+from tests.models.policies.helpers import warped
 
 from .siblings import ANSWERS, REPORTS, saved, stage
 from .stage import OnTerminal, Stage
@@ -33,6 +36,7 @@ from .test_siblings import hold
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from flowdebate.models.base import ModelRequest
     from flowdebate.service.documents import Document
 
 PATTERNS = ("deliberation", "handoff", "round_robin", "consensus")
@@ -368,10 +372,24 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
 
 def test_an_answer_that_is_late_has_failed() -> None:
     """`--turn-timeout`; the debate goes on without it."""
-    with stage(hold=(2, 0)) as on:
-        result = hold(on, "consensus", "--turn-timeout", "0.5", "--json")
-    (failure,) = json.loads(result.stdout)["raw"]["failures"]
-    assert (failure["phase"], failure["kind"]) == ("proposal", "ModelTimeout")
+    turns = 0
+
+    async def answer(request: ModelRequest) -> Any:
+        nonlocal turns
+        if request.output_schema is not None:
+            schema = json.dumps(request.output_schema)
+            found = next(answer for word, answer in ANSWERS.items() if word in schema)
+            return found[0] if isinstance(found, list) else found
+        turns += 1
+        await asyncio.sleep(0.6 if turns == 3 else 0.4)
+        return "Homes first."
+
+    info = find_pattern("consensus")
+    assert info is not None
+    plan = make_plan(info, {"task": "Cap rents?", "rounds": 1, "turn_timeout": "0.5"})
+    result = warped(plan.pattern().run(plan.subject, model=FunctionModel(answer), store=False))
+    (failure,) = result.raw.failures
+    assert (failure.phase, failure.kind) == ("proposal", "ModelTimeout")
 
 
 def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:

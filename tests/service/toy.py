@@ -94,7 +94,6 @@ def toy(*, name: str, **_: Any) -> Any:
 class ToyPage(PatternPage):
     """What it adds to the service."""
 
-    help = "Solve a riddle."
     options = ToyOptions
     document = ToyDocument
     live = ToyLive
@@ -108,5 +107,10 @@ class ToyPage(PatternPage):
 
 PAGE = ToyPage()
 INFO = PatternInfo(
-    name="toy", factory=f"{__name__}:toy", output=f"{__name__}:ToyOutput", subject="riddle", page=f"{__name__}:PAGE"
+    name="toy",
+    factory=f"{__name__}:toy",
+    output=f"{__name__}:ToyOutput",
+    subject="riddle",
+    page=f"{__name__}:PAGE",
+    help="Solve a riddle.",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from flowdebate.cli.process import WriteFailed, leave_stdout, tell, writing
+from flowdebate.cli.process import ExitCode, WriteFailed, killed_by, leave_stdout, tell, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
@@ -45,8 +45,8 @@ __all__ = (
     "write_report",
 )
 
-_FAILED, _MISUSED, _NO_RESULT, _KILLED, _SIGPIPE = 1, 2, 3, 128, 13
-
+_SIGPIPE = 13
+"""By number: systems without this signal lack its name."""
 EXIT_CODES = (
     "Ctrl-C ends the run; flowdebate resume continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
     "(a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
@@ -191,8 +191,8 @@ def _written(finished: _Finished, *, as_json: bool, markdown: Path | None) -> in
     if failure is not None:
         return _exit_code(failure)
     if finished.signal is not None:
-        return _KILLED + finished.signal
-    return 0 if document.has_result and document.status != "limit" else _NO_RESULT
+        return killed_by(finished.signal)
+    return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
 
 
 def write_json(text: str) -> None:
@@ -230,14 +230,14 @@ def problems_reported() -> Iterator[None]:
     except WriteFailed as error:
         leave_stdout()
         if error.reader_left:
-            raise typer.Exit(_KILLED + _SIGPIPE) from None
+            raise typer.Exit(killed_by(_SIGPIPE)) from None
         tell(f"Error: {error}")
-        raise typer.Exit(_FAILED) from None
+        raise typer.Exit(ExitCode.FAILED) from None
 
 
 def _exit_code(error: FlowDebateError) -> int:
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
-    return _MISUSED if isinstance(error, misuse) else _FAILED
+    return ExitCode.MISUSED if isinstance(error, misuse) else ExitCode.FAILED
 
 
 # Advice on stderr

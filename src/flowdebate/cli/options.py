@@ -20,11 +20,11 @@ from flowdebate.service.options import (
     FilePath,
     Option,
     PatternOptions,
+    State,
     Text,
     check_option,
     option_of,
 )
-from flowdebate.service.runs import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -37,16 +38,41 @@ _HERE = {
 def add_pattern_commands(app: typer.Typer, *, panel: str) -> None:
     """Add a command for each registered pattern, and `run` for plan files, under `panel` of the help."""
     for info in PATTERNS.values():
-        app.command(info.verb, help=info.load_page().help, cls=opt.Command, epilog=EXIT_CODES, rich_help_panel=panel)(
-            _command(info)
-        )
+        app.command(info.verb, help=info.help, cls=_class_of(info), epilog=EXIT_CODES, rich_help_panel=panel)(_nothing)
     app.command("run", help=_RUN_HELP, cls=opt.Command, epilog=EXIT_CODES, rich_help_panel=panel)(_run_command())
+
+
+def _nothing() -> None:
+    """Stand-in for the function of a command that is not loaded."""
 
 
 _RUN_HELP = (
     "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
     "pattern = NAME."
 )
+
+
+def _class_of(info: PatternInfo) -> type[opt.Command]:
+    """The class of a pattern's command, which loads the pattern when it is run or its own help is shown."""
+
+    class PatternCommand(opt.Command):
+        @cached_property
+        def loaded(self) -> Any:  # noqa: ANN401 - a command of click
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            alone.command(info.verb)(_command(info))
+            return typer.main.get_command(alone)
+
+        @property
+        def params(self) -> Any:  # noqa: ANN401 - of click
+            return self.loaded.params
+
+        @params.setter
+        def params(self, _: object) -> None: ...  # those of `_nothing`
+
+        def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of click
+            return self.loaded.invoke(ctx)
+
+    return PatternCommand
 
 
 def _command(info: PatternInfo) -> Callable[..., None]:

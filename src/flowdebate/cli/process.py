@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from typing import Self, TextIO
 
 __all__ = (
+    "ExitCode",
     "Interrupts",
     "WriteFailed",
     "check_target",
+    "killed_by",
     "leave_stdout",
     "prepare_streams",
     "tell",
@@ -35,6 +38,19 @@ __all__ = (
     "write_whole",
     "writing",
 )
+
+
+class ExitCode(IntEnum):
+    """Exit codes of all commands, beside those of signals."""
+
+    FAILED = 1
+    MISUSED = 2
+    NO_RESULT = 3
+
+
+def killed_by(number: int) -> int:
+    """The exit code of a process that the signal `number` ended, as shells show it."""
+    return 128 + number
 
 
 class WriteFailed(Exception):

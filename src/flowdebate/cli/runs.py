@@ -13,7 +13,7 @@ from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import check_report, write_json, write_report
-from flowdebate.cli.process import writing
+from flowdebate.cli.process import ExitCode, writing
 from flowdebate.errors import BadFile, ConfigurationError, RunConflict
 from flowdebate.service.options import COMMAND, Count, Option, allowed
 
@@ -134,7 +134,7 @@ def _ask(runs: Sequence[StoredRun]) -> None:
     with writing():
         _list(runs, more=False, as_json=False)
         if not typer.confirm(f"Delete {_counted(len(runs))}?"):
-            raise typer.Exit(1)
+            raise typer.Exit(ExitCode.FAILED)
 
 
 def _list(runs: Sequence[StoredRun], *, more: bool, as_json: bool) -> None:

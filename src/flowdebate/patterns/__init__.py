@@ -36,6 +36,8 @@ class PatternInfo:
     """Name of its input: "question", "topic", "proposition" or "task"."""
     page: str
     """Place of its `Page`: options, document and sections, for every front end."""
+    help: str
+    """What it does, for lists and the help of its command; the first sentence fits on a line."""
     former_names: tuple[str, ...] = ()
     """Names in runs and documents that earlier versions have written."""
 
@@ -86,23 +88,62 @@ def _load(place: str) -> Any:  # noqa: ANN401 - whatever is there
     return getattr(import_module(module), name)
 
 
-def _own(name: str, *, output: str, subject: str, former_names: tuple[str, ...] = ()) -> PatternInfo:
+def _own(name: str, *, output: str, subject: str, help: str, former_names: tuple[str, ...] = ()) -> PatternInfo:  # noqa: A002 - as in PatternInfo
     return PatternInfo(
         name=name,
         factory=f"{__name__}.{name}:{name}",
         output=f"{__name__}.{name}.schemas:{output}",
         subject=subject,
         page=f"flowdebate.service.pages.{name}:PAGE",
+        help=help,
         former_names=former_names,
     )
 
 
 for _info in (
-    _own("debate", output="DebateRawOutput", subject="question", former_names=("run",)),
-    _own("deliberation", output="DeliberationOutput", subject="topic", former_names=("deliberate",)),
-    _own("handoff", output="HandoffOutput", subject="proposition"),
-    _own("consensus", output="ConsensusOutput", subject="task"),
-    _own("round_robin", output="RoundRobinOutput", subject="question", former_names=("panel",)),
-    _own("council", output="CouncilOutput", subject="question"),
+    _own(
+        "debate",
+        output="DebateRawOutput",
+        subject="question",
+        former_names=("run",),
+        help="Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After "
+        "the verdict a synthesizer writes the output.",
+    ),
+    _own(
+        "deliberation",
+        output="DeliberationOutput",
+        subject="topic",
+        former_names=("deliberate",),
+        help="Deliberate on a topic until a moderator finds it settled. All personas speak at the same time; the "
+        "moderator sums up each round. The result is a decision.",
+    ),
+    _own(
+        "handoff",
+        output="HandoffOutput",
+        subject="proposition",
+        help="Debate a proposition; each speaker names the next. The result is the transcript.",
+    ),
+    _own(
+        "consensus",
+        output="ConsensusOutput",
+        subject="task",
+        help="Find an answer that enough agents vote for. They propose, criticise each other's proposals, revise "
+        "them and vote.",
+    ),
+    _own(
+        "round_robin",
+        output="RoundRobinOutput",
+        subject="question",
+        former_names=("panel",),
+        help="Work on a question in turn. Each debater speaks once in each round and sees what was said before; a "
+        "synthesizer writes the output.",
+    ),
+    _own(
+        "council",
+        output="CouncilOutput",
+        subject="question",
+        help="Ask several models; a chair answers from their reviews. Each member answers on its own and reviews "
+        "the other answers without names; then the chair writes the answer.",
+    ),
 ):
     register(_info)

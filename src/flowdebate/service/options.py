@@ -48,6 +48,7 @@ __all__ = (
     "SecondsOrOff",
     "Share",
     "ShareOrOff",
+    "State",
     "Text",
     "Whole",
     "allowed",
@@ -113,6 +114,21 @@ Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
 SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
 ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
 Address = Annotated[_PlainText, Field(pattern="^https?://"), allowed("an address that begins with http:// or https://")]
+
+State: TypeAlias = Literal[
+    "queued",
+    "running",
+    "left_behind",
+    "complete",
+    "degraded",
+    "no_verdict",
+    "interrupted",
+    "limit",
+    "failed",
+    "awaiting",
+    "dead_letter",
+]
+"""Status of a stored run, as users see it."""
 
 
 def or_off(given: str) -> float | str | bool:

@@ -26,8 +26,6 @@ __all__ = ("PatternPage", "roster")
 class PatternPage(ABC):
     """Page of a pattern, named by its registry entry."""
 
-    help: ClassVar[str]
-    """Help of its command."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Its personas, where none are given."""
     least: ClassVar[int] = 2

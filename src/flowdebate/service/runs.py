@@ -7,11 +7,11 @@ import os
 import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunNotFound, StoreError
 from flowdebate.service.documents import Tokens
-from flowdebate.service.options import COMMAND, is_text
+from flowdebate.service.options import COMMAND, State, is_text
 from flowdebate.service.plan import plan_of, stored_plan
 from flowdebate.service.policies import with_models
 from flowdebate.store.base import StoredStatus
@@ -204,20 +204,6 @@ def _option(where: str | None, store: Store) -> str:
 # Stored runs
 
 
-State: TypeAlias = Literal[
-    "queued",
-    "running",
-    "left_behind",
-    "complete",
-    "degraded",
-    "no_verdict",
-    "interrupted",
-    "limit",
-    "failed",
-    "awaiting",
-    "dead_letter",
-]
-"""Status of a stored run, as users see it."""
 WORDS: Mapping[str, str] = {
     "queued": "queued",
     "running": "running",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.process import tell, writing
+from flowdebate.cli.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.options import FilePath, Option
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ("BATCH_EXIT_CODES", "batch")
 
-_FAILED, _NO_RESULT, _KILLED = 1, 3, 128
 BATCH_EXIT_CODES = (
     "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. Exit "
     "codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated."
@@ -106,8 +105,8 @@ def _finish(finished: FinishedBatch, name: str, *, out: str | None) -> None:
 
 def _exit_code(finished: FinishedBatch) -> int:
     if finished.signal is not None:
-        return _KILLED + finished.signal
+        return killed_by(finished.signal)
     summary = finished.summary
     if summary.failed:
-        return _FAILED
-    return _NO_RESULT if finished.missing or summary.done != summary.total else 0
+        return ExitCode.FAILED
+    return ExitCode.NO_RESULT if finished.missing or summary.done != summary.total else 0

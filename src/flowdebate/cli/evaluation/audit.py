@@ -13,7 +13,7 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
-from flowdebate.cli.process import tell, writing
+from flowdebate.cli.process import ExitCode, tell, writing
 from flowdebate.service.options import Count, FilePath, ModelName, Option, Text, allowed
 from flowdebate.service.text import in_line
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ("AUDIT_EXIT_CODES", "audit")
 
-_FAILED, _NO_RESULT = 1, 3
 AUDIT_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
 """The end of its help."""
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
@@ -91,9 +90,9 @@ def audit(  # noqa: PLR0913 - the options of the command
     with writing():
         _write(audited, items, as_json=as_json)
     if failed:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(ExitCode.FAILED)
     if not audited.ballots:
-        raise typer.Exit(_NO_RESULT)
+        raise typer.Exit(ExitCode.NO_RESULT)
 
 
 def _rejudging(options: Mapping[str, Any], *, data: str | None, wanted: bool) -> Rejudging | None:

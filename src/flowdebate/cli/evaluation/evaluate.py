@@ -12,7 +12,7 @@ from pydantic import Field
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
-from flowdebate.cli.process import tell, writing
+from flowdebate.cli.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 from flowdebate.service.options import COMMAND, FilePath, Option, Text, allowed
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ("EVALUATE_EXIT_CODES", "evaluate")
 
-_FAILED, _NO_RESULT, _KILLED = 1, 3, 128
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 EVALUATE_EXIT_CODES = (
@@ -257,7 +256,7 @@ def _unfinished(finished: FinishedBatch) -> bool:
 
 def _exit_code(finished: FinishedBatch, report: BenefitReport | None) -> int:
     if finished.signal is not None:
-        return _KILLED + finished.signal
+        return killed_by(finished.signal)
     if finished.summary.failed:
-        return _FAILED
-    return _NO_RESULT if report is None or _unfinished(finished) else 0
+        return ExitCode.FAILED
+    return ExitCode.NO_RESULT if report is None or _unfinished(finished) else 0

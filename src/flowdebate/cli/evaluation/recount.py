@@ -12,7 +12,7 @@ from flowdebate._util.text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.options import check
-from flowdebate.cli.process import tell, writing
+from flowdebate.cli.process import ExitCode, tell, writing
 from flowdebate.service.options import FilePath, Option
 from flowdebate.service.text import in_line
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ("RECOUNT_EXIT_CODES", "recount")
 
-_NO_RESULT = 3
 RECOUNT_EXIT_CODES = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
 """The end of its help."""
 _ONE_RUN = "the id of a run, or else --last, or else --data FILE"
@@ -79,7 +78,7 @@ def recount(
     if isinstance(decided.ballots, str):
         where = data if decided.run_id is None else f"run {decided.run_id}"
         tell(f"Error: {where} {decided.ballots}")
-        raise typer.Exit(_NO_RESULT)
+        raise typer.Exit(ExitCode.NO_RESULT)
     from flowdebate.evaluation.decision_rules.recount import recount as count_again
 
     rules: Any = [name.replace("-", "_") for name in rule] if rule else None
@@ -87,7 +86,7 @@ def recount(
     with writing():
         _write(recounted, decided, as_json=as_json)
     if not recounted.usable:
-        raise typer.Exit(_NO_RESULT)
+        raise typer.Exit(ExitCode.NO_RESULT)
 
 
 def _weights(given: Sequence[str]) -> dict[str, float] | None:

@@ -285,10 +285,6 @@ def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
 class ConsensusPage(PatternPage):
     """What a consensus debate adds to the service."""
 
-    help = (
-        "Find an answer that enough agents vote for. They propose, criticise each other's proposals, revise them and "
-        "vote."
-    )
     options = ConsensusOptions
     document = ConsensusDocument
     live = ConsensusLive

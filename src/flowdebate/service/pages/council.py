@@ -147,10 +147,6 @@ def _review(review: CouncilReview) -> Group:
 class CouncilPage(PatternPage):
     """What a council adds to the service."""
 
-    help = (
-        "Ask several models; a chair answers from their reviews. Each member answers on its own and reviews the other "
-        "answers without names; then the chair writes the answer."
-    )
     options = CouncilOptions
     document = CouncilDocument
     live = CouncilLive

@@ -148,10 +148,6 @@ class DebateLive(OneByOne):
 class DebatePage(PatternPage):
     """What a debate adds to the service."""
 
-    help = (
-        "Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After the "
-        "verdict a synthesizer writes the output."
-    )
     options = DebateOptions
     document = DebateDocument
     live = DebateLive

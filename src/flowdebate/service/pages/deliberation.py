@@ -115,10 +115,6 @@ def _report(report: ModeratorReport | None) -> Iterator[Section]:
 class DeliberationPage(PatternPage):
     """What a deliberation adds to the service."""
 
-    help = (
-        "Deliberate on a topic until a moderator finds it settled. All personas speak at the same time; the moderator "
-        "sums up each round. The result is a decision."
-    )
     options = DeliberationOptions
     document = DeliberationDocument
     live = DeliberationLive

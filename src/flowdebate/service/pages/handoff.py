@@ -163,7 +163,6 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffPage(PatternPage):
     """What a handoff adds to the service."""
 
-    help = "Debate a proposition; each speaker names the next. The result is the transcript."
     options = HandoffOptions
     document = HandoffDocument
     live = HandoffLive

@@ -119,10 +119,6 @@ def _review(audit: RefereeAudit) -> Group:
 class RoundRobinPage(PatternPage):
     """What a round robin adds to the service."""
 
-    help = (
-        "Work on a question in turn. Each debater speaks once in each round and sees what was said before; a "
-        "synthesizer writes the output."
-    )
     options = RoundRobinOptions
     document = RoundRobinDocument
     live = RoundRobinLive
