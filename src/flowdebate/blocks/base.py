@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from flowdebate.errors import ConfigurationError, ResourceConflict, add_note
+from flowdebate.errors import ConfigurationError, ResourceConflict, RunNotFound, add_note
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
@@ -48,6 +49,10 @@ class RunOptions(TypedDict, total=False):
     limits: Limits | None
     store: StoreChoice | StoreOptions
     run_id: str | None
+
+
+IfExists: TypeAlias = Literal["raise", "resume"]
+"""What a run does whose id the store has already."""
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -112,26 +117,41 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         limits: Limits | None = None,
         store: StoreChoice | StoreOptions = None,
         run_id: str | None = None,
+        if_exists: IfExists = "raise",
     ) -> RunResult[OutT_co]:
         """Run the block to its end.
 
         `model` resolves the intents of this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of
         both intents); `seed` repeats all random draws; `limits` bounds calls, tokens, cost and time. With a `store` (a
         path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is durable: every answer is
-        committed before it is used, and `resume(run_id)` continues after a crash.
+        committed before it is used, and `resume(run_id)` continues after a crash. If the store has a run `run_id`
+        already, that is RunExists, or with `if_exists="resume"` this call resumes it, or returns its result if it is
+        complete; RunChanged if it was started with another question, pattern, model or seed.
         Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
         """
         run = make_run(self, value, session=session, model=model, seed=seed, limits=limits, store=store, run_id=run_id)
+        if if_exists == "raise":
+            return await run_block(self, value, run)
+        if if_exists != "resume" or run.journal is None or run_id is None:
+            raise ConfigurationError(
+                f"{self.name}.run()", "if_exists", if_exists, "'raise', or with a store and a run_id 'resume'"
+            )
+        from flowdebate.runs.durable.resume import load_same
+
+        with contextlib.suppress(RunNotFound):
+            run = await load_same(run, seed=seed, model=model, session=session, limits=limits)
         return await run_block(self, value, run)
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co]:
         """Start a run in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
         return start_block(self, value, make_run(self, value, **options))
 
-    def run_sync(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunResult[OutT_co]:
+    def run_sync(
+        self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
+    ) -> RunResult[OutT_co]:
         """`run`, for scripts and notebooks."""
-        return run_sync(lambda: self.run(value, **options))
+        return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(
         self,

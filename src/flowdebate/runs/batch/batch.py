@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists, add_note
 from flowdebate.runs.batch.result import BatchItem, BatchResult, BatchTally
 from flowdebate.runs.batch.workers import WorkerPool
-from flowdebate.runs.durable.resume import StoreOptions, check_unchanged, load_run
+from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
 from flowdebate.runs.execute import make_run, run_block
 from flowdebate.runs.result import RunView
 from flowdebate.store.open import STORE_VARIABLE, open_store
@@ -190,14 +189,10 @@ class Batch(Generic[OutT]):
         assert self._store is not None  # noqa: S101 - `run` is durable
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
-        pairs = {
-            _LABEL: (then.labels.get(_LABEL, ""), self.batch_id),
-            "question": (_text(then.input), _text(now.input)),
-            "seed": (str(then.seed), str(now.seed)),
-        }
-        if not self._allow_changes:
-            pairs |= {name: (then.fingerprint.get(name, ""), text) for name, text in now.fingerprint.items()}
-        check_unchanged(self._store, run.run_id, pairs)
+        pairs = changes_of(then, now)
+        if self._allow_changes:
+            pairs = {name: pairs[name] for name in ("question", "seed")}
+        check_unchanged(self._store, run.run_id, {_LABEL: (then.labels.get(_LABEL, ""), self.batch_id), **pairs})
 
     # Runs
 
@@ -290,10 +285,6 @@ async def _each_of(questions: Questions) -> AsyncGenerator[Any]:
     else:
         for row in questions:
             yield row
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def _is_cancelled() -> bool:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 __all__ = (
     "StoreOptions",
     "attach_journal",
+    "changes_of",
     "check_unchanged",
     "load_run",
+    "load_same",
     "outcome_of",
 )
 
@@ -147,6 +149,45 @@ async def load_run(  # noqa: PLR0913 - the options of resume
         await opened.finish(run_id, status, stored.outcome)
         raise
     return run, header.input
+
+
+async def load_same(
+    run: Run, *, seed: int | None, model: ModelChoice, session: SessionLike, limits: Limits | None
+) -> Run:
+    """Load the stored run that has the id of `run`, a durable run that has not started.
+
+    Errors: RunNotFound; RunChanged if it was started with another question, pattern, model or seed; as `load_run`.
+    """
+    assert run.journal is not None  # noqa: S101 - `run` is durable
+    store, now = run.journal.store, run.journal.header
+    then = (await store.run(run.run_id)).header
+    pairs = changes_of(then, now)
+    if seed is None:
+        del pairs["seed"]
+    check_unchanged(store, run.run_id, pairs)
+    stored, _ = await load_run(
+        run.run_id,
+        block=now.block,
+        outline=now.fingerprint["outline"],
+        store=store,
+        model=model,
+        session=session,
+        limits=limits,
+    )
+    return stored
+
+
+def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
+    """Pair the parts of two headers that have to be the same for a run to be resumed as the other."""
+    return {
+        "question": (_input_text(then), _input_text(now)),
+        "seed": (str(then.seed), str(now.seed)),
+        **{name: (then.fingerprint.get(name, ""), text) for name, text in now.fingerprint.items()},
+    }
+
+
+def _input_text(header: RunHeader) -> str:
+    return header.input if isinstance(header.input, str) else json.dumps(header.input, sort_keys=True)
 
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""`run(..., if_exists="resume")`: one call that starts a run or resumes it, for scripts that are started again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Limits, debate, handler
+from flowdebate.errors import ConfigurationError, RunChanged, RunConflict, RunExists
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [Debater("train", "take the train"), Debater("bike", "take the bike")]
+VERDICT = {"reasoning": "It is dry.", "winner": "take the bike", "verdict": "Take the bike."}
+QUESTION = "How should we get to work?"
+
+
+class Counted:
+    """A model that counts its answers, and fails at the call of your choice."""
+
+    def __init__(self, *, fail_at: int | None = None) -> None:
+        self.answers = 0
+        self.fail_at = fail_at
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, request: ModelRequest) -> Any:
+        if self.answers == self.fail_at:
+            message = "the process dies here"
+            raise KeyboardInterrupt(message)
+        self.answers += 1
+        return "The road is free." if request.output is None else VERDICT
+
+
+def pattern(rounds: int = 1) -> Any:
+    """A debate of two turns a round, and a judge."""
+    return debate(name="city", debaters=SIDES, max_rounds=rounds, synthesizer=False)
+
+
+async def test_a_script_that_is_started_again_pays_only_for_what_is_missing() -> None:
+    """The same call starts the run, resumes it after a crash, and returns it once it is complete."""
+    store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
+    with pytest.raises(KeyboardInterrupt):
+        await pattern().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
+    resumed = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
+    again = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
+    assert (dying.answers, living.answers) == (2, 1)
+    assert resumed.output == again.output
+    assert resumed.output.verdict.winner == "take the bike"
+    assert resumed.seed == again.seed
+
+
+@pytest.mark.parametrize(
+    ("question", "rounds", "seed", "part"),
+    [("Where do we meet?", 1, 7, "question"), (QUESTION, 2, 7, "outline"), (QUESTION, 1, 8, "seed")],
+)
+async def test_another_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
+    """RunChanged names what differs, before anything is paid."""
+    store, counted = MemoryStore(), Counted()
+    await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
+    with pytest.raises(RunChanged) as caught:
+        await pattern(rounds).run(
+            question, model=counted.model, store=store, run_id="city-1", seed=seed, if_exists="resume"
+        )
+    assert part in caught.value.differences
+    assert counted.answers == 3
+
+
+async def test_without_the_option_a_taken_id_is_an_error() -> None:
+    """RunExists, so that nothing is resumed unasked."""
+    store, counted = MemoryStore(), Counted()
+    await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
+    with pytest.raises(RunExists):
+        await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
+    assert counted.answers == 3
+
+
+async def test_a_run_in_progress_is_not_started_twice() -> None:
+    """RunConflict for the second of two processes."""
+    store, going, done = MemoryStore(), asyncio.Event(), asyncio.Event()
+
+    async def wait(value: str) -> str:
+        going.set()
+        await done.wait()
+        return value
+
+    block = handler(wait, name="wait")
+    first = asyncio.ensure_future(block.run("x", store=store, run_id="one", if_exists="resume"))
+    await going.wait()
+    with pytest.raises(RunConflict):
+        await block.run("x", store=store, run_id="one", if_exists="resume")
+    done.set()
+    assert (await first).output == "x"
+
+
+async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
+    """A run that its limits ended goes on with higher ones."""
+    store, counted = MemoryStore(), Counted()
+    kwargs: dict[str, Any] = {"model": counted.model, "store": store, "run_id": "city-1", "if_exists": "resume"}
+    ended = await pattern().run(QUESTION, limits=Limits(calls=2), **kwargs)
+    assert ended.status == "limit"
+    result = await pattern().run(QUESTION, limits=Limits(calls=3), **kwargs)
+    assert (result.status, counted.answers) == ("complete", 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"store": False, "run_id": "one", "if_exists": "resume"},
+        {"store": MemoryStore(), "if_exists": "resume"},
+        {"store": MemoryStore(), "run_id": "one", "if_exists": "replace"},
+    ],
+    ids=["no store", "no id", "unknown"],
+)
+async def test_what_cannot_be_resumed_is_refused_before_the_run(options: dict[str, Any]) -> None:
+    """It takes a store and a run id; other words are refused."""
+    counted = Counted()
+    with pytest.raises(ConfigurationError, match="if_exists"):
+        await pattern().run(QUESTION, model=counted.model, **options)
+    assert counted.answers == 0
