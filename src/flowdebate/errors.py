@@ -237,6 +237,8 @@ class ModelError(FlowDebateError):
 
     transient: bool = False
     """Whether another attempt, later or with the reason, may succeed; a `Retry` repeats only such calls."""
+    retry_after: float | None = None
+    """Seconds that the endpoint asks to wait; None where it did not say."""
     providers_fault: bool = True
     """Whether a debate may continue without this answer; False for what the application or its tests must fix."""
 

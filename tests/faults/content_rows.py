@@ -7,24 +7,69 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import (
     AuthenticationFailed,
     ContentFiltered,
+    ContextTooLong,
     EmptyResponse,
     MalformedResponse,
+    ModelError,
+    ModelNotFound,
     OutputTruncated,
     ProviderFailed,
     RateLimited,
     Refused,
+    RequestRejected,
     ResponseTooLarge,
 )
 from flowdebate.models import Usage
 from tests.models.server import completion, fine
 
 from .fault import Fault
-from .handlers import answer, reply, told
+from .handlers import answer, refusal, reply, told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.models.server import Handler
+
     from .fault import Asked, Played
 
-__all__ = ("CONTENT",)
+__all__ = ("CONTENT", "errors_in_words")
+
+_HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
+    ("insufficient_quota", "You exceeded your current quota", RateLimited, {"quota_exhausted": True}),
+    ("invalid_api_key", "Incorrect API key provided", AuthenticationFailed, {}),
+    ("context_length_exceeded", "This is too long", ContextTooLong, {}),
+    ("model_not_found", "There is no such model", ModelNotFound, {}),
+    ("invalid_request_error", "top_p must be a number", RequestRejected, {}),
+)
+"""Codes of errors that another request would not change, with what they are."""
+
+
+def errors_in_words(row: str, where: str, asked: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
+    """Errors inside of a response with status 200, whose codes are words."""
+    hopeless = [
+        Fault(
+            id=f"{row}-{code}",
+            title=f"`{code}` {where}",
+            handlers=(handler(told(message, code=code)),),
+            asked=asked,
+            what=f"`{error.__name__}` at once" + (", with `quota_exhausted`" if facts else ""),
+            attempts=(error.__name__,),
+            error=error,
+            says=message,
+            facts={"transient": False, **facts},
+        )
+        for code, message, error, facts in _HOPELESS
+    ]
+    limited = Fault(
+        id=f"{row}-rate_limit_exceeded",
+        title=f"`rate_limit_exceeded` {where}, with “try again in 1.5s”",
+        handlers=(handler(told("Rate limit reached. Please try again in 1.5s.", code="rate_limit_exceeded")), fine),
+        asked=asked,
+        what="Waits the 1.5 seconds, then the answer",
+        attempts=("RateLimited", None),
+        waits=((1.5, 1.5),),
+    )
+    return [*hopeless, limited]
 
 
 def _malformed_once(row: str, title: str, body: bytes, kind: str = "application/json") -> Fault:
@@ -160,6 +205,15 @@ CONTENT: tuple[Fault, ...] = (
         what="`RateLimited` after all attempts",
         attempts=("RateLimited",) * 3,
         error=RateLimited,
+    ),
+    *errors_in_words("33", "inside a 200", "text", reply),
+    Fault(
+        id="33-retry-after",
+        title="`rate_limit_exceeded` inside a 200 with `Retry-After: 2`",
+        handlers=(refusal(200, told("slow down", code="rate_limit_exceeded"), retry_after="2"), fine),
+        what="Waits the two seconds, then the answer",
+        attempts=("RateLimited", None),
+        waits=((2.0, 2.0),),
     ),
     _malformed("34-empty", "No choices", {**completion(), "choices": []}, "no choices"),
     _malformed("34-text", "Choices that are text", {**completion(), "choices": "x"}),

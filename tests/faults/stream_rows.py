@@ -19,6 +19,7 @@ from flowdebate.errors import (
 from flowdebate.models import Timeout, ToolCall, Usage
 from tests.models.server import chunk, completion, fine, usage_chunk
 
+from .content_rows import errors_in_words
 from .fault import Fault
 from .handlers import EVENT_STREAM, answer, broken, chunked, event, events, piece, raw, reply, told
 
@@ -167,6 +168,7 @@ STREAMING: tuple[Fault, ...] = (
         error=ProviderFailed,
         says="it broke",
     ),
+    *errors_in_words("72", "inside of a stream", "stream", events),
     Fault(
         id="73",
         title="A stream that stalls",

@@ -12,7 +12,7 @@ import pytest
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.models.resolve import PROVIDERS, KeptModel, ModelResolver, check_model
+from flowdebate.models.resolve import PROVIDERS, ModelResolver, PinnedModel, check_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ CASES = [
     Case("the run before a block's name", MINE, "ollama/c", {}, "mine"),
     Case("the run before a block's model", "ollama/a", MINE, {}, "ollama/a"),
     Case("an intent's model behind a block's name", {"chat": MINE}, "ollama/c", {}, "ollama/c"),
-    Case("a stand-in keeps its model", MINE, KeptModel("ollama/c"), {}, "ollama/c"),
+    Case("a stand-in keeps its model", MINE, PinnedModel("ollama/c"), {}, "ollama/c"),
     Case("the run before the environment", MINE, None, {"FLOWDEBATE_MODEL": "ollama/b"}, "mine"),
     Case("the environment's name", None, None, {"FLOWDEBATE_MODEL": "ollama/b", "OPENAI_API_KEY": "k"}, "ollama/b"),
     Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5-mini"),

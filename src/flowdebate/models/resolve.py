@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "PROVIDERS",
-    "KeptModel",
     "ModelChoice",
     "ModelResolver",
     "ModelSpec",
+    "PinnedModel",
     "Provider",
     "check_model",
     "model_of_environment",
@@ -55,7 +55,7 @@ _OPENAI_DEFAULT = "openai/gpt-5-mini"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptModel:
+class PinnedModel:
     """A model that a run's `model` does not replace: a stand-in is asked when that one fails."""
 
     spec: ModelSpec
@@ -135,7 +135,7 @@ class ModelResolver:
         `defaults` are the models of the patterns around the block, the nearest first.
         Errors: ConfigurationError for an invalid name, ModelUnavailable where no model is set up.
         """
-        if isinstance(spec, KeptModel):
+        if isinstance(spec, PinnedModel):
             spec = spec.spec
         elif self.override is not None:
             return self._real(self.override)

@@ -17,8 +17,6 @@ from flowdebate.errors import (
     EmptyResponse,
     ModelError,
     OutputTruncated,
-    ProviderFailed,
-    RateLimited,
     SchemaViolation,
 )
 from flowdebate.models.base import CallRetried
@@ -74,10 +72,9 @@ class Retry:
             return 0.0
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
         drawn = grown * (0.5 + random.random() / 2)
-        asked = error.retry_after if isinstance(error, (RateLimited, ProviderFailed)) else None
-        if asked is None:
+        if error.retry_after is None:
             return drawn
-        return None if asked > self.longest_wait else max(asked, drawn)
+        return None if error.retry_after > self.longest_wait else max(error.retry_after, drawn)
 
 
 async def repeated(

@@ -11,7 +11,7 @@ from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ModelError, ModelTimeout, error_text
 from flowdebate.models.call import within
-from flowdebate.models.resolve import KeptModel
+from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.state import ProviderFailure, pattern_state
 from flowdebate.runs.context import place_of
@@ -81,7 +81,7 @@ class FailurePolicy:
     @property
     def stand_in(self) -> Model | None:
         """The fallback model for turns; None for none."""
-        return KeptModel(self.on_failure.model) if isinstance(self.on_failure, StandIn) else None
+        return PinnedModel(self.on_failure.model) if isinstance(self.on_failure, StandIn) else None
 
 
 class _Missing(Enum):

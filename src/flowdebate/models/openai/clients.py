@@ -17,6 +17,7 @@ from flowdebate.errors import OutputTruncated, ResponseTooLarge
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import within
 from flowdebate.models.guard import check_real_calls_allowed, is_loopback
+from flowdebate.models.openai.error_mapping import answered
 
 if TYPE_CHECKING:
     import ssl
@@ -193,9 +194,10 @@ def _no_cookies() -> CookieJar:
 
 
 async def _bounded(response: httpx2.Response) -> None:
-    """Bound the body of `response` to `_LONGEST_BODY` bytes; reject it at once where its head announces more."""
+    """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
     from flowdebate.models.openai.transport import bounded_stream, encoding_of
 
+    answered.set(response.headers)
     announced = response.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > _LONGEST_BODY:
         await response.aclose()

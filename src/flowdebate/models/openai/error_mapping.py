@@ -11,7 +11,9 @@ import json
 import math
 import re
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = (
     "address_of",
-    "as_status",
+    "answered",
+    "inner_error",
     "map_error",
     "retry_after",
     "status_error",
@@ -56,6 +59,31 @@ _TRANSIENT = frozenset({408, 409, 425})
 _CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
             "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
 _QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "insufficient credit")
+_WORDS: Mapping[int, tuple[str, ...]] = {
+    400: ("invalid_request_error", "invalid_argument", "context_length_exceeded", "exceed_context_size_error"),
+    401: ("invalid_api_key", "incorrect_api_key", "authentication_error", "unauthenticated", "unauthorized"),
+    402: ("billing_hard_limit_reached", "billing_not_active", "insufficient_credits"),
+    403: ("permission_error", "permission_denied", "access_denied", "forbidden"),
+    404: ("model_not_found", "not_found_error", "not_found"),
+    413: ("request_too_large",),
+    429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
+    529: ("overloaded_error",),
+}
+_STATUSES = {word: status for status, words in _WORDS.items() for word in words}
+"""Statuses that endpoints mean by these codes and types of errors."""
+
+_UNITS = {
+    **dict.fromkeys(("ms", "millisecond"), 0.001),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+}
+_PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
+_TIME = re.compile(_PART)
+_TRY_AGAIN = re.compile(rf"\b(?:try again|retry) (?:in|after) ((?:{_PART} ?)+)")
+
+answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
+"""Headers of the last response in this task: where an error is inside a 200, openai does not pass them on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,36 +130,57 @@ def _own(error: BaseException) -> FlowDebateError | None:
     return cause
 
 
-def status_error(  # noqa: PLR0911 - a table
+def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
+    """Map an `error` inside a stream or a 200, whose code may be a status or a word; without one it is a 500."""
+    codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
+    known = {str(code): status for code in codes if (status := _as_status(code))} or {"with an error": 500}
+    said, status = next(iter(known.items()))
+    return status_error(status, {"error": error}, said=said, headers=answered.get(), secrets=secrets, base_url=base_url)
+
+
+def status_error(
     status: int,
     body: object,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str],
+    said: str = "",
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """Map an HTTP `status` with its decoded `body` to an error."""
+    """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` decides whether it is transient.
+
+    `said` is what the endpoint sent in place of the status.
+    """
     refusal = _refusal(body, secrets)
-    text = (
-        f"the endpoint answered {status}: {refusal.message}" if refusal.message else f"the endpoint answered {status}"
-    )
-    searched = f"{refusal.code} {refusal.message}".lower()
+    wait = retry_after(headers)
+    if wait is None:
+        wait = _asked_to_wait(refusal.message)
+    text = f"the endpoint answered {said or status}{refusal.message and ': '}{refusal.message}"
+    error = _by_status(status, text, f"{refusal.code} {refusal.message}".lower(), wait, _at(base_url))
+    should_retry = headers.get("x-should-retry")
+    if should_retry in ("true", "false"):
+        error.transient = should_retry == "true"
+        error.retry_after = wait
+    return error
+
+
+def _by_status(status: int, text: str, searched: str, wait: float | None, at: str) -> ModelError:  # noqa: PLR0911
     spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
     if spent or status in _OVERLOADED:
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
-        return RateLimited(text + hint, retry_after=retry_after(headers or {}), status=status, quota_exhausted=spent)
+        return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
     if status in _UNAUTHORIZED:
         return AuthenticationFailed(f"{text}. Check the API key", status=status)
     if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
         return ContextTooLong(text, status=status)
     if status == 404:  # noqa: PLR2004 - Not Found
-        return ModelNotFound(f"{text}. Check the model's name{_at(base_url)}", status=status)
+        return ModelNotFound(f"{text}. Check the model's name{at}", status=status)
     if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
     if status < 300:  # noqa: PLR2004 - 101 and the like
         return MalformedResponse(f"{text}, which is no answer")
     if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
-        return ProviderFailed(text, status=status, retry_after=retry_after(headers or {}))
+        return ProviderFailed(text, status=status, retry_after=wait)
     return RequestRejected(text, status=status)
 
 
@@ -147,6 +196,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         wait = _until(seconds or "")
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
+
+
+def _asked_to_wait(message: str) -> float | None:
+    """Read the seconds that a refusal asks to wait in words ("try again in 1m2.5s"); None where it does not."""
+    found = _TRY_AGAIN.search(message.lower())
+    if found is None:
+        return None
+    wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(found[1]))
+    return wait if wait <= _LONGEST_WAIT else None
 
 
 def _until(date: str) -> float:
@@ -178,8 +236,7 @@ def _openai(  # noqa: PLR0911 - a table
     if isinstance(error, openai.APIResponseValidationError):
         return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
     if isinstance(error, openai.APIError):  # an error event inside a stream
-        status = as_status(error.code) or as_status(error.type)
-        return status_error(status or 500, error.body or error.message, secrets=secrets, base_url=base_url)
+        return inner_error(error.body or error.message, secrets=secrets, base_url=base_url)
     if isinstance(error, openai.OpenAIError):
         return RequestRejected(one_line(_safe_str(error), secrets=secrets))
     return None
@@ -288,10 +345,12 @@ def _refusal(body: object, secrets: Sequence[str]) -> _Refusal:
     return _Refusal(one_line(message, secrets=secrets), code)
 
 
-def as_status(code: object) -> int | None:
-    """Return the HTTP status in an error's `code`; None for words."""
-    text = str(code)
-    return int(text) if text.isdecimal() and len(text) == 3 and text[0] in "345" else None  # noqa: PLR2004
+def _as_status(code: object) -> int | None:
+    """Return the HTTP status that an error's `code` is or means; None for other words."""
+    text = str(code).strip().lower()
+    if text.isdecimal() and len(text) == 3 and text[0] in "345":  # noqa: PLR2004
+        return int(text)
+    return _STATUSES.get(text)
 
 
 def _tells_secret(links: Iterable[BaseException], secrets: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from flowdebate.errors import (
     shown,
 )
 from flowdebate.models.base import ModelResponse, ToolCall
-from flowdebate.models.openai.error_mapping import as_status, status_error
+from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
@@ -235,12 +235,11 @@ def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
     return MalformedResponse(f"a page came back instead of JSON ({begin}): is base_url an API?", transient=False)
 
 
-def _raise_error_inside(holder: Json, secrets: Sequence[str], *, default: int = 500) -> None:
+def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
     """Raise the error inside a response with status 200, as some proxies send it."""
     error = getattr(holder, "error", None)
     if error and isinstance(error, (dict, str)):
-        code = error.get("code") if isinstance(error, dict) else None
-        raise status_error(as_status(code) or default, {"error": error}, secrets=secrets)
+        raise inner_error(error, secrets=secrets)
 
 
 def _text(content: object) -> str:
