@@ -80,7 +80,16 @@ BAD = [
     Case(id="model", text='model = "nobody/x"', message="`model` must be"),
     Case(id="debater's model", text='debaters=[{name="a",stance="x",model="no"}]', message="`debaters[0].model` must"),
     Case(id="base_url", text='model = "x"\nbase_url = "ftp://x"', message="`base_url` must be an address"),
-    Case(id="no model", text='base_url = "http://x/v1"', message="`--model` must be the model's name"),
+    Case(
+        id="base_url with a password",
+        text='model = "x"\nbase_url = "http://me:hunter2@[::1/v1"',
+        message="got 'http://[::1/v1'",
+    ),
+    Case(
+        id="no model",
+        text='base_url = "http://me:pw@x/v1"',
+        message="`--model` must be the model's name as the server at http://x/v1 has",
+    ),
     Case(id="schema is a list", text="schema = [1]", message="`schema` must be a JSON Schema, or the path of one"),
     Case(id="schema", text='schema = {type = "nothing"}', message="`schema` must be a valid JSON Schema"),
     Case(id="no schema file", text='schema = "none.json"', message="none.json: cannot be read: No such file"),

@@ -6,16 +6,19 @@ import io
 import json
 import logging
 import traceback
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, OpenAIModel, debate
-from flowdebate.errors import FlowDebateError
+from flowdebate import Debater, OpenAIModel, debate, generator
+from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.store import SqliteStore, export_run
 from tests.models.server import ChatServer, chunk, completion, usage_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.models.server import Exchange
 
@@ -115,20 +118,129 @@ async def test_a_key_that_a_server_says_is_in_no_error(scenario: Any, transport:
     assert KEY not in logged.getvalue()
 
 
-async def test_a_key_in_the_address_is_shown_nowhere(logged: io.StringIO) -> None:
-    """User, password and query of a base URL."""
-    async with ChatServer({"failing": _refuses_with_it}) as server:
-        for address in (
-            server.base_url.replace("127.0.0.1", f"user:{KEY}@127.0.0.1"),
-            f"http://user:{KEY}@127.0.0.1:9/v1",
-        ):
-            model = OpenAIModel("failing", base_url=address, api_key="no", retry=None)
-            with pytest.raises(FlowDebateError) as caught:
-                await debate(name="rent", debaters=SIDES).run("Cap?", model=model)
-            error = caught.value
-            shown = "".join(traceback.format_exception(error))
-            assert KEY not in f"{shown}{error!r}{error}"
-            assert KEY not in repr(model)
-            assert error.run is not None
-            assert KEY not in _all_of(error.run)
-    assert KEY not in logged.getvalue()
+def _with(server: ChatServer, place: str) -> dict[str, Any]:
+    """Options of a model whose secret has this place."""
+    host, address = f"127.0.0.1:{server.port}", server.base_url
+    options: dict[str, dict[str, Any]] = {
+        "a password": {"base_url": address.replace(host, f"user:{KEY}@{host}")},
+        "an escaped password": {"base_url": address.replace(host, f"user:%63{KEY[1:]}@{host}")},
+        "a user": {"base_url": address.replace(host, f"{KEY}@{host}")},
+        "a query": {"base_url": f"{address}?api-version=1&key={KEY}"},
+        "an escaped query": {"base_url": f"{address}?key=%63{KEY[1:]}"},
+        "a query of any name": {"base_url": f"{address}?x={KEY}"},
+        "a header": {"default_headers": {"X-Api-Key": KEY}},
+        "a header of any name": {"default_headers": {"X-Team": f"debates {KEY}"}},
+        "an Authorization header": {"default_headers": {"authorization": f"Bearer {KEY}"}},
+    }
+    return options[place]
+
+
+PLACES = [
+    "a password", "an escaped password", "a user", "a query", "an escaped query", "a query of any name",
+    "a header", "a header of any name", "an Authorization header",
+]  # fmt: skip
+
+
+async def _echoes(exchange: Exchange) -> None:
+    """A server that repeats all that it was sent, in what it says or in its refusal."""
+    sent = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
+    if exchange.body["model"] == "failing":
+        await exchange.json({"error": {"message": sent, "code": KEY}}, status=400, headers={"x-echo": KEY})
+    elif "response_format" in exchange.body:
+        await exchange.json(completion(json.dumps({**VERDICT, "reasoning": sent})))
+    elif exchange.body.get("stream"):
+        await exchange.events([chunk(sent), chunk(finish="stop"), usage_chunk()])
+    else:
+        await exchange.json(completion(sent))
+
+
+async def _stored(store: Path) -> str:
+    """All that is in the files of a store and in the export of its run."""
+    opened = SqliteStore(store)
+    lines = [line async for line in export_run(opened, "the-run")]
+    await opened.close()
+    files = [path.read_bytes() for path in store.parent.rglob("*") if path.is_file()]
+    return b"".join(files).decode("utf-8", "replace") + "".join(lines)
+
+
+def _assert_hidden(shown: str, server: ChatServer) -> None:
+    """The secret was sent, in one of its forms, and is in none of them in what is `shown`."""
+    forms = [KEY, f"%63{KEY[1:]}", *(b64encode(user.encode()).decode() for user in (f"user:{KEY}", f"{KEY}:"))]
+    sent = server.paths[0] + json.dumps(server.headers[0])
+    assert any(form in sent for form in forms)
+    for form in forms:
+        assert form not in shown
+    assert KEY[1:] not in shown
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of_a_run(
+    place: str, transport: Any, logged: io.StringIO, tmp_path: Path
+) -> None:
+    """In no result, event, log, `repr`, store or export."""
+    store = tmp_path / "runs.sqlite3"
+    async with ChatServer({"telling": _echoes}) as server:
+        model = OpenAIModel("telling", transport=transport, **{"base_url": server.base_url, **_with(server, place)})
+        pattern = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1)
+        result = await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
+    assert "[redacted]" in result.output.transcript[0].text
+    shown = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{logged.getvalue()}"
+    _assert_hidden(shown, server)
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_secret_of_address_or_header_that_a_server_says_is_in_no_error(
+    place: str, transport: Any, logged: io.StringIO, tmp_path: Path
+) -> None:
+    """Nor in the traceback of it, nor in what the run leaves and stores."""
+    store = tmp_path / "runs.sqlite3"
+    async with ChatServer({"failing": _echoes}) as server:
+        model = OpenAIModel("failing", transport=transport, **{"base_url": server.base_url, **_with(server, place)})
+        pattern = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1)
+        with pytest.raises(FlowDebateError, match="redacted") as caught:
+            await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
+    error = caught.value
+    shown = "".join(traceback.format_exception(error)) + f"{error!r}{vars(error)!r}"
+    _assert_hidden(f"{shown}{_all_of(error.run)}{await _stored(store)}{logged.getvalue()}", server)
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io.StringIO) -> None:
+    """httpx2 logs the address of each request."""
+    async with ChatServer() as server:
+        model = OpenAIModel("m", base_url=f"{server.base_url}?key=42", transport=transport)
+        await generator(name="tenant").run("Cap?", model=model)
+    assert server.paths == ["/v1/chat/completions?key=42"]
+    assert "/v1/chat/completions" in logged.getvalue()
+    assert "key=42" not in logged.getvalue()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "htp://me:hunter2@127.0.0.1/v1",
+        "me:hunter2@127.0.0.1/v1?key=hunter2",
+        "http//me:hunter2@127.0.0.1/v1",
+        "http://me:hunter2@[::1/v1#hunter2",
+        "http://me:hunter2@127.0.0.1:99999/v1",
+        "http://me:hunter2/@127.0.0.1/v1",
+        "http://me:?hunter2@127.0.0.1/v1",
+        "http://me:12#hunter2@127.0.0.1/v1",
+        "http://me:hunter2@",
+        "http://127.0.0.1/v 1?key=hunter2",
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_secrets(address: str) -> None:
+    """When the model is made, as a ConfigurationError that names the field."""
+    with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http") as caught:
+        OpenAIModel("m", base_url=address)
+    assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"
+
+
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value() -> None:
+    """The error names the header."""
+    with pytest.raises(ConfigurationError, match=r"`default_headers\['X-Key'\]` must be a str of printable") as caught:
+        OpenAIModel("m", default_headers={"X-Key": "hunter2\n"})
+    assert "hunter2" not in f"{caught.value}{vars(caught.value)}"

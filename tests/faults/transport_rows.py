@@ -369,17 +369,6 @@ TRANSPORT: tuple[Fault, ...] = (
         works_again=False,
     ),
     Fault(
-        id="15-address",
-        title="An address that is none",
-        base_url="http://host.invalid:99999/v1",
-        what="`ModelUnavailable` at once",
-        attempts=("ModelUnavailable",),
-        error=ModelUnavailable,
-        facts={"transient": False},
-        counted="nothing",
-        works_again=False,
-    ),
-    Fault(
         id="16",
         title="The connection is reset right after it is established",
         greet=greet_with_reset,

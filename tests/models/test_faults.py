@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import (
     AuthenticationFailed,
+    ConfigurationError,
     ConnectionLost,
     ContextTooLong,
     FlowDebateError,
@@ -39,6 +40,8 @@ from flowdebate.models import (
     forbid_real_models,
 )
 from flowdebate.models.call import ask
+from flowdebate.models.openai.clients import Clients
+from flowdebate.models.openai.endpoint import Endpoint
 from flowdebate.models.openai.error_mapping import map_error, retry_after
 
 from .server import ChatServer, chunk, completion
@@ -264,13 +267,37 @@ async def test_an_endpoint_where_nobody_listens_is_unavailable_and_named() -> No
     assert type(caught.value) is ModelUnavailable
 
 
-@pytest.mark.parametrize(
-    "base_url", ["http://", "http://[bad", "http://host.invalid:99999/v1", "http://host.invalid/v1"]
-)
-async def test_an_address_that_is_none_is_unavailable(base_url: str) -> None:
-    """Nothing foreign comes out of it."""
-    with pytest.raises(ModelUnavailable):
-        await ask(OpenAIModel("m", base_url=base_url), question())
+@pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://[::1/v1", "http://host.invalid:99999/v1"])
+async def test_an_address_that_is_none_is_refused(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the model is made; where it comes from the environment, when it is called."""
+    with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http"):
+        OpenAIModel("m", base_url=base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+    with pytest.raises(ConfigurationError, match="`OPENAI_BASE_URL` must be an address that begins with http"):
+        await ask(OpenAIModel("m"), question())
+
+
+@given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
+@settings(max_examples=60, deadline=None)
+def test_no_address_raises_a_foreign_error(address: str) -> None:
+    """Neither when a model is made, nor when its client is."""
+
+    async def connect() -> None:
+        clients = Clients()
+        async with clients.opened():
+            await clients.client(Endpoint.of(address))
+
+    try:
+        OpenAIModel("m", base_url=address)
+        asyncio.run(connect())
+    except ConfigurationError as error:
+        assert error.field == "base_url"  # noqa: PT017 - most addresses are refused
+
+
+async def test_a_host_that_does_not_exist_is_unavailable() -> None:
+    """The error says where it was looked for."""
+    with pytest.raises(ModelUnavailable, match=r"http://host\.invalid/v1"):
+        await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
 
 
 async def test_a_server_that_speaks_no_tls_is_unavailable_or_lost() -> None:

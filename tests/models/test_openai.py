@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
 
 import pytest
 from pydantic import BaseModel
@@ -524,6 +525,42 @@ async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for
             await ask(
                 OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict)
             )
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
+    """As with httpx, and before any API key; escaped signs are those that they stand for."""
+    async with ChatServer() as server:
+        address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
+        model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
+        assert (await ask(model, question())).text == "fine"
+    assert server.headers[0]["authorization"] == "Basic bWU6cEBzcw=="
+    assert server.paths == ["/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx2"])
+async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any) -> None:
+    """Behind the path, as it was written."""
+    async with ChatServer() as server:
+        address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
+        model = OpenAIModel("m", base_url=address, transport=transport)
+        for _ in range(2):
+            assert (await ask(model, question())).text == "fine"
+    assert len(server.paths) == 2
+    for path in server.paths:
+        before, _, query = path.partition("?")
+        assert before == "/v1/chat/completions"
+        assert parse_qsl(query) == [("api-version", "2024-10-21"), ("tag", "a b"), ("tag", "c")]
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization"])
+async def test_an_authorization_header_comes_before_key_and_password(name: str) -> None:
+    """And is sent once."""
+    async with ChatServer() as server:
+        address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
+        model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})
+        await ask(model, question())
+    assert server.headers[0]["authorization"] == "Bearer mine"
 
 
 # Construction

@@ -17,7 +17,7 @@ from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, SchemaV
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAIModel, OutputSchema, ToolCall, Usage
 from flowdebate.models.base import FinishReason, Flag, ToolSpec
 from flowdebate.models.call import ask
-from flowdebate.models.openai.clients import Clients, Endpoint
+from flowdebate.models.openai.clients import Clients
 from flowdebate.models.openai.model import STRUCTURED_MODES
 from flowdebate.models.retry import Retry
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     import openai
+
+    from flowdebate.models.openai.endpoint import Endpoint
 
 __all__ = ("LONGEST_ERROR", "LONGEST_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "drawn_case")
 

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.service.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def _not_blank(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    check_address(COMMAND, "base_url", value)
+    return value
+
+
 def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
     if value:
         raise PydanticCustomError("on", "on")
@@ -113,7 +119,7 @@ _Ratio = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
 SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
 ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
-Address = Annotated[_PlainText, Field(pattern="^https?://"), allowed("an address that begins with http:// or https://")]
+Address = Annotated[_PlainText, AfterValidator(_address), allowed(ADDRESS)]
 
 State: TypeAlias = Literal[
     "queued",
@@ -334,6 +340,8 @@ class PatternOptions(BaseModel):
         if problem["type"] == "extra_forbidden":
             return unknown_key(where, field, problem["input"], list(fields), key=str(rest[-1]))
         got = None if problem["type"] == "missing" else problem["input"]
+        if name == "base_url" and isinstance(got, str):
+            got = address_of(got)
         needed = tuple(key for key, each in fields.items() if each.is_required())
         return ConfigurationError(where, field, got, _sentence(problem, needed))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.files import parse_json, read_text
 from flowdebate.service.options import COMMAND, MEGABYTES, OutputOptions, read_plan_file
@@ -159,7 +159,7 @@ def make_plan(
         hint = f'text that is not blank: give it as an argument, or as "{info.subject}" in --file'
         raise ConfigurationError(COMMAND, options.flag_of(info.subject), None, hint)
     if options.base_url is not None and options.model is None:
-        allowed = f"the model's name as the server at {options.base_url} has it"
+        allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
     made = Models(options.base_url)
     options, schema = _with_schema(options)
@@ -241,7 +241,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
     options = plan.options.stored()
     stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
-        address = _without_secrets(options["base_url"])
+        address = address_of(options["base_url"])
         if address != options["base_url"]:
             options["base_url"] = address
             stored["withheld"] = ["base_url"]
@@ -292,11 +292,6 @@ def _of_another(run: StoredRun) -> ConfigurationError:
     run_id = run.header.run_id
     hint = f"Resume it where its block is built: await block.resume({run_id!r}) in Python."
     return ConfigurationError(COMMAND, "RUN", run_id, "a run that this command has started", hint=hint)
-
-
-def _without_secrets(address: str) -> str:
-    parts = urlsplit(address)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:

@@ -14,6 +14,7 @@ from flowdebate.cli.process import tell
 from flowdebate.errors import ConfigurationError, error_text
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.report import AuditItem
+from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.service.options import COMMAND
@@ -54,7 +55,8 @@ class Rejudging:
     ) -> Rejudging:
         """Read the options of the command line; None was not given. ConfigurationError with the option."""
         specs = list(model or ())
-        check(base_url is None or specs, "--model", None, f"the model's name as the server at {base_url} has it")
+        at = address_of(base_url or "")
+        check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
         make = Models(base_url)
         made = [make(spec, COMMAND, "--model") for spec in specs]
         try:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from flowdebate._util.text import one_line
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.local.gguf import WAYS_OUT, find_local_model
-from flowdebate.models.openai.clients import Endpoint
+from flowdebate.models.openai.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
@@ -141,7 +141,7 @@ class LocalServer:
         else:
             line = _output(process).readline()
         _output(process).close()
-        return Endpoint(base_url=f"{_address(line, process)}/v1", api_key=key)
+        return Endpoint.of(f"{_address(line, process)}/v1", key)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         script = Path(__file__).with_name("engine.py")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from flowdebate.errors import FlowDebateError
     from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, ToolSpec
-    from flowdebate.models.openai.clients import Endpoint
+    from flowdebate.models.openai.endpoint import Endpoint
     from flowdebate.models.usage import Attempt, Usage
 
 __all__ = (

@@ -9,19 +9,19 @@ import threading
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from flowdebate._util.text import redacted
-from flowdebate.errors import OutputTruncated, ResponseTooLarge
+from flowdebate.errors import ConfigurationError, OutputTruncated, ResponseTooLarge
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.call import within
 from flowdebate.models.guard import check_real_calls_allowed, is_loopback
+from flowdebate.models.openai.endpoint import ADDRESS
 from flowdebate.models.openai.error_mapping import answered
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator
     from http.cookiejar import CookieJar
     from typing import Self
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from flowdebate.models.base import ModelRequest, ModelResponse
+    from flowdebate.models.openai.endpoint import Endpoint
 
 __all__ = (
-    "NO_KEY",
     "Clients",
-    "Endpoint",
     "PooledModel",
     "Transport",
     "load",
@@ -49,28 +48,8 @@ _CONNECT_SECONDS = 30.0
 """Seconds to establish a connection; everything after that is up to the call's deadline."""
 
 
-NO_KEY = "no-key"
-"""Placeholder for servers that want no key: the header must not be empty."""
-
 _LONGEST_BODY = 16_000_000
 """Maximum bytes of a response body."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Address of a model, and its key."""
-
-    base_url: str
-    api_key: str = field(repr=False)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Texts that must never be shown: the key, and a password in the address."""
-        try:
-            password = urlsplit(self.base_url).password
-        except ValueError:
-            password = None
-        return tuple(secret for secret in (self.api_key, password) if secret and secret != NO_KEY)
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +68,8 @@ class Clients:
     and so threads, do not share clients.
     """
 
-    def __init__(self, headers: Mapping[str, str] | None = None, *, transport: Transport = "aiohttp") -> None:
+    def __init__(self, *, transport: Transport = "aiohttp") -> None:
         self._transport = transport
-        self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._contexts: dict[bool, ssl.SSLContext] = {}
@@ -146,6 +124,10 @@ class Clients:
         import httpx2
         import openai
 
+        try:
+            httpx2.URL(endpoint.base_url)
+        except (httpx2.InvalidURL, ValueError):
+            raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         context = self._contexts[_secure(endpoint)]
         aiohttp = self._transport == "aiohttp"
@@ -163,6 +145,7 @@ class Clients:
             verify=context,
             event_hooks={"response": [_bounded]},
             cookies=_no_cookies(),
+            params=endpoint.query or None,
         )
         if aiohttp:
             from flowdebate.models.openai.transport import use_clean_connections
@@ -171,7 +154,7 @@ class Clients:
         return openai.AsyncOpenAI(
             api_key=endpoint.api_key,
             base_url=endpoint.base_url,
-            default_headers=self._headers,
+            default_headers={"Accept-Encoding": "identity", **dict(endpoint.headers)},
             http_client=http,
             max_retries=0,
             timeout=timeout,

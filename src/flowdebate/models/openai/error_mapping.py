@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from flowdebate._util.text import one_line, redacted
 from flowdebate.errors import (
@@ -36,12 +35,12 @@ from flowdebate.errors import (
     problems_of,
     shown,
 )
+from flowdebate.models.openai.endpoint import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = (
-    "address_of",
     "answered",
     "inner_error",
     "map_error",
@@ -277,7 +276,7 @@ def _transport(  # noqa: PLR0911 - a table
         broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
         hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
-        return ModelUnavailable(message, transient=_is_address(base_url) and not hopeless)
+        return ModelUnavailable(message, transient=not hopeless)
     if _any(links, aiohttp.InvalidURL, httpx2.InvalidURL, httpx2.UnsupportedProtocol):
         return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
     if _any(links, aiohttp.ServerTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
@@ -302,16 +301,6 @@ def _timed_out_connecting(links: Sequence[BaseException]) -> bool:
     import httpx2
 
     return _any(links, httpx2.ConnectTimeout) and not _any(links, aiohttp.ClientError)
-
-
-def _is_address(base_url: str) -> bool:
-    if not base_url:
-        return True
-    try:
-        parts = urlsplit(base_url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
-        return False
 
 
 def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
@@ -369,16 +358,3 @@ def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
 def _at(base_url: str) -> str:
     """Format the endpoint's address as part of a sentence."""
     return f" {address_of(base_url)}" if base_url else ""
-
-
-def address_of(base_url: str) -> str:
-    """Remove user, password and query from `base_url`, which may be secret.
-
-    >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
-    'https://example.com/v1'
-    """
-    try:
-        parts = urlsplit(base_url)
-    except ValueError:
-        return shown(base_url)
-    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, RequestRejected
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.openai.chat import Chat, Dialect, StructuredMode
-from flowdebate.models.openai.clients import NO_KEY, Clients, Endpoint, PooledModel, Transport
-from flowdebate.models.openai.error_mapping import address_of
+from flowdebate.models.openai.clients import Clients, PooledModel, Transport
+from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = (
 
 _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
+_URL_ENV = "OPENAI_BASE_URL"
 
 
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
@@ -43,8 +44,10 @@ _RETRY = Retry()
 class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
-    - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself.
+    - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself. User and
+      password in it are sent as basic authentication, its query with each request. All three are shown nowhere.
     - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
+    - `default_headers`: additional headers of each request. Keys and tokens in them are shown nowhere.
     - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and a
       timeout that is left at its default is none.
     - `structured`: the first structured mode; "json_schema" constrains the model on servers that can. Where the server
@@ -93,7 +96,8 @@ class OpenAIModel(PooledModel):
         self._modes = STRUCTURED_MODES[STRUCTURED_MODES.index(structured) :]
         self._tools_with_schema = tools_with_schema
         self._strict_model = strict_model
-        self._clients = Clients(default_headers, transport=transport)
+        self._headers = check_headers("OpenAIModel", default_headers)
+        self._clients = Clients(transport=transport)
 
     @property
     def name(self) -> str:
@@ -102,8 +106,12 @@ class OpenAIModel(PooledModel):
 
     @property
     def base_url(self) -> str:
-        """The endpoint of a call made now."""
-        return self._base_url or os.environ.get("OPENAI_BASE_URL") or f"{_OPENAI}/v1"
+        """Address of a call made now, without user, password and query."""
+        return address_of(self._address)
+
+    @property
+    def _address(self) -> str:
+        return self._base_url or os.environ.get(_URL_ENV) or f"{_OPENAI}/v1"
 
     def __repr__(self) -> str:
         where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
@@ -139,10 +147,12 @@ class OpenAIModel(PooledModel):
 
     def _endpoint(self) -> Endpoint:
         key = self._api_key or (os.environ.get(self._api_key_env) if self._api_key_env else None)
-        url = self.base_url
+        url = self._address
+        if self._base_url is None:
+            check_address("OpenAIModel", _URL_ENV, url)
         if not key and self._api_key_env and (url.startswith(_OPENAI) or self._api_key_env != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {self._api_key_env}, or pass api_key")
-        return Endpoint(base_url=url, api_key=key or NO_KEY)
+        return Endpoint.of(url, key or NO_KEY, self._headers)
 
 
 def _refuses_mode(error: RequestRejected) -> bool:
@@ -161,8 +171,8 @@ def _check_policies(retry: object, transport: object) -> None:
 def _check(name: object, base_url: object, structured: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
-    if base_url is not None and not str(base_url).startswith(("http://", "https://")):
-        raise ConfigurationError("OpenAIModel", "base_url", base_url, "an address that begins with http:// or https://")
+    if base_url is not None:
+        check_address("OpenAIModel", "base_url", base_url)
     if structured not in get_args(StructuredMode):
         allowed = " or ".join(map(repr, get_args(StructuredMode)))
         raise ConfigurationError("OpenAIModel", "structured", structured, allowed)

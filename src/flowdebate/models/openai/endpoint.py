@@ -1,0 +1,160 @@
+"""Endpoints: the address, key and headers of a server, and the secrets in them, which are shown nowhere."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode, urlsplit
+
+from flowdebate._util.text import one_line
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from urllib.parse import SplitResult
+
+__all__ = (
+    "ADDRESS",
+    "NO_KEY",
+    "Endpoint",
+    "address_of",
+    "check_address",
+    "check_headers",
+)
+
+NO_KEY = "no-key"
+"""Placeholder for servers that want no key: the header must not be empty."""
+
+ADDRESS = "an address that begins with http:// or https:// and names a server"
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A server, as `Endpoint.of` reads it from an address: user and password become a header, the query is apart."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    query: str = field(default="", repr=False)
+    """Sent with each request."""
+    headers: Headers = field(default=(), repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Texts that must never be shown."""
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def of(cls, base_url: str, api_key: str = NO_KEY, headers: Headers = ()) -> Endpoint:
+        """Read a valid address; its user and password come before `api_key`, an Authorization header before both."""
+        parts = urlsplit(base_url)
+        if parts.username or parts.password:
+            user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            basic = f"Basic {base64.b64encode(user.encode()).decode()}"
+            headers = (("Authorization", basic), *headers)
+        headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
+        found = dict.fromkeys((api_key, *_of_address(parts), *_of_headers(headers)))
+        secrets = sorted((secret for secret in found if secret and secret != NO_KEY), key=len, reverse=True)
+        return cls(
+            base_url=address_of(base_url),
+            api_key=api_key,
+            query=parts.query,
+            headers=headers,
+            secrets=tuple(secrets),
+        )
+
+
+def _canonical(name: str) -> str:
+    """Spell a header as openai does where it would otherwise send it twice."""
+    return "Authorization" if name.lower() == "authorization" else name
+
+
+def _of_address(parts: SplitResult) -> Iterator[str]:
+    """Yield the secrets of an address: as written, decoded, and as a server is sent them."""
+    secret = parts.password or parts.username or ""
+    yield from (secret, unquote(secret))
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    yield from (parts.query, urlencode(pairs))
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if _is_secret(unquote_plus(name), unquote_plus(value)):
+            yield from (value, unquote_plus(value))
+
+
+def _of_headers(headers: Headers) -> Iterator[str]:
+    for name, value in headers:
+        if _is_secret(name, value):
+            yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is none
+        yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
+
+
+_SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
+_SHORT = frozenset({"sig", "code", "pwd", "pass"})
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a header or parameter is a secret: by its name, or because it looks random.
+
+    >>> _is_secret("x-api-key", "hunter2"), _is_secret("api-version", "2024-10-21"), _is_secret("X-Title", "Debates")
+    (True, False, False)
+    """
+    word = re.split(r"[^a-z0-9]+", name.lower())[-1]
+    return word in _SHORT or word.endswith(_SECRETS) or _RANDOM.search(value) is not None
+
+
+def check_address(where: str, name: str, address: object) -> None:
+    """Raise ConfigurationError unless `address` is one of an endpoint; the error shows no password and no query."""
+    if not isinstance(address, str):
+        raise ConfigurationError(where, name, type(address), "an address as a str")
+    if _parts(address) is None:
+        hint = "In a user or password, / ? # @ are written as %2F %3F %23 %40"
+        raise ConfigurationError(where, name, address_of(address), ADDRESS, hint=hint if "@" in address else "")
+
+
+def _parts(address: str) -> SplitResult | None:
+    """Split a valid address; None for any other."""
+    try:
+        parts = urlsplit(address)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    plain = address.isprintable() and not any(char.isspace() or char in '"<>\\^`{|}' for char in address)
+    # http://me:12/34@example.com, whose password has a / that is not escaped
+    cut = ":" in parts.netloc and "@" in address and "@" not in parts.netloc
+    return parts if valid and plain and not cut else None
+
+
+def address_of(address: str) -> str:
+    """Remove user, password and query from `address`, which may be secret.
+
+    >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
+    'https://example.com/v1'
+    >>> address_of("htps//me:hunter2@example.com/v1"), address_of("http://me:hun/ter2@[::1/v1")
+    ('example.com/v1', 'http://[::1/v1')
+    """
+    parts = _parts(address)
+    if parts is not None:
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    before, at, rest = address.rpartition("@")  # what the parts of another address are, nobody knows
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/+", before)
+    return one_line(re.split("[?#]", (scheme[0] if scheme else "") + rest if at else rest)[0])
+
+
+def check_headers(where: str, headers: object) -> Headers:
+    """Return `headers` as pairs; ConfigurationError, which shows no value, unless they can be sent."""
+    if headers is None:
+        return ()
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(where, "default_headers", type(headers), "a mapping of names to values")
+    pairs: Iterable[tuple[object, object]] = headers.items()
+    for name, value in pairs:
+        if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
+            raise ConfigurationError(where, "default_headers", name, "a mapping of names of headers to values")
+        if not (isinstance(value, str) and value.isascii() and value.isprintable()):
+            allowed = "a str of printable ASCII characters"
+            raise ConfigurationError(where, f"default_headers[{name!r}]", type(value), allowed)
+    return tuple((str(name), str(value)) for name, value in pairs)
