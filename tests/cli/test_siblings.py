@@ -258,7 +258,7 @@ BAD = [
         "`debaters[0].stance` must be one of the keys name, role",
     ),
     ("handoff", 'judge_model = "x/y"', "`judge_model` must be one of the keys"),
-    ("consensus", 'on_failure = "skip"', "`on_failure` must be one of the keys"),
+    ("consensus", 'on_failure = "retry"', "`on_failure` must be 'fail' or 'skip', got 'retry'"),
     ("consensus", "weights = {Maker = 2}", "`weights` must be None with voting other than 'weighted'"),
     ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights['x']` must be of one of the agents"),
     ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),

@@ -110,9 +110,32 @@ def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
     assert output.tally.failed == 1
 
 
-@pytest.mark.parametrize(("written", "meant"), [(0.7, 0.7), (1, 1.0), (70, 0.7), (100, 1.0), (-0.1, 0.0)])
-def test_a_share_may_be_written_in_per_cent_or_just_below_0(written: float, meant: float) -> None:
-    """Grammars bound no floats, so models write what they like."""
+@pytest.mark.parametrize("written", [2, 70, 100, 1.0001, -0.1, float("nan")])
+def test_a_share_beyond_its_scale_is_refused(written: float) -> None:
+    """A severity and a confidence are from 0 to 1: a 2 may mean 2 %, 20 % or certainty, so it is none of them."""
+
+    def answer(call: Call) -> Any:
+        if call == Call("critique", "bob", 1, "ann"):
+            return {**answer_of(call), "severity": written}
+        if call.phase == "vote" and call.agent == "cy":
+            return {**answer_of(call), "confidence": written}
+        return None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
+    output = result.output
+    assert [(f.agent, f.phase, f.kind) for f in output.failures] == [
+        ("bob", "critique", "SchemaViolation"),
+        ("cy", "vote", "SchemaViolation"),
+    ]
+    assert output.tally is not None
+    assert (output.tally.valid, output.tally.failed) == (2, 1)
+    assert output.confidence == pytest.approx(0.75 * 2 / 3)
+    assert result.status == output.status == "degraded"
+
+
+@pytest.mark.parametrize("written", [0, 0.02, 0.7, 1])
+def test_a_share_on_its_scale_is_taken_as_it_is(written: float) -> None:
+    """Both ends included."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -120,8 +143,8 @@ def test_a_share_may_be_written_in_per_cent_or_just_below_0(written: float, mean
         return {**answer_of(call), "confidence": written} if call.phase == "vote" else None
 
     output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
-    assert {critique.severity for critique in output.rounds[0].critiques} == {meant}
-    assert {ballot.confidence for ballot in output.ballots} == {meant}
+    assert {critique.severity for critique in output.rounds[0].critiques} == {written}
+    assert {ballot.confidence for ballot in output.ballots} == {written}
     assert output.failures == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
@@ -15,6 +15,7 @@ from flowdebate.patterns.consensus.schemas import (
     CriticAnswer,
     JudgeAnswer,
     RevisionAnswer,
+    Share,
     VoteAnswer,
 )
 from flowdebate.patterns.roles import NOT_KEPT, generator_options, whole_sentences
@@ -141,14 +142,6 @@ def _context(ctx: Context) -> ConsensusContext | None:
     return handle.state.context if handle is not None and isinstance(handle.state, ConsensusState) else None
 
 
-def _as_share(value: object) -> object:
-    """A model's number from 0 to 1, also in per cent or just below 0: no grammar bounds floats."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return value
-    return value / 100 if 1 < value <= 100 else 0.0 if -1 <= value < 0 else value  # noqa: PLR2004 - per cent
-
-
-_Share: TypeAlias = Annotated[float, Field(ge=0, le=1), BeforeValidator(_as_share)]
 _POINTS = 6
 """Maximum number of issues, and of suggestions, of a model: without a bound it could loop."""
 
@@ -159,7 +152,7 @@ class CritiqueForm(CriticAnswer):
     reasoning: Annotated[str, Field(description="What matters most about the proposal")]
     issues: Annotated[list[str], Field(max_length=_POINTS)]
     suggestions: Annotated[list[str], Field(max_length=_POINTS)]
-    severity: _Share
+    severity: Share
 
 
 _LONGEST_POSITION = 200
@@ -193,5 +186,5 @@ def _vote_among(choices: Sequence[str]) -> type[VoteAnswer]:
         __base__=VoteAnswer,
         reasoning=(str, Field(description="What speaks for the best proposals, weighed against each other")),
         choice=(known, Field(description="The author of the best proposal")),
-        confidence=(_Share, ...),
+        confidence=(Share, ...),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
 from flowdebate.errors import error_text
-from flowdebate.measures import agreement, claims_without_evidence, strength
+from flowdebate.measures import agreement, claims_without_evidence
 from flowdebate.patterns.consensus.archive import give_feedback
 from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
 from flowdebate.patterns.consensus.rounds import early_end, time_is_up
@@ -22,6 +22,7 @@ from flowdebate.patterns.consensus.schemas import (
     Dissent,
     Feedback,
 )
+from flowdebate.patterns.consensus.vote import confidence_heard, strength_heard
 from flowdebate.patterns.output import publish
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
         state: ConsensusState = ctx.sequencer.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
-        output = build_output(self._options, ctx, "limit" if state.tally is None else status)
+        if state.tally is None or not state.tally.quorum_met:
+            status = "limit" if state.tally is None else "no_verdict"
+        output = build_output(self._options, ctx, status)
         if output.tally is not None:
             output = await self._with_aftermath(output, ctx, began)
         publish(output, ctx)
@@ -120,8 +123,8 @@ def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> 
         outcome=state.outcome,
         answer=None if winner is None else state.proposals[winner].text,
         winner=winner,
-        strength=None if counted is None else strength(counted.counts, eligible=counted.eligible),
-        confidence=0.0 if counted is None else counted.confidence,
+        strength=None if counted is None else strength_heard(counted, heard=len(state.proposals)),
+        confidence=0.0 if counted is None else confidence_heard(counted, heard=len(state.proposals)),
         context=state.context,
         proposals=[state.first[name] for name in names if name in state.first],
         rounds=[_ordered(one, names) for one in state.rounds],

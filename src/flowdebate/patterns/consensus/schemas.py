@@ -44,6 +44,7 @@ __all__ = (
 )
 
 Share = Annotated[float, Field(ge=0, le=1)]
+"""A severity or a confidence: always from 0 to 1; other numbers, such as per cent, are refused."""
 Outcome = Literal["consensus", "no_consensus"]
 """Whether the agents agreed."""
 AgentPhase = Literal["proposal", "critique", "revision", "vote"]
@@ -385,9 +386,9 @@ class ConsensusOutput(PatternOutput):
     winner: str | None
     """Whose proposal won."""
     strength: Strength | None = None
-    """How strong the agreement is."""
+    """How strong the agreement is; no stronger than the share of the agents whose proposals were heard."""
     confidence: Share = 0.0
-    """Of the vote, over all eligible voters."""
+    """Of the vote, over all eligible voters; no more than the share of the agents whose proposals were heard."""
     context: ConsensusContext
     proposals: list[Proposal]
     """As they were first made, in declared order."""

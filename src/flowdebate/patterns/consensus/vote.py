@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, error_text, shown
-from flowdebate.measures import Ballot, strength, tally, vote_weight
+from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.archive import read_ratings
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = (
     "VOTING",
     "ask_for_votes",
+    "confidence_heard",
     "count_votes",
+    "strength_heard",
 )
 
 
@@ -80,16 +82,34 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, weights, broken)
         ctx.sequencer.update(tally=counted)
+        if not counted.quorum_met:
+            ctx.run.degrade("no_verdict")
         enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
         decided = ConsensusDecided(
             outcome="consensus" if counted.reached else "no_consensus",
             winner=counted.winner,
-            strength=strength(counted.counts, eligible=counted.eligible),
+            strength=strength_heard(counted, heard=len(state.proposals)),
             tally=counted,
         )
         ctx.emit(decided)
 
     return count
+
+
+def confidence_heard(counted: Tally, *, heard: int) -> float:
+    """The confidence of the vote; no more than the share of the agents whose proposals were `heard`."""
+    return min(counted.confidence, heard / counted.eligible)
+
+
+def strength_heard(counted: Tally, *, heard: int) -> Strength:
+    """The strength of the agreement; no more than the share of the agents whose proposals were `heard` allows.
+
+    Agents who agree on the one proposal that was not lost had nothing else to choose: that is weak.
+    """
+    grades = get_args(Strength)
+    found = strength(counted.counts, eligible=counted.eligible)
+    most = strength({"heard": heard}, eligible=counted.eligible)
+    return max(found, min(most, "weak", key=grades.index), key=grades.index)
 
 
 def _tally(

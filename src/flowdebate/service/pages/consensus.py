@@ -80,7 +80,6 @@ class ConsensusOptions(PatternOptions):
 
     SUBJECT: ClassVar[str] = "task"
     ROSTER: ClassVar[str] = "agents"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"on_failure"})
 
     task: Annotated[Text | None, Option(help="The task; may be in --file instead.")] = None
     agents: Annotated[
@@ -124,6 +123,10 @@ class ConsensusOptions(PatternOptions):
     turn_timeout: Annotated[
         SecondsOrOff | None,
         Option(metavar="S|off", read=or_off, help="Maximum time for one answer, waiting included. Default: 90."),
+    ] = None
+    on_failure: Annotated[
+        Literal["fail", "skip"] | None,
+        Option(help="Fail the run if a model fails for good, or go on without its answer. Default: skip."),
     ] = None
 
 
@@ -299,6 +302,8 @@ class ConsensusPage(PatternPage):
         options: ConsensusOptions = plan.options
         bound = _CONVERGENCE if options.convergence is None else options.convergence
         failures = CONSENSUS_FAILURES
+        if options.on_failure is not None:
+            failures = replace(failures, on_failure=options.on_failure)
         if options.turn_timeout is not None:
             failures = replace(failures, turn_timeout=options.turn_timeout or None)
         names = [agent.name for agent in plan.speakers]
