@@ -370,6 +370,14 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
         assert "Ended with provider failures, after " in page
 
 
+def test_a_consensus_fails_with_its_first_agent_where_it_is_to() -> None:
+    """`--on-failure fail`, which is not the default: the run ends with the provider's error."""
+    with stage(broken={0}) as on:
+        result = hold(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["status"], document["raw"]["outcome"]) == (1, "failed", None)
+
+
 def test_an_answer_that_is_late_has_failed() -> None:
     """`--turn-timeout`; the debate goes on without it."""
     turns = 0

@@ -106,7 +106,8 @@ class Position(WireModel):
     answer: str | None
     """The stance or short answer; None for none, also after a retraction."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
-    round: Annotated[int, Field(ge=1)]
+    round: Annotated[int, Field(ge=0)]
+    """0 for a first proposal."""
 
 
 class Flip(WireModel):

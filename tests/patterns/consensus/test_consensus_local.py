@@ -46,7 +46,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
     result = await pattern.run(TASK, seed=1)
     check_emitted(result)
     output = result.output
-    assert result.status in ("complete", "degraded")
+    assert result.status in ("complete", "no_verdict")
     (proposal,) = output.final_proposals
     assert proposal.text.strip()
     assert output.tally is not None

@@ -77,9 +77,11 @@ You are the agent ann. You act as: a mayor
 You count every euro.
 You say so.\
 """)
-    assert request.messages[1]["content"] == snapshot(
-        "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be done, why, and what speaks against it. Do not begin with a name."
-    )
+    assert request.messages[1]["content"] == snapshot("""\
+Propose your answer to the task, in three or four sentences of plain text, without a list: what should be done, why, and what speaks against it. Do not begin with a name.
+
+End with a line of its own: "Position:", and your answer to the task in at most ten words.\
+""")
     assert request.output_schema is None
 
 

@@ -11,6 +11,7 @@ from flowdebate.blocks.generator import Generator, generator
 from flowdebate.measures import match_choice
 from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
 from flowdebate.patterns.consensus.schemas import (
+    LONGEST_POSITION,
     ConsensusState,
     CriticAnswer,
     JudgeAnswer,
@@ -155,16 +156,12 @@ class CritiqueForm(CriticAnswer):
     severity: Share
 
 
-_LONGEST_POSITION = 200
-"""Characters of a position: positions are compared with each other, which takes short ones."""
-
-
 class RevisionForm(RevisionAnswer):
     """A reviser's answer, all of which a model has to give."""
 
     proposal: Annotated[str, Field(description="The proposal as it is to read now")]
     position: Annotated[
-        str, Field(description="The answer to the task, in at most ten words", max_length=_LONGEST_POSITION)
+        str, Field(description="The answer to the task, in at most ten words", max_length=LONGEST_POSITION)
     ]
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 

@@ -72,6 +72,7 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-context")
     async def gather(_: object, ctx: Context) -> None:
+        ctx.sequencer.update(first_edition=await _is_of_first_edition(ctx))
         skipped: list[SkippedContext] = []
         archive, limit = options.archive, options.history_limit
         task = ctx.sequencer.state.question
@@ -104,6 +105,20 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
         ctx.sequencer.update(context=context)
 
     return gather
+
+
+async def _is_of_first_edition(ctx: Context) -> bool:
+    """Whether the run was begun by the first edition: it has steps of this debate, but not the one recorded here."""
+    journal, key = ctx.run.journal, "edition"
+    if journal is None:
+        return False
+    if journal.has_steps(ctx.sequencer.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
+        return True
+
+    async def second() -> int:
+        return 2
+
+    return await ctx.step(second, key=key, returns=int) < 2  # noqa: PLR2004 - the edition
 
 
 async def _fetched(call: Awaitable[T], source: ContextSource, skipped: list[SkippedContext]) -> T | None:
@@ -222,12 +237,12 @@ class _Writer:
 
 
 def _positions(output: ConsensusOutput) -> list[Position]:
-    """The positions that agents stated, round by round."""
+    """The positions that agents stated with their proposals (round 0), then round by round."""
+    stated = [*output.proposals, *(revised for one in output.rounds for revised in one.revisions)]
     return [
-        Position(agent=revised.agent, claim=output.task, answer=revised.position, round=one.round)
-        for one in output.rounds
-        for revised in one.revisions
-        if revised.position is not None
+        Position(agent=each.agent, claim=output.task, answer=each.position, round=each.round)
+        for each in stated
+        if each.position is not None
     ]
 
 

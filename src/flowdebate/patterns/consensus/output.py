@@ -86,7 +86,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
         state: ConsensusState = ctx.sequencer.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
-        if state.tally is None or not state.tally.quorum_met:
+        if state.tally is None or not state.tally.valid:
             status = "limit" if state.tally is None else "no_verdict"
         output = build_output(self._options, ctx, status)
         if output.tally is not None:

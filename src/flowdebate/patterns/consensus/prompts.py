@@ -59,6 +59,11 @@ class ConsensusTemplate(Template):
         ),
         metadata=uses(),
     )
+    position: str = field(
+        default='End with a line of its own: "Position:", and your answer to the task in at most ten words.',
+        metadata=uses(),
+    )
+    """Follows the request for a proposal; the line is taken off the text that others see."""
     critique: str = field(
         default=(
             "Round {round}. A proposal of another agent:\n{proposals}\n\n"
@@ -137,8 +142,11 @@ def render_agent_system(
 
 def render_turn(asked: Any, *, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
     """What an agent or a judge is asked: the proposals and critiques of `asked`, and what to do about them."""
+    request = getattr(template, _PARTS[asked.kind])
+    if asked.kind == "proposal" and asked.with_position:
+        request = f"{request}\n\n{template.position}"
     return filled(
-        getattr(template, _PARTS[asked.kind]),
+        request,
         round=getattr(asked, "round", 0),
         proposals=_proposals(_proposals_of(asked)),
         critiques=_critiques(getattr(asked, "critiques", ())),

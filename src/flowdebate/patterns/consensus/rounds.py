@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import clean_data, clean_text, is_blank
@@ -13,6 +14,7 @@ from flowdebate.measures.topologies import edges
 from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
 from flowdebate.patterns.consensus.events import AgentMessage, ConsensusStage, CritiqueMade, enter
 from flowdebate.patterns.consensus.schemas import (
+    LONGEST_POSITION,
     ConsensusRound,
     CriticAnswer,
     Critique,
@@ -56,6 +58,7 @@ __all__ = (
     "lose_judge",
     "open_round",
     "rounds_go_on",
+    "split_position",
     "time_is_up",
 )
 
@@ -65,7 +68,9 @@ def ask_for_proposals(options: ConsensusOptions) -> Callable[[object, Context], 
 
     def asks(_: object, ctx: Context) -> list[ProposalAsked]:
         start_clock(options.failures, ctx)
-        return [ProposalAsked(task=ctx.sequencer.state.question, agent=agent) for agent in options.names]
+        state: ConsensusState = ctx.sequencer.state
+        stated = not state.first_edition
+        return [ProposalAsked(task=state.question, agent=agent, with_position=stated) for agent in options.names]
 
     return asks
 
@@ -86,19 +91,33 @@ def check_proposals(options: ConsensusOptions) -> Handler[Any, None]:
     return check
 
 
-def _read_proposal(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> str:
-    text = text_said(answer, asked.agent, ctx)
+def _read_proposal(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
+    text, position = split_position(text_said(answer, asked.agent, ctx))
     if is_blank(text):
         raise OutputError(block, "a proposal", [("", "got blank text")])
-    return text
+    return Proposal.model_construct(agent=asked.agent, text=text, round=0, position=position)
 
 
-def _record_proposal(text: str, asked: ProposalAsked, ctx: Context) -> str:
+_POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE)
+
+
+def split_position(text: str) -> tuple[str, str | None]:
+    r"""`text` without its last line "Position: …", and that position; the whole text and None without such a line.
+
+    >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
+    ('Cap rents at 3%.', 'a cap of 3%')
+    """
+    said, _, last = text.rstrip().rpartition("\n")
+    found = _POSITION.fullmatch(last) if len(last) <= LONGEST_POSITION else None
+    position = "" if found is None else found[1].strip(" \t*_")
+    return (text, None) if is_blank(position) or is_blank(said) else (said.rstrip(), position)
+
+
+def _record_proposal(proposal: Proposal, asked: ProposalAsked, ctx: Context) -> str:
     state: ConsensusState = ctx.sequencer.state
-    proposal = Proposal.model_construct(agent=asked.agent, text=text, round=0, position=None)
     state.first[asked.agent] = state.proposals[asked.agent] = proposal
-    ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=text))
-    return text
+    ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=proposal.text))
+    return proposal.text
 
 
 PROPOSING = Phase(name="proposal", read=_read_proposal, record=_record_proposal)

@@ -15,6 +15,7 @@ from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, 
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 
 __all__ = (
+    "LONGEST_POSITION",
     "AgentFailure",
     "AgentPhase",
     "Analytics",
@@ -49,6 +50,8 @@ Outcome = Literal["consensus", "no_consensus"]
 """Whether the agents agreed."""
 AgentPhase = Literal["proposal", "critique", "revision", "vote"]
 """The kinds of questions that agents are asked."""
+LONGEST_POSITION = 200
+"""Characters of a position: positions are compared with each other, which takes short ones."""
 
 
 ContextSource = Literal["history", "patterns", "research"]
@@ -72,7 +75,7 @@ class Proposal(WireModel):
     round: int = 0
     """The round in which it was revised last; 0 is as it was first proposed."""
     position: str | None = None
-    """Its answer in a few words, as stated with the revision; None before the first."""
+    """Its answer in a few words, as stated with it; None if it states none."""
 
 
 class CriticAnswer(WireModel):
@@ -154,10 +157,12 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True)
 class ProposalAsked(_Asked):
-    """The question for a proposal: an agent's block returns text."""
+    """The question for a proposal: an agent's block returns text, whose last line may be "Position: …"."""
 
     kind: ClassVar[str] = "proposal"
     agent: str
+    with_position: bool = True
+    """False in a resumed run of the first edition, which asked for positions with revisions only."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -348,6 +353,8 @@ class ConsensusState(PatternState):
     """
 
     stages: list[StageReached] = Field(default_factory=list)
+    first_edition: bool = False
+    """Whether the first edition began the run: it asked for no positions of proposals, and recorded no decisions."""
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""

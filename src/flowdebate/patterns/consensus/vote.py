@@ -82,7 +82,7 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, weights, broken)
         ctx.sequencer.update(tally=counted)
-        if not counted.quorum_met:
+        if not counted.valid:
             ctx.run.degrade("no_verdict")
         enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
         decided = ConsensusDecided(

@@ -1,0 +1,129 @@
+"""Positions from the first proposal on: changes of mind between it and the first revision are seen."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate.errors import ConnectionLost
+from flowdebate.patterns.consensus.rounds import split_position
+from flowdebate.resources.archive import Archive
+from flowdebate.store import MemoryStore
+
+from .debates import QUICK, TASK, THREE, Call, answer_of, check_emitted, model, plan
+
+
+def stating(call: Call) -> Any:
+    """Agents state a position with each text; bob changes his mind with his first revision."""
+    match call.phase:
+        case "proposal":
+            return f"{call.agent} would build homes.\n\nPosition: build homes"
+        case "revision":
+            return {**answer_of(call), "position": "cap all rents" if call.agent == "bob" else "build homes"}
+        case _:
+            return None
+
+
+def test_a_change_of_mind_in_the_first_revision_is_seen() -> None:
+    """The position of the proposal is that of round 0, in the ledger as well."""
+    archive = Archive()
+    output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
+    assert [(each.text, each.position, each.round) for each in output.proposals] == [
+        (f"{name} would build homes.", "build homes", 0) for name in THREE
+    ]
+    assert output.feedback is not None
+    (flip,) = output.feedback.flips
+    assert (flip.agent, flip.kind, flip.before.round, flip.after.round) == ("bob", "contradiction", 0, 1)
+    ledger = asyncio.run(archive.positions.of("bob"))
+    assert [(each.round, each.answer) for each in ledger] == [(0, "build homes"), (1, "cap all rents")]
+    assert asyncio.run(archive.personas.of("bob")).flips == 1
+
+
+def test_nobody_else_sees_the_line_of_the_position() -> None:
+    """Critics and voters see the text; events and the output have it without the line, too."""
+    calls: list[Call] = []
+    result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
+    made = check_emitted(result)
+    assert all("Position:" not in call.prompt for call in calls if call.phase != "proposal")
+    assert all('"Position:"' in call.prompt for call in calls if call.phase == "proposal")
+    assert all("Position:" not in getattr(event, "text", "") for event in made)
+
+
+def test_positions_of_proposals_count_for_convergence() -> None:
+    """Bob's revisions are lost: his proposal stands, and its position contradicts the others'."""
+
+    def answer(call: Call) -> Any:
+        match call.phase:
+            case "proposal":
+                return f"The same words of everybody.\nPosition: {'no' if call.agent == 'bob' else 'yes'}"
+            case "revision" if call.agent == "bob":
+                return ConnectionLost("gone")
+            case "revision":
+                return {"proposal": "The same words of everybody.", "position": "yes", "enough": False}
+            case _:
+                return None
+
+    output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
+    assert [one.convergence.status for one in output.rounds if one.convergence] == ["stagnant", "stagnant"]
+    assert output.early_end is None
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "position"),
+    [
+        ("Cap rents.\nPosition: cap them", "Cap rents.", "cap them"),
+        ("Cap rents.\n\n**Position:** a cap of 3%  \n\n", "Cap rents.", "a cap of 3%"),
+        ("Cap rents.\n> POSITION : *cap*", "Cap rents.", "cap"),
+        ("Cap rents.\nPosition:", "Cap rents.\nPosition:", None),
+        ("Position: cap them", "Position: cap them", None),
+        ("Position: cap them\nCap rents.", "Position: cap them\nCap rents.", None),
+        ("My position: cap them.", "My position: cap them.", None),
+        ("Cap rents.\nPosition: " + "very " * 50, "Cap rents.\nPosition: " + "very " * 50, None),
+        ("Cap rents.", "Cap rents.", None),
+    ],
+)
+def test_a_position_is_the_last_line_that_says_so(written: str, text: str, position: str | None) -> None:
+    """Marked up as models do; a text that is nothing else, or too long, is no position."""
+    assert split_position(written) == (text, position)
+
+
+@given(st.text())
+def test_no_text_gets_lost(written: str) -> None:
+    """What is taken off the end is a line, and what remains is not blank unless the text was."""
+    text, position = split_position(written)
+    assert written.startswith(text)
+    assert position is None or (position in written[len(text) :] and text.strip())
+
+
+class Cut(Exception):
+    """A failure of the application."""
+
+
+@QUICK
+@given(st.integers(0, 14))
+def test_a_run_that_stops_anywhere_asks_the_same_when_it_is_resumed(answered: int) -> None:
+    """A resumed run has the prompts that it began with: no recorded answer is asked for again."""
+
+    async def resumed() -> None:
+        store = MemoryStore()
+        made: list[Call] = []
+
+        def cut(call: Call) -> Any:
+            if len(made) > answered:
+                raise Cut
+            return stating(call)
+
+        debate = plan(max_rounds=1)
+        with pytest.raises(Cut):
+            await debate.run(TASK, model=model(cut, calls=made), store=store, run_id="one", seed=1)
+        again: list[Call] = []
+        result = await debate.resume("one", model=model(stating, calls=again), store=store)
+        whole = await debate.run(TASK, model=model(stating), seed=1)
+        assert [p.position for p in result.output.proposals] == [p.position for p in whole.output.proposals]
+        assert len(again) <= 15 - answered
+
+    asyncio.run(resumed())
