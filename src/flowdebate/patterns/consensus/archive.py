@@ -118,7 +118,8 @@ async def _is_of_first_edition(ctx: Context) -> bool:
     async def second() -> int:
         return 2
 
-    return await ctx.step(second, key=key, returns=int) < 2  # noqa: PLR2004 - the edition
+    edition: int = await ctx.step(second, key=key, returns=int)
+    return edition < 2  # noqa: PLR2004 - the second
 
 
 async def _fetched(call: Awaitable[T], source: ContextSource, skipped: list[SkippedContext]) -> T | None:
