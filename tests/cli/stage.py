@@ -53,6 +53,7 @@ class Stage:
     """Requests, counted from 0, that are answered with status 503."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     _turn: int = 0
     _given: Counter[str] = field(default_factory=Counter)
     _asked: threading.Condition = field(default_factory=threading.Condition)
@@ -86,7 +87,7 @@ class Stage:
     async def _serve(self) -> None:
         async with ChatServer(dict.fromkeys(MODELS, self._answer)) as server:
             self.base_url = server.base_url
-            self.bodies = server.bodies
+            self.bodies, self.headers = server.bodies, server.headers
             self._ready.set()
             await self._done.wait()
         while connecting := asyncio.all_tasks() - {asyncio.current_task()}:  # accepted while the server closed

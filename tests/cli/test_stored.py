@@ -401,7 +401,8 @@ def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> Non
         assert command("import", "-", "--store", other, stdin=piped.stdout_bytes).stdout == "Imported 1 run.\n"
         again = command("import", file, "--store", other)
         assert again.stdout == "Imported 0 runs; 1 was there already.\n"
-        result = command("resume", run_id, "--store", other, "--max-calls", "9", "--json")
+        there = ("--store", other, "--base-url", on.base_url)
+        result = command("resume", run_id, *there, "--max-calls", "9", "--json")
         assert len(on.bodies) == 3
     texts = [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
     assert texts[0] == "Homes \x9b31m\u202efirst."

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.service.documents import Document
     from flowdebate.service.plan import Plan
     from flowdebate.service.runs import Ended, Place
+    from flowdebate.store.base import StoredRun
 
 __all__ = (
     "EXIT_CODES",
@@ -107,7 +108,8 @@ def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, 
     check_report(markdown)
     with opened(store) as place:
         stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
-        plan = plan_of(stored, given, ask=ask_here())
+        trusted = options.pop("trust_plan") or _confirmed(stored, given)
+        plan = plan_of(stored, given, trusted=trusted, ask=ask_here())
         if plan.policies.record is not None:
             tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
         plan = with_policies(plan, recording=False)
@@ -118,6 +120,21 @@ def resume_run(run: str | None, given: Mapping[str, Any], *, store: str | None, 
         finished = asyncio.run(_follow(plan, resumed, as_json=as_json))
         code = _written(finished, as_json=as_json, markdown=markdown)
     raise typer.Exit(code)
+
+
+def _confirmed(run: StoredRun, given: Mapping[str, Any]) -> bool:
+    """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
+    from flowdebate.service.plan import reached_by
+
+    reached = reached_by(run, given)
+    if not reached or not sys.stdin.isatty():
+        return False
+    tell(f"Run {run.header.run_id} was imported. Its plan names:")
+    for flag, texts in reached.items():
+        for text in texts:
+            tell(f"  {flag} {text}")
+    tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
+    return typer.confirm("Use them?", err=True)
 
 
 def show_saved(file: str, *, markdown: Path | None) -> None:

@@ -48,6 +48,7 @@ __all__ = (
     "StoreName",
     "TotalCalls",
     "TotalTokens",
+    "TrustPlan",
     "check",
     "command",
     "parameter",
@@ -78,6 +79,9 @@ NoStore: TypeAlias = Annotated[bool, Option(help="Do not store the run.")]
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
+TrustPlan: TypeAlias = Annotated[
+    bool, Option(help="Use the addresses and paths that the plan of an imported run names, without being asked.")
+]
 Json: TypeAlias = Annotated[bool, Option(flag="--json", help="Print one JSON document on stdout, and nothing else.")]
 Markdown: TypeAlias = Annotated[Path | None, Option(metavar="FILE", help="Also write a report as Markdown.")]
 Status: TypeAlias = Annotated[

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("answer", "resume")
 
 
-@opt.command("base_url", "max_calls", "max_tokens", "max_seconds")
+@opt.command("base_url", "replay", "max_calls", "max_tokens", "max_seconds")
 def resume(  # noqa: PLR0913 - the options of the command
     run: opt.RunName = None,
     *,
@@ -37,6 +37,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     model: Annotated[
         str | None, Option(metavar="SPEC", help="Another model for the rest; needs --allow-changes.")
     ] = None,
+    trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
@@ -55,6 +56,7 @@ def resume(  # noqa: PLR0913 - the options of the command
         on_uncertain=on_uncertain,
         allow_changes=allow_changes,
         retry_dead_letter=retry_dead_letter,
+        trust_plan=trust_plan,
         as_json=as_json,
         markdown=markdown,
     )
@@ -79,6 +81,7 @@ def answer(
         str | None, Option(metavar="PLACE", help="Which request to answer, if the run waits for several.")
     ] = None,
     later: Annotated[bool, Option(help="Only record the answer; resume the run later.")] = False,
+    trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -92,7 +95,7 @@ def answer(
         left = asyncio.run(_answered(where.store, stored, given, place))
         ready = _ready(stored, left, where.option, later=later)
     if ready:
-        resume_run(stored.header.run_id, {}, store=store, as_json=False, markdown=markdown)
+        resume_run(stored.header.run_id, {}, store=store, trust_plan=trust_plan, as_json=False, markdown=markdown)
 
 
 async def _answered(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -27,7 +28,7 @@ from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.service.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import ValidatorFunctionWrapHandler
 
@@ -44,12 +45,14 @@ __all__ = (
     "PatternOptions",
     "PersonaEntry",
     "PlanFile",
+    "Reach",
     "RosterEntry",
     "Seconds",
     "SecondsOrOff",
     "Share",
     "ShareOrOff",
     "State",
+    "Table",
     "Text",
     "Whole",
     "allowed",
@@ -87,6 +90,13 @@ def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
     return WrapValidator(check)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What a text in a plan makes this program read or connect to; the type of each text says it."""
+
+    of: Literal["nothing", "file", "server"]
+
+
 def _not_blank(value: str) -> str:
     if not value.strip() or value.encode(errors="replace").decode() != value:
         raise PydanticCustomError("blank", "blank")
@@ -105,11 +115,13 @@ def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
 
 
 _Off = Annotated[bool, AfterValidator(_off)]
+_NOTHING = Reach("nothing")
 _PlainText = Annotated[str, AfterValidator(_not_blank)]
-Text = Annotated[_PlainText, allowed("text that is not blank")]
-ModelName = Annotated[_PlainText, allowed("the name of a model")]
-ModelNames = Annotated[list[_PlainText], allowed("a list of names of models")]
-FilePath = Annotated[_PlainText, allowed("the path of a file")]
+Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
+Table = Annotated[dict[str, Any], _NOTHING]
+ModelName = Annotated[_PlainText, _NOTHING, allowed("the name of a model")]
+ModelNames = Annotated[list[_PlainText], _NOTHING, allowed("a list of names of models")]
+FilePath = Annotated[_PlainText, Reach("file"), allowed("the path of a file")]
 Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
@@ -119,7 +131,7 @@ _Ratio = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
 SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
 ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
-Address = Annotated[_PlainText, AfterValidator(_address), allowed(ADDRESS)]
+Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
 State: TypeAlias = Literal[
     "queued",
@@ -353,6 +365,15 @@ class PatternOptions(BaseModel):
         """Whether the plan file gave a field."""
         return name in self._of_file
 
+    def reached(self, *kinds: Literal["file", "server"]) -> dict[str, list[str]]:
+        """Paths and addresses that the plan file gave, by field; a text whose type does not say its reach is both."""
+        found: dict[str, list[str]] = {}
+        for name, field in type(self).model_fields.items():
+            if self.from_file(name):
+                texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
+                found[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
+        return {name: texts for name, texts in found.items() if texts}
+
     def folder(self, name: str) -> Path:
         """What paths in a field are relative to."""
         return Path(self._file).parent if self.from_file(name) else Path()
@@ -390,7 +411,7 @@ class OutputOptions(PatternOptions):
     """Options of patterns with a synthesizer."""
 
     output_schema: Annotated[
-        Annotated[dict[str, Any] | _PlainText, allowed("a JSON Schema, or the path of one")] | None,
+        Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None,
         Option(flag="--schema", metavar="FILE", help="JSON Schema of the output that the synthesizer makes."),
     ] = Field(default=None, alias="schema")
     synthesizer: Annotated[Flag | None, Option(help="A synthesizer writes the output at the end. Default: on.")] = None
@@ -401,10 +422,30 @@ class OutputOptions(PatternOptions):
         return self.synthesizer is not False
 
 
+def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
+    """Each text in `value`, which is a `kind`, with the reach that its type says."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)
+    elif origin in (Union, UnionType):
+        for part in parts:
+            yield from _texts(part, value, reach)
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _texts(field.annotation, getattr(value, name), _reach(field.metadata))
+    elif isinstance(value, (list, dict)) and (kind is Any or origin is type(value)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(parts[-1] if parts else Any, each, reach)
+    elif isinstance(value, str) and kind in (str, Any):
+        yield value, reach
+
+
+def _reach(about: Iterable[Any]) -> Reach | None:
+    return next((each for each in about if isinstance(each, Reach)), None)
+
+
 def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
     """The model of the entries of a list."""
-    from typing import get_args
-
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.errors import BadFile, ConfigurationError, shown
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.service.files import parse_json, read_text
 from flowdebate.service.options import COMMAND, MEGABYTES, OutputOptions, read_plan_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.sequencer import Sequencer
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from flowdebate.service.options import PatternOptions, PlanFile
     from flowdebate.store.base import StoredRun
 
-__all__ = ("Models", "Plan", "Policies", "make_plan", "pattern_of_file", "pattern_of_run", "plan_of", "stored_plan")
+__all__ = (
+    "Models",
+    "Plan",
+    "Policies",
+    "make_plan",
+    "pattern_of_file",
+    "pattern_of_run",
+    "plan_of",
+    "reached_by",
+    "stored_plan",
+    "with_shared_models",
+)
 
 _FORMAT = 2
 
@@ -251,19 +262,46 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
     return stored
 
 
-def plan_of(run: StoredRun, given: Mapping[str, Any], *, to_ask: bool = True, ask: Ask | None = None) -> Plan:
+def plan_of(
+    run: StoredRun,
+    given: Mapping[str, Any],
+    *,
+    to_ask: bool = True,
+    trusted: bool = False,
+    ask: Ask | None = None,
+) -> Plan:
     """The plan of a stored run, with what is `given` over it (None: as it was).
 
-    ConfigurationError for a run without a plan, and, if models are `to_ask`, where a secret has to be given again.
+    ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
+    for a run that was imported, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run
+    that only has to be shown is without the files that it names.
     """
     stored = run.header.plan
     if stored is None:
         raise _of_another(run)
     info, options, name = _read_stored(run)
-    if to_ask and "base_url" in stored.get("withheld", ()) and given.get("base_url") is None:
-        allowed = f"given again: that of {options['base_url']} had a secret, which is not stored"
+    if to_ask and not trusted and (reached := reached_by(run, given)):
+        raise _unconfirmed(run, reached)
+    if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
+        allowed = f"given again: that of {options.get('base_url')} had a secret, which is not stored"
         raise ConfigurationError(COMMAND, "--base-url", None, allowed)
+    if run.header.foreign and not to_ask:
+        keys = info.load_page().options
+        unread = keys.read({}, file=options).reached("file")
+        options = {key: value for key, value in options.items() if keys.keys().get(key, key) not in unread}
     return make_plan(info, given, file=options, name=name, ask=ask)
+
+
+def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Addresses and paths that the plan of an imported run names, by option, without those that are `given`.
+
+    The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
+    """
+    if not run.header.foreign or run.header.plan is None:
+        return {}
+    info, options, _ = _read_stored(run)
+    read = info.load_page().options.read(given, file=options)
+    return {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
@@ -273,17 +311,29 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     return find_pattern(name) if isinstance(name, str) else None
 
 
+def _unconfirmed(run: StoredRun, reached: Mapping[str, Sequence[str]]) -> ConfigurationError:
+    run_id = run.header.run_id
+    named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
+    return ConfigurationError(
+        COMMAND,
+        "RUN",
+        run_id,
+        f"one whose addresses and paths are confirmed; it was imported, and its plan names {named}",
+        hint=f"To use them: flowdebate resume {run_id} --trust-plan. To use another address: --base-url URL",
+    )
+
+
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     """The pattern of a stored plan, its options in today's words, and the name of its block.
 
     Format 1 called patterns by other commands, and made a synthesizer in a debate only where it was asked for.
     """
     stored: Any = run.header.plan
-    info = pattern_of_run(run)
-    if info is None or stored.get("format", 0) > _FORMAT:
+    info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
+    if info is None or not isinstance(options, dict) or number not in range(1, _FORMAT + 1):
         raise ConfigurationError(COMMAND, "RUN", run.header.run_id, "started by this or an earlier version")
-    options = dict(stored["options"])
-    if stored["format"] == 1 and info.name == "debate" and "schema" not in options:
+    options = dict(options)
+    if number == 1 and info.name == "debate" and "schema" not in options:
         options["synthesizer"] = options.pop("synthesize", False)
     return info, options, run.header.block
 

@@ -29,6 +29,7 @@ from flowdebate.service.options import (
     SecondsOrOff,
     Share,
     ShareOrOff,
+    Table,
     Text,
     allowed,
     or_off,
@@ -112,9 +113,7 @@ class ConsensusOptions(PatternOptions):
         Literal["majority", "supermajority", "unanimous", "weighted"] | None,
         Option(metavar="RULE", help="majority (default), supermajority, unanimous or weighted (see --file)."),
     ] = None
-    weights: Annotated[
-        Annotated[dict[str, Any], allowed("a table of numbers by agent")] | None, Option(help="", flag="")
-    ] = None
+    weights: Annotated[Annotated[Table, allowed("a table of numbers by agent")] | None, Option(help="", flag="")] = None
     quorum: Annotated[
         Count | None, Option(metavar="N", help="Minimum number of valid votes. Default: half of the agents.")
     ] = None

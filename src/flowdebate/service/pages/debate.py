@@ -15,6 +15,7 @@ from flowdebate.service.live import OneByOne
 from flowdebate.service.options import (
     MEGABYTES,
     Count,
+    FilePath,
     Flag,
     ModelName,
     ModelNames,
@@ -87,7 +88,9 @@ class DebateOptions(OutputOptions):
         Option(help="Let humans answer later, with flowdebate answer. Default without a terminal."),
     ] = None
     sources: Annotated[
-        Annotated[list[Text] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")]
+        Annotated[
+            list[FilePath] | dict[str, Text], allowed("a list of paths of text files, or a table of texts by name")
+        ]
         | None,
         Option(
             flag="--source", metavar="FILE", help="A text to quote from; repeat for each. Quotes are verified in it."
