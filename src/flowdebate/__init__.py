@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate._util.lazy import lazy_names
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.handler import handler
 from flowdebate.blocks.outline import outline
@@ -15,8 +16,6 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.blocks.tools import Capability
 from flowdebate.errors import FlowDebateError, FlowDebateWarning
-from flowdebate.models.openai.model import OpenAIModel
-from flowdebate.models.retry import Retry
 from flowdebate.patterns.debate import debate
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import create_judge, create_judge_panel
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.blocks.tools import function_schema
     from flowdebate.events import Event
+    from flowdebate.models.openai.model import OpenAIModel
+    from flowdebate.models.retry import Retry
     from flowdebate.patterns.consensus import consensus
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.patterns.council import council
@@ -137,7 +138,7 @@ __all__ = (
 
 __version__ = "0.1.0"
 
-_ELSEWHERE = {
+_LAZY = {
     "BatchItem": "runs.batch.result",
     "BatchResult": "runs.batch.result",
     "BatchSummary": "runs.batch.result",
@@ -147,27 +148,21 @@ _ELSEWHERE = {
     "Event": "events",
     "HandoffOutput": "patterns.handoff.schemas",
     "HumanRequest": "runs.durable.suspend",
-    "StoreOptions": "runs.durable.resume",
+    "OpenAIModel": "models.openai.model",
+    "Retry": "models.retry",
     "RoundRobinOutput": "patterns.round_robin.schemas",
+    "StoreOptions": "runs.durable.resume",
     "ask_in_terminal": "blocks.human.terminal",
-    "open_requests": "blocks.human.answers",
-    "submit_answer": "blocks.human.answers",
-    "submit_answer_sync": "blocks.human.answers",
     "consensus": "patterns.consensus",
     "council": "patterns.council",
     "deliberation": "patterns.deliberation",
     "function_schema": "blocks.tools",
     "handoff": "patterns.handoff",
     "human": "blocks.human.human",
+    "open_requests": "blocks.human.answers",
     "round_robin": "patterns.round_robin",
+    "submit_answer": "blocks.human.answers",
+    "submit_answer_sync": "blocks.human.answers",
 }
-"""Imported when they are used: most programs use one pattern."""
-
-
-def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+"""Imported at first use: most programs use one pattern and few of the policies."""
+__getattr__ = lazy_names(__name__, _LAZY)

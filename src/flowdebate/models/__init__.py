@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowdebate._util.lazy import lazy_names
 from flowdebate.models.base import (
     FinishReason,
     Flag,
@@ -16,13 +17,13 @@ from flowdebate.models.base import (
     ToolSpec,
 )
 from flowdebate.models.guard import allow_real_models, forbid_real_models
-from flowdebate.models.openai.model import OpenAIModel
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import PROVIDERS, ModelChoice, ModelSpec, Provider, resolve_model
 from flowdebate.models.usage import Attempt, Usage
 
 if TYPE_CHECKING:
     from flowdebate.models.local.model import LocalModel, stop_local_servers
+    from flowdebate.models.openai.model import OpenAIModel
     from flowdebate.models.policies.circuit_breaker import Breaker, Breakers, CircuitBreaker
     from flowdebate.models.policies.limits import ConcurrencyLimit, RateLimit, SharedRateLimit
     from flowdebate.models.policies.resilience import Fallback, Retrying, Timeout
@@ -70,14 +71,15 @@ __all__ = (
 )
 
 
-_ELSEWHERE = {
+_LAZY = {
     "Breaker": "policies.circuit_breaker",
     "Breakers": "policies.circuit_breaker",
     "CircuitBreaker": "policies.circuit_breaker",
     "ConcurrencyLimit": "policies.limits",
-    "PerRequestWrapper": "wrapper",
     "Fallback": "policies.resilience",
     "LocalModel": "local.model",
+    "OpenAIModel": "openai.model",
+    "PerRequestWrapper": "wrapper",
     "RateLimit": "policies.limits",
     "RecordingModel": "recording",
     "ReplayModel": "recording",
@@ -88,13 +90,5 @@ _ELSEWHERE = {
     "Wrapper": "wrapper",
     "stop_local_servers": "local.model",
 }
-"""Names that are imported at first use: most programs use none of them."""
-
-
-def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+"""Imported at first use: most programs use one pattern and few of the policies."""
+__getattr__ = lazy_names(__name__, _LAZY)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.base import Model
 from flowdebate.models.local.gguf import WAYS_OUT, local_model_installed
-from flowdebate.models.openai.model import OpenAIModel
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
@@ -235,6 +234,8 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
     if not slash or not name.strip() or provider is None:
         allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
         raise ConfigurationError(where, field, spec, allowed)
+    from flowdebate.models.openai.model import OpenAIModel
+
     return OpenAIModel(
         name,
         base_url=provider.base_url,

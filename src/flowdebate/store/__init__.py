@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flowdebate._util.lazy import lazy_names
 from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
@@ -43,7 +43,7 @@ __all__ = (
     "write_export",
 )
 
-_ELSEWHERE = {
+_LAZY = {
     "Imported": "export",
     "PostgresStore": "postgres.store",
     "SqliteStore": "sqlite.store",
@@ -54,11 +54,6 @@ _ELSEWHERE = {
     "stored_archive": "archive",
     "write_export": "export",
 }
-"""Names that are imported at first use, since they bring databases and schemas with them."""
+"""Imported at first use: they bring databases and schemas with them."""
 
-
-def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+__getattr__ = lazy_names(__name__, _LAZY)
