@@ -18,6 +18,7 @@ from flowdebate.patterns.consensus.events import (
     CritiqueMade,
     DebateEnded,
     DebateStarted,
+    PollVoteCast,
     StageEntered,
     VoteCast,
 )
@@ -60,6 +61,7 @@ __all__ = (
     "ModeratorDecided",
     "ModeratorReported",
     "PatternEvent",
+    "PollVoteCast",
     "RefereeReported",
     "ReviewFinished",
     "RoleFailed",
@@ -110,6 +112,7 @@ PatternEvent: TypeAlias = (
     | StageEntered
     | AgentMessage
     | CritiqueMade
+    | PollVoteCast
     | VoteCast
     | ConsensusDecided
     | DebateEnded

@@ -417,7 +417,11 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     with stage() as on:
         early = hold(on, "consensus", "--rounds", "3", "--convergence", "0.9", "--json")
         all_rounds = hold(on, "consensus", "--rounds", "3", "--convergence", "off", "--json")
+        polled = hold(on, "consensus", "--rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
     assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
+    assert [len(one.get("poll", ())) for one in json.loads(polled.stdout)["raw"]["rounds"]] == [3]
+    again = CliRunner().invoke(app, ["render", "-"], input=polled.stdout)
+    assert again.stdout.count(" would vote for: ") == 3
     assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
 
 

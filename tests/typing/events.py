@@ -29,7 +29,7 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: P
             return "sibling"
         case events.DebateStarted() | events.StageEntered() | events.AgentMessage() | events.CritiqueMade():
             return "consensus"
-        case events.VoteCast() | events.ConsensusDecided() | events.DebateEnded():
+        case events.PollVoteCast() | events.VoteCast() | events.ConsensusDecided() | events.DebateEnded():
             return "consensus"
         case _:
             assert_never(event)

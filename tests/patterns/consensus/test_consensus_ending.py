@@ -1,4 +1,4 @@
-"""Whether there is another round: convergence, the agents, a judge, a predicate, a budget."""
+"""Whether there is another round: convergence, the agents, a judge, their confidence, a predicate, a budget."""
 
 from __future__ import annotations
 
@@ -262,6 +262,82 @@ def test_a_predicate_can_end_the_rounds() -> None:
     )
 
 
+# Their confidence
+
+
+def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
+    """A model in which all vote for `choice`, as sure as `confidence` says after how many rounds."""
+
+    def answer(call: Call) -> Any:
+        if call.phase != "vote":
+            return None
+        rounds = max((n for n in confidence if n and f"idea number {n}" in call.prompt), default=0)
+        return {**answer_of(call), "choice": choice, "confidence": confidence[rounds]}
+
+    return answer
+
+
+@pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
+def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -> None:
+    """They are polled after each round but the last; the poll that ends the rounds is the vote."""
+    calls: list[Call] = []
+    debate = plan(max_rounds=3, convergence=None, confidence=enough)
+    result = debate.run_sync(TASK, model=model(voting({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
+    check_emitted(result)
+    output = result.output
+    assert len(output.rounds) == rounds
+    assert ended(output) == (None if rounds == 3 else ("confidence", rounds))
+    assert [call.phase for call in calls].count("vote") == 3 * min(rounds, 3)
+    assert output.confidence == pytest.approx({1: 0.5, 2: 0.7, 3: 0.9}[rounds])
+    assert [len(one.poll) for one in output.rounds] == [3, 3, 0][:rounds]
+    if rounds < 3:
+        assert output.early_end is not None
+        assert output.early_end.reason == f"the agents agree on 'bob' with a confidence of {output.confidence:.2f}"
+        assert output.ballots == output.rounds[-1].poll
+
+
+def test_a_poll_without_a_consensus_ends_nothing() -> None:
+    """However sure each of them is of another proposal."""
+
+    def answer(call: Call) -> Any:
+        return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
+
+    output = plan(max_rounds=2, convergence=None, confidence=0).run_sync(TASK, model=model(answer)).output
+    assert (len(output.rounds), ended(output), len(output.rounds[0].poll)) == (2, None, 3)
+
+
+def test_votes_that_a_poll_has_lost_are_not_asked_for_again() -> None:
+    """Two of three are sure; the third vote failed in the poll, and so it did in the vote."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "vote" and call.agent == "cy":
+            return ProviderFailed("gone", status=500)
+        return {**answer_of(call), "confidence": 1} if call.phase == "vote" else None
+
+    result = plan(max_rounds=2, convergence=None, confidence=0.6).run_sync(TASK, model=model(answer))
+    check_emitted(result)
+    output = result.output
+    assert ended(output) == ("confidence", 1)
+    assert [(loss.agent, loss.phase, loss.round) for loss in output.failures] == [("cy", "poll", 1)]
+    assert output.tally is not None
+    assert (output.tally.valid, output.tally.failed) == (2, 1)
+    assert output.confidence == pytest.approx(2 / 3)
+    assert result.status == "degraded"
+
+
+def test_what_was_not_heard_is_not_sure() -> None:
+    """Two of three proposals are lost: no poll on the third is more than a third sure."""
+
+    def answer(call: Call) -> Any:
+        if call.phase == "proposal" and call.agent != "ann":
+            return ProviderFailed("gone", status=500)
+        return {**answer_of(call), "confidence": 1} if call.phase == "vote" else None
+
+    debate = plan(max_rounds=2, convergence=None, confidence=0.5)
+    output = debate.run_sync(TASK, model=model(answer)).output
+    assert (len(output.rounds), ended(output)) == (2, None)
+
+
 # A budget
 
 
@@ -272,6 +348,7 @@ def test_a_predicate_can_end_the_rounds() -> None:
     topology=st.sampled_from(("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")),
     judged=st.booleans(),
     ties=st.booleans(),
+    polled=st.booleans(),
 )
 def test_a_debate_makes_no_more_calls_than_its_budget(
     size: int,
@@ -279,6 +356,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     topology: str,
     judged: bool,  # noqa: FBT001
     ties: bool,  # noqa: FBT001
+    polled: bool,  # noqa: FBT001
 ) -> None:
     """From the least that a debate of one round takes: the vote is always held, and as many rounds as there is room."""
     names = NAMES[:size]
@@ -287,6 +365,8 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
         options["judge"] = create_conclusive_judge(name="plan")
     if ties:
         options["tie_break"] = create_tie_judge(name="plan", choices=names)
+    if polled:
+        options["confidence"] = 0.9  # the votes are less sure
 
     def votes(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -294,7 +374,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     one = plan(names, max_rounds=1, **options).run_sync(TASK, model=model(votes), seed=1)
     tie = 1 if ties else 0
     asked_once = one.usage.calls if size > 1 else one.usage.calls + tie  # nobody ties with nobody
-    round_calls = asked_once - 2 * size - tie + judged
+    round_calls = asked_once - 2 * size - tie + judged + polled * size
     budget = asked_once + more
     result = plan(names, max_rounds=6, budget=budget, **options).run_sync(TASK, model=model(votes), seed=1)
     check_emitted(result)

@@ -72,6 +72,7 @@ REJECTED = [
     Case("a sparsity of two", {"sparsity": 2, "topology": "sparse"}, "sparsity", "a number from 0 to 1"),
     Case("a sparsity nobody looks at", {"sparsity": -1}, "sparsity", "a number from 0 to 1"),
     Case("a function's sparsity", {"sparsity": "x", "topology": lambda *_: []}, "sparsity", "a number from 0 to 1"),
+    Case("a confidence of two", {"confidence": 2}, "confidence", "a number from 0 to 1 or None"),
     Case("a convergence of two", {"convergence": 2}, "convergence", "a number from 0 to 1 or None"),
     Case("a convergence that is a bool", {"convergence": True}, "convergence", "a number from 0 to 1 or None"),
     Case("a convergence that is no number", {"convergence": float("nan")}, "convergence", "a number from 0 to 1"),

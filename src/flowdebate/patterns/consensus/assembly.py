@@ -40,7 +40,7 @@ from flowdebate.patterns.consensus.rounds import (
     rounds_go_on,
 )
 from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState
-from flowdebate.patterns.consensus.vote import VOTING, ask_for_votes, count_votes
+from flowdebate.patterns.consensus.vote import POLLING, VOTING, ask_for_votes, ask_in_poll, count_poll, count_votes
 from flowdebate.patterns.loop import input_validator
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.turn import AUDIT
@@ -76,6 +76,7 @@ class ConsensusOptions:
     sparsity: float
     convergence: float | None
     diverging: float
+    confidence: float | None
     similarity: Similarity
     voting: VotingRule
     weights: Mapping[str, float] | None
@@ -140,10 +141,11 @@ class ConsensusOptions:
             raise ConfigurationError(self.where, error.field, error.got, error.allowed) from None
 
     def _check_bounds(self) -> None:
-        convergence = 1.0 if self.convergence is None else self.convergence
-        for field, value in (("convergence", convergence), ("diverging", self.diverging)):
+        optional = {"convergence": self.convergence, "confidence": self.confidence}
+        given = {field: value for field, value in optional.items() if value is not None}
+        for field, value in {**given, "diverging": self.diverging}.items():
             if not _is_number(value) or not 0 <= value <= 1:
-                allowed = "a number from 0 to 1" + " or None" * (field == "convergence")
+                allowed = "a number from 0 to 1" + " or None" * (field in optional)
                 raise ConfigurationError(self.where, field, value, allowed)
         if self.convergence is not None and self.diverging > self.convergence:
             allowed = f"no more than convergence={self.convergence}"
@@ -209,6 +211,9 @@ def _phases(options: ConsensusOptions) -> Sequencer[Any, Any]:
     )
     if options.judge is not None:
         pipeline = pipeline.tap(conclusive_judge(options, options.judge))
+    if options.confidence is not None:
+        pipeline = pipeline.tap_each(_calls(options, POLLING, create_voter), over=ask_in_poll(options))
+        pipeline = pipeline.tap(count_poll(options, options.confidence))
     return (
         pipeline.loop_back(opening.name, when=rounds_go_on(options), max_iterations=options.max_rounds, label="round")
         .tap(_stage(name, _S.ROUNDS_COMPLETE, _S.VOTING))
@@ -230,7 +235,7 @@ def _stage(name: str, *stages: ConsensusStage) -> Handler[Any, None]:
 
 def _calls(options: ConsensusOptions, phase: Phase, create: Callable[..., Block[Any, Any]]) -> AgentCalls:
     """The calls of a phase: to the agents' own blocks, or to default ones, and to their stand-ins."""
-    given = {"choices": options.names, "shuffle": options.shuffle} if phase is VOTING else {}
+    given = {"choices": options.names, "shuffle": options.shuffle} if phase in (POLLING, VOTING) else {}
     model = options.failures.stand_in
 
     def default(agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:

@@ -29,6 +29,7 @@ __all__ = (
     "CritiqueMade",
     "DebateEnded",
     "DebateStarted",
+    "PollVoteCast",
     "StageEntered",
     "StageReached",
     "VoteCast",
@@ -122,6 +123,15 @@ class VoteCast(BaseEvent):
 
 
 @dataclass(slots=True, kw_only=True)
+class PollVoteCast(BaseEvent):
+    """An agent has voted in the poll after a round."""
+
+    kind: ClassVar[str] = "poll_vote"
+    round: int
+    ballot: Ballot
+
+
+@dataclass(slots=True, kw_only=True)
 class ConsensusDecided(BaseEvent):
     """The votes are counted."""
 
@@ -162,9 +172,9 @@ def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
 class WireEvents:
     """Translates a run's events to plain data under the names of the pipeline that this pattern follows.
 
-    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage` and
-    `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the debate, from 1
-    without gaps. Events of other blocks have no wire form here.
+    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage`,
+    `poll_vote` and `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the
+    debate, from 1 without gaps. Events of other blocks have no wire form here.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
@@ -181,7 +191,7 @@ class WireEvents:
             case DebateStarted():
                 self._started[event.path] = event
                 yield self._numbered(event.path, event.kind, _facts(event))
-            case StageEntered() | AgentMessage() | CritiqueMade() | VoteCast() | ConsensusDecided():
+            case StageEntered() | AgentMessage() | CritiqueMade() | PollVoteCast() | VoteCast() | ConsensusDecided():
                 debate = self._debate(event.path)
                 if isinstance(event, StageEntered) and event.stage.stage == "ROUND_N_CRITIQUE":
                     opened = {"round": event.stage.round, "maxRounds": self._started[debate].max_rounds}

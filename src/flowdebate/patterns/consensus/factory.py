@@ -46,6 +46,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     sparsity: float = 0.5,
     convergence: float | None = 0.85,
     diverging: float = 0.40,
+    confidence: float | None = None,
     similarity: Similarity | None = None,
     voting: VotingRule = "majority",
     weights: Mapping[str, float] | None = None,
@@ -84,6 +85,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
       measures it. The rounds also end if more than half of the agents say that it is enough, if `judge` finds the
       discussion conclusive, if `terminate_when(ctx)` returns true, or if another round and the vote would exceed
       `budget` calls: `output.early_end` says which.
+    - `confidence`: with a number, the agents are polled after each round but the last. If the poll has a consensus of
+      at least that confidence, the rounds end, and its ballots are the vote. A poll takes one call of each agent.
     - `voting`: the decision rule over all eligible voters: more than half, two thirds, all, or more than half of the
       weight. `weights` by agent (None: from the archive's ratings); `quorum` in valid votes (None: half of the agents,
       at least two). `tie_break` receives the tied proposals and names one author.
@@ -134,6 +137,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         sparsity=sparsity,
         convergence=convergence,
         diverging=diverging,
+        confidence=confidence,
         similarity=best_similarity() if similarity is None else similarity,
         voting=voting,
         weights=weights,

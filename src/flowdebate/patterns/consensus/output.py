@@ -44,7 +44,7 @@ SEVERE = 0.7
 """From this severity on, an issue is a risk."""
 _SHOWN = 10
 """Entries of a list that grows with the debate."""
-_PHASES = ("proposal", "critique", "revision", "vote")
+_PHASES = ("proposal", "critique", "revision", "poll", "vote")
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
@@ -148,6 +148,7 @@ def _ordered(one: ConsensusRound, names: Sequence[str]) -> ConsensusRound:
             "critiques": sorted(one.critiques, key=lambda critique: order[critique.critic, critique.target]),
             "revisions": sorted(one.revisions, key=lambda revised: place[revised.agent]),
             "enough": sorted(one.enough, key=place.__getitem__),
+            "poll": sorted(one.poll, key=lambda ballot: place[ballot.voter]),
         }
     )
 

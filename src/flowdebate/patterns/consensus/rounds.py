@@ -54,7 +54,9 @@ __all__ = (
     "check_convergence",
     "check_proposals",
     "conclusive_judge",
+    "current_round",
     "early_end",
+    "end_early",
     "lose_judge",
     "open_round",
     "rounds_go_on",
@@ -154,7 +156,7 @@ def open_round(options: ConsensusOptions) -> Handler[Any, None]:
     return opening
 
 
-def _current_round(ctx: Context) -> ConsensusRound:
+def current_round(ctx: Context) -> ConsensusRound:
     """The round in progress."""
     latest: ConsensusRound = ctx.sequencer.state.rounds[-1]
     return latest
@@ -162,7 +164,7 @@ def _current_round(ctx: Context) -> ConsensusRound:
 
 def _critiques_made(ctx: Context) -> list[Critique]:
     """This round's critiques in the order of its edges, not in order of arrival."""
-    latest = _current_round(ctx)
+    latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
 
@@ -172,7 +174,7 @@ def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
     state: ConsensusState = ctx.sequencer.state
     return [
         CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
-        for critic, target in _current_round(ctx).edges
+        for critic, target in current_round(ctx).edges
     ]
 
 
@@ -209,7 +211,7 @@ def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context)
 
 
 def _record_critique(critique: Critique, _: CritiqueAsked, ctx: Context) -> Critique:
-    _current_round(ctx).critiques.append(critique)
+    current_round(ctx).critiques.append(critique)
     ctx.emit(CritiqueMade(critique=critique))
     return critique
 
@@ -228,7 +230,7 @@ def _read_revision(answer: object, block: str, asked: RevisionAsked, _: Context)
 
 def _record_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: Context) -> str:
     proposal, enough = revised
-    latest = _current_round(ctx)
+    latest = current_round(ctx)
     latest.revisions.append(proposal)
     if enough:
         latest.enough.append(asked.agent)
@@ -252,12 +254,12 @@ def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
         state: ConsensusState = ctx.sequencer.state
         live = [name for name in options.names if name in state.proposals]
         found = await _measured(options, state, live)
-        latest = state.rounds[-1] = _current_round(ctx).model_copy(update={"convergence": found})
+        latest = state.rounds[-1] = current_round(ctx).model_copy(update={"convergence": found})
         if found.status == "converged" and options.convergence is not None:
-            _end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
+            end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
         elif len(latest.enough) * 2 > len(live):
             reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
-            _end_early(ctx, "agents", reason)
+            end_early(ctx, "agents", reason)
         elif options.budget is not None and state.round < options.max_rounds:
             _check_budget(options, options.budget, ctx)
 
@@ -311,7 +313,7 @@ def conclusive_judge(options: ConsensusOptions, judge: Block[Any, Any]) -> Handl
             return
         said = as_model({"conclusive": answer} if isinstance(answer, bool) else answer, JudgeAnswer, block=judge.name)
         if said.conclusive:
-            _end_early(ctx, "judge", clean_text(said.reasoning))
+            end_early(ctx, "judge", clean_text(said.reasoning))
 
     return ask
 
@@ -353,10 +355,10 @@ def time_is_up(ctx: Context, timeout: float | None) -> None:
     """Record that the debate took longer than `timeout`, unless its rounds ended early for another reason."""
     if early_end(ctx.sequencer.state) is None:
         ctx.sequencer.update(early_end=None, stop_reason="timeout")
-        _end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
+        end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
 
 
-def _end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
+def end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
     """Let the rounds end before `max_rounds`; the first reason counts."""
     state: ConsensusState = ctx.sequencer.state
     if state.early_end is None:
@@ -364,11 +366,12 @@ def _end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 
 
 
 def _check_budget(options: ConsensusOptions, budget: int, ctx: Context) -> None:
-    """End the rounds if the judge, another round like the last one and the vote would exceed the budget."""
+    """End the rounds if the judge, the poll, another round like the last one and the vote would exceed the budget."""
     state: ConsensusState = ctx.sequencer.state
-    judged = 0 if options.judge is None else 1
+    voters = len(options.names)
+    after = (options.judge is not None) + (options.confidence is not None) * voters
     calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
-    used = len(options.names) + sum(calls) + judged * (len(calls) - 1)
-    more = judged + calls[-1] + len(options.names) + (options.tie_break is not None)
+    used = voters + sum(calls) + after * (len(calls) - 1)
+    more = after + calls[-1] + voters + (options.tie_break is not None)
     if used + more > budget:
-        _end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")
+        end_early(ctx, "budget", f"{used} calls made; a round more and the vote would take {more} of {budget}")

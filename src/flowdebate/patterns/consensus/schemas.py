@@ -48,8 +48,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 """A severity or a confidence: always from 0 to 1; other numbers, such as per cent, are refused."""
 Outcome = Literal["consensus", "no_consensus"]
 """Whether the agents agreed."""
-AgentPhase = Literal["proposal", "critique", "revision", "vote"]
-"""The kinds of questions that agents are asked."""
+AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
+"""The kinds of questions that agents are asked; a poll is a vote after a round."""
 LONGEST_POSITION = 200
 """Characters of a position: positions are compared with each other, which takes short ones."""
 
@@ -267,7 +267,7 @@ class AgentFailure(ProviderFailure):
 class EarlyEnd(WireModel):
     """The reason for which the rounds ended before `max_rounds`."""
 
-    source: Literal["convergence", "judge", "agents", "budget", "predicate", "timeout"]
+    source: Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
     reason: str
     round: int
 
@@ -284,6 +284,8 @@ class ConsensusRound(WireModel):
     """Those that were made, in declared order."""
     enough: list[str] = Field(default_factory=list)
     """Agents who thought that another round would change nothing."""
+    poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
+    """The votes after the round, if it was followed by a poll."""
     convergence: Convergence | None = None
     """None where the round did not come to its end."""
 

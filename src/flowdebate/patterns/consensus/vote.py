@@ -1,4 +1,4 @@
-"""The vote: every agent casts a ballot, all at once, and the ballots are counted."""
+"""The vote, and the poll after a round: every agent casts a ballot, all at once, and the ballots are counted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.archive import read_ratings
-from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStage, VoteCast, enter
-from flowdebate.patterns.consensus.rounds import ask_judge, lose_judge
+from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStage, PollVoteCast, VoteCast, enter
+from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge
 from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
 from flowdebate.patterns.failures import start_clock
 from flowdebate.patterns.state import as_model
@@ -27,24 +27,51 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "POLLING",
     "VOTING",
     "ask_for_votes",
+    "ask_in_poll",
     "confidence_heard",
+    "count_poll",
     "count_votes",
     "strength_heard",
 )
 
 
-def ask_for_votes(options: ConsensusOptions) -> Callable[[object, Context], list[VoteAsked]]:
-    """The questions of the phase: every agent is asked, also one without a proposal of its own."""
+def ask_in_poll(options: ConsensusOptions) -> Callable[[object, Context], list[VoteAsked]]:
+    """The questions of the poll after a round; none if the rounds end anyway."""
 
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
-        start_clock(options.failures, ctx)
         state: ConsensusState = ctx.sequencer.state
-        proposals = [state.proposals[name] for name in options.names if name in state.proposals]
-        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in options.names]
+        over = state.early_end is not None or state.round >= options.max_rounds
+        return [] if over else _asked(options, ctx)
 
     return asks
+
+
+def ask_for_votes(options: ConsensusOptions) -> Callable[[object, Context], list[VoteAsked]]:
+    """The questions of the phase: every agent is asked, also one without a proposal of its own.
+
+    After a poll that has ended the rounds nobody is asked again: its ballots count.
+    """
+
+    def asks(_: object, ctx: Context) -> list[VoteAsked]:
+        state: ConsensusState = ctx.sequencer.state
+        if state.early_end is None or state.early_end.source != "confidence":
+            return _asked(options, ctx)
+        for ballot in state.rounds[-1].poll:
+            state.ballots[ballot.voter] = ballot
+            ctx.emit(VoteCast(ballot=ballot))
+        return []
+
+    return asks
+
+
+def _asked(options: ConsensusOptions, ctx: Context) -> list[VoteAsked]:
+    start_clock(options.failures, ctx)
+    state: ConsensusState = ctx.sequencer.state
+    proposals = [state.proposals[name] for name in options.names if name in state.proposals]
+    return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in options.names]
 
 
 def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
@@ -65,7 +92,34 @@ def _record(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
     return ballot
 
 
+def _record_in_poll(ballot: Ballot, _: VoteAsked, ctx: Context) -> Ballot:
+    latest = current_round(ctx)
+    latest.poll.append(ballot)
+    ctx.emit(PollVoteCast(round=latest.round, ballot=ballot))
+    return ballot
+
+
 VOTING = Phase(name="vote", read=_read, record=_record)
+POLLING = Phase(name="poll", read=_read, record=_record_in_poll)
+
+
+def count_poll(options: ConsensusOptions, enough: float) -> Handler[Any, None]:
+    """A tap that ends the rounds if the poll has a consensus whose confidence is `enough`."""
+
+    @handler(name=f"{options.name}-count-poll")
+    async def count(_: object, ctx: Context) -> None:
+        ctx.sequencer.deadline = None
+        state: ConsensusState = ctx.sequencer.state
+        ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
+        if not ballots:
+            return
+        weights = await _weights(options, ctx) if options.voting == "weighted" else None
+        counted = _tally(options, state, ballots, weights)
+        sure = confidence_heard(counted, heard=len(state.proposals))
+        if counted.reached and sure >= enough:
+            end_early(ctx, "confidence", f"the agents agree on {counted.winner!r} with a confidence of {sure:.2f}")
+
+    return count
 
 
 def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
@@ -77,10 +131,10 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
         enter(ConsensusStage.VOTE_AGGREGATION, ctx)
         state: ConsensusState = ctx.sequencer.state
         weights = await _weights(options, ctx) if options.voting == "weighted" else None
-        counted = _tally(options, state, weights, None)
+        counted = _tally(options, state, state.ballots, weights)
         if counted.tied and counted.quorum_met and options.tie_break is not None:
             broken = await _broken(options, options.tie_break, counted, ctx)
-            counted = _tally(options, state, weights, broken)
+            counted = _tally(options, state, state.ballots, weights, broken)
         ctx.sequencer.update(tally=counted)
         if not counted.valid:
             ctx.run.degrade("no_verdict")
@@ -113,10 +167,14 @@ def strength_heard(counted: Tally, *, heard: int) -> Strength:
 
 
 def _tally(
-    options: ConsensusOptions, state: ConsensusState, weights: Mapping[str, float] | None, tie_break: str | None
+    options: ConsensusOptions,
+    state: ConsensusState,
+    ballots: Mapping[str, Ballot],
+    weights: Mapping[str, float] | None,
+    tie_break: str | None = None,
 ) -> Tally:
     return tally(
-        [state.ballots[name] for name in options.names if name in state.ballots],
+        [ballots[name] for name in options.names if name in ballots],
         choices=[name for name in options.names if name in state.proposals],
         eligible=options.names,
         rule=options.voting,

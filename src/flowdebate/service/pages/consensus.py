@@ -12,6 +12,7 @@ from flowdebate.patterns.consensus.events import (
     ConsensusStage,
     CritiqueMade,
     DebateStarted,
+    PollVoteCast,
     StageEntered,
     VoteCast,
 )
@@ -72,7 +73,7 @@ _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.VOTING: "Vote",
 }
 _CONVERGENCE, _DIVERGING = 0.85, 0.40
-_AS_GIVEN = ("topology", "hub", "sparsity", "voting", "weights", "quorum")
+_AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "quorum")
 """Options of the pattern under the same names."""
 
 
@@ -108,6 +109,10 @@ class ConsensusOptions(PatternOptions):
     convergence: Annotated[
         ShareOrOff | None,
         Option(metavar="SHARE|off", read=or_off, help="Similarity at which the rounds end early. Default: 0.85."),
+    ] = None
+    confidence: Annotated[
+        Share | None,
+        Option(metavar="SHARE", help="Poll the agents after each round; end the rounds at a consensus this confident."),
     ] = None
     voting: Annotated[
         Literal["majority", "supermajority", "unanimous", "weighted"] | None,
@@ -150,7 +155,7 @@ class ConsensusDocument(Document):
 
     @property
     def contributions(self) -> int:
-        rounds = sum(len(one.critiques) + len(one.revisions) for one in self.raw.rounds)
+        rounds = sum(len(one.critiques) + len(one.revisions) + len(one.poll) for one in self.raw.rounds)
         return len(self.raw.proposals) + rounds + len(self.raw.ballots)
 
     @property
@@ -171,6 +176,8 @@ class ConsensusDocument(Document):
             yield from self._failed("critique", one.round)
             yield from (Entry(name=each.agent, about=self.about(each.agent), text=each.text) for each in one.revisions)
             yield from self._failed("revision", one.round)
+            yield from map(_poll_vote, one.poll)
+            yield from self._failed("poll", one.round)
         failed = list(self._failed("vote"))
         if raw.ballots or failed:
             yield Heading(title="Vote")
@@ -215,6 +222,8 @@ class ConsensusLive(Live):
                 yield Entry(name=event.agent, about=self.about(event.agent), text=event.text)
             case CritiqueMade():
                 yield _critique(event.critique)
+            case PollVoteCast():
+                yield _poll_vote(event.ballot)
             case VoteCast():
                 self._awaited.pop(event.ballot.voter, None)
                 yield _ballot(event.ballot)
@@ -238,6 +247,10 @@ def _critique(critique: Critique) -> Fact:
     issues = "; ".join(critique.issues) or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
+
+
+def _poll_vote(ballot: Ballot) -> Fact:
+    return replace(_ballot(ballot), label=f"{ballot.voter} would vote for")
 
 
 def _ballot(ballot: Ballot) -> Fact:
