@@ -77,7 +77,7 @@ def holds(got: object, wanted: object) -> bool:
 
 
 def test_the_schema_of_the_handoff_says_what_it_should() -> None:
-    """Name, description, types, the enum's values and what is required; pydantic adds titles, and nothing else."""
+    """Name, description, types, the enum's values and what is required, and nothing else."""
     made = function_schema(handoff).to_openai()
     assert holds(made, WANTED)
     parameters = made["function"]["parameters"]
@@ -87,7 +87,7 @@ def test_the_schema_of_the_handoff_says_what_it_should() -> None:
 
 
 def one(annotation: Any, **default: Any) -> dict[str, Any]:
-    """What is told of a parameter with this annotation, without its title."""
+    """What a model is told of a parameter with this annotation."""
 
     def ask(x: Any) -> None:
         """Ask."""
@@ -95,8 +95,7 @@ def one(annotation: Any, **default: Any) -> dict[str, Any]:
     signature = inspect.signature(ask)
     parameter = signature.parameters["x"].replace(annotation=annotation, **default)
     ask.__signature__ = signature.replace(parameters=[parameter])  # type: ignore[attr-defined]
-    told = dict(function_schema(ask).parameters["properties"]["x"])
-    told.pop("title", None)
+    told: dict[str, Any] = function_schema(ask).to_openai()["function"]["parameters"]["properties"]["x"]
     return told
 
 
@@ -174,6 +173,37 @@ def test_types_are_told_as_json_knows_them(annotation: Any, wanted: dict[str, An
     told = one(annotation)
     assert holds(told, wanted)
     assert "$ref" not in json.dumps(told)
+
+
+class Film(BaseModel):
+    """A film."""
+
+    title: str
+    shown_at: Literal["title"] = "title"
+
+
+def watch(film: Film, title: str = "title") -> None:
+    """Watch a film."""
+
+
+def test_no_title_is_sent() -> None:
+    """Titles repeat names and cost tokens; parameters and values by that name stay."""
+    parameters = function_schema(watch).to_openai()["function"]["parameters"]
+    film = {
+        "description": "A film.",
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "shown_at": {"type": "string", "enum": ["title"], "default": "title"},
+        },
+        "required": ["title"],
+    }
+    assert parameters == {
+        "type": "object",
+        "properties": {"film": film, "title": {"type": "string", "default": "title"}},
+        "required": ["film"],
+        "additionalProperties": False,
+    }
 
 
 def test_a_type_that_holds_itself_keeps_its_definition() -> None:

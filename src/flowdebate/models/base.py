@@ -65,13 +65,15 @@ class ToolSpec:
     """JSON Schema of the arguments: an object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert to the format of the chat completions API.
+        """Convert to the format of the chat completions API, without the titles of the schema: they say nothing more.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
         'look_up'
         """
-        about = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        from flowdebate.models.output import untitled
+
+        about = {"name": self.name, "description": self.description, "parameters": untitled(self.parameters)}
         return {"type": "function", "function": about}
 
 

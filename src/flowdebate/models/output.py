@@ -31,6 +31,7 @@ __all__ = (
     "bounded",
     "inlined",
     "one_object",
+    "untitled",
 )
 
 
@@ -242,7 +243,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data, not schemas."""
 
 
-def _map_parts(schema: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
     """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside of it."""
 
     def changed(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -281,6 +282,17 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     if recursive:
         made["$defs"] = {name: inline(definitions[name]) for name in definitions if name in recursive}
     return made
+
+
+def untitled(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
+    """Copy `schema` without its titles, which pydantic derives from names.
+
+    >>> untitled({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
+    {'properties': {'title': {'type': 'string'}}}
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    return _map_parts({key: value for key, value in schema.items() if key != "title"}, untitled)
 
 
 def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:  # noqa: ANN401

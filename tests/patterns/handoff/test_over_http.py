@@ -280,13 +280,11 @@ async def test_the_tool_is_told_as_providers_want_it() -> None:
                         "properties": {
                             "response": {
                                 "description": "What you say: two or three short sentences.",
-                                "title": "Response",
                                 "type": "string",
                             },
                             "next_agent_name": {
                                 "description": "Who speaks next.",
                                 "enum": ["Con", "Neutral"],
-                                "title": "Next Agent Name",
                                 "type": "string",
                             },
                         },
