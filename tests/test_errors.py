@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "ProviderFailed": (("it failed",), {"status": 503, "retry_after": 2.0}),
     "QuorumLost": (("debate",), {"round": 1, "heard": ["for"], "quorum": 2}),
     "RateLimited": (("slow down",), {"retry_after": 1.0, "quota_exhausted": True}),
+    "ReadOnly": (("`round` of 'rent'", "answer instead"), {"block": "pro"}),
     "RealModelForbidden": ((), {"model": "m"}),
     "Refused": (("no",), {"model": "m"}),
     "ResourceConflict": (("debate", "tasks", ["a", "b"]), {}),

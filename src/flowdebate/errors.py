@@ -28,6 +28,7 @@
     │   └── ScriptError (AssertionError)     a scripted model was called too often, or not often enough
     ├── OutputError                          a block of the application returned an unusable value
     │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
+    ├── ReadOnly                             a block tried to change what only its pattern may change
     ├── LimitReached                         the run reached one of its limits
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
@@ -92,6 +93,7 @@ __all__ = (
     "ProviderFailed",
     "QuorumLost",
     "RateLimited",
+    "ReadOnly",
     "RealModelForbidden",
     "Refused",
     "RequestRejected",
@@ -482,6 +484,25 @@ class RosterError(OutputError):
         super().__init__(
             block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(repr, available))}")]
         )
+
+
+class ReadOnly(FlowDebateError):
+    """A block tried to change what only its pattern may change: the transcript, the round, a turn's task.
+
+    >>> str(ReadOnly("`round` of 'rent'", "answer to add to the debate", block="pro"))
+    "block 'pro' must not change `round` of 'rent'; answer to add to the debate"
+    """
+
+    def __init__(self, what: str, hint: str, *, block: str | None = None) -> None:
+        self.what = what
+        self.hint = hint
+        self.block = block
+        """The block that tried; None outside of a run."""
+        super().__init__(what, hint)
+
+    def __str__(self) -> str:
+        who = "nobody may" if self.block is None else f"block {self.block!r} must not"
+        return f"{who} change {self.what}; {self.hint}"
 
 
 class LimitReached(FlowDebateError):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from flowdebate.errors import ConfigurationError, ResourceConflict, RunNotFound, add_note
+from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunNotFound, add_note
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
@@ -104,6 +104,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
+            if isinstance(error, ReadOnly):
+                error.block = error.block or self.name
             _note(error, self.name, ctx.path)
             raise
 

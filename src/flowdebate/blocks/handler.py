@@ -30,6 +30,7 @@ __all__ = (
     "invocation",
     "is_awaitable",
     "result_of",
+    "takes",
 )
 
 Function: TypeAlias = Callable[..., Any]
@@ -75,6 +76,15 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 _PLAIN = frozenset({str, type(None), bool, dict, list})
 """Types that nearly all functions answer with, which need no further look."""
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Whether `function` can be called with `count` arguments; True for a builtin that does not say."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    return _fits(signature, count)
 
 
 def is_awaitable(outcome: object) -> bool:

@@ -22,6 +22,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model
+from flowdebate.resources.resource import Protectable
 from flowdebate.runs.context import Scope, SequencerHandle, place_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Sequencer(Block[InT, OutT]):
     `(input)` or `(input, ctx)` is accepted.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of `sequencer`
         self,
         name: str,
         *,
@@ -59,6 +60,7 @@ class Sequencer(Block[InT, OutT]):
         isolated: tuple[StateResource[Any], ...] = (),
         accepts: Callable[[Any], Any] | None = None,
         model: ModelChoice = None,
+        protected: bool = False,
     ) -> None:
         blocks = [block for step in steps for block in step.blocks()]
         shared, hidden = merged_resources(f"sequencer {name!r}", blocks, declared=declared, owned=owned)
@@ -70,6 +72,7 @@ class Sequencer(Block[InT, OutT]):
         self._isolated = isolated
         self._accepts = accepts
         self._model = model
+        self._protected = protected
         self._loops = _loops(steps)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
         own = {key: resource for key, resource in hidden.items() if resource in owned}
@@ -272,13 +275,21 @@ class Sequencer(Block[InT, OutT]):
         if fresh:
             opened = {**opened, **{resource: self._opened(resource, ctx) for resource in fresh}}
         visible = {**ctx.scope.handles, **{key: opened[resource] for key, resource in self._reach.items()}}
-        state = ctx.scope.sequencer if self._state is None else SequencerHandle(self.name, self._state(), ctx.path)
+        state = ctx.scope.sequencer
+        if self._state is not None:
+            state = SequencerHandle(self.name, self._state(), ctx.path, protected=self._protected)
         models = ctx.scope.models if self._model is None else (self._model, *ctx.scope.models)
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state, models))
 
     def _opened(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has its own type of handle
         if resource not in self._anew:
             return ctx.run.open_shared(resource, ctx.path)
+        handle = self._opened_anew(resource, ctx)
+        if self._protected and isinstance(handle, Protectable):
+            handle.protected = True
+        return handle
+
+    def _opened_anew(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - as above
         if resource not in self._isolated:
             return ctx.run.open(resource, ctx.path)
         around = ctx.scope.opened.get(resource)
@@ -304,6 +315,7 @@ class Sequencer(Block[InT, OutT]):
             isolated=self._isolated,
             accepts=self._accepts,
             model=self._model,
+            protected=self._protected,
         )
 
     def _key_of(self, step: Step) -> str:
@@ -388,6 +400,7 @@ def sequencer(
     isolates: Sequence[StateResource[Any]] = (),
     accepts: Callable[[Any], Any] | None = None,
     model: ModelChoice = None,
+    protected: bool = False,
 ) -> Sequencer[Any, Any]:
     """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
@@ -395,7 +408,9 @@ def sequencer(
     its blocks see the state of the sequencer around it). The resources that its blocks declare are collected;
     `resources` declares more. Those in `owns` are opened anew each time it acts, and hidden from the blocks around it;
     those in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the first
-    step. `model` is the default for all blocks inside that name none: one model, or one by intent.
+    step. `model` is the default for all blocks inside that name none: one model, or one by intent. With `protected`,
+    blocks inside can read the state and what is opened anew, and not change it, as in all patterns: only steps that
+    write to `ctx.scope.handle` and `ctx.scope` do.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'
@@ -414,4 +429,5 @@ def sequencer(
         isolated=tuple(isolates),
         accepts=accepts,
         model=model,
+        protected=protected,
     )

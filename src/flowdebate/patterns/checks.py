@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.text import is_blank
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.base import Block
+from flowdebate.blocks.handler import takes
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.failures import FailurePolicy, StandIn
@@ -60,8 +61,8 @@ def check_role(where: str, field: str, value: object, absent: str) -> None:
 
 
 def check_predicate(value: object, *, where: str) -> None:
-    """A predicate takes the context."""
-    if value is not None and not callable(value):
+    """A predicate is a function, not a block, that can be called with the context alone."""
+    if value is not None and (not callable(value) or isinstance(value, Block) or not takes(value, 1)):
         raise ConfigurationError(where, "terminate_when", value, "a sync or async function of (ctx), or None")
 
 

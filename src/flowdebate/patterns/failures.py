@@ -117,7 +117,7 @@ def record_loss(
 ) -> None:
     """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
     if ctx.scope.sequencer is not None:
-        ctx.sequencer.update(losses=[*pattern_state(ctx).losses, loss])
+        ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
     ctx.run.degrade("no_verdict" if loss.instead == "no_verdict" else "degraded")
     ctx.emit(
         RoleFailed(
@@ -137,7 +137,7 @@ def record_loss(
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
     """Begin the time that the turns of a round have together, if it is limited."""
     if failures.round_timeout is not None:
-        ctx.sequencer.deadline = asyncio.get_running_loop().time() + failures.round_timeout
+        ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401

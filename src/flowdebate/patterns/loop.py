@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate._util.text import clean_text
-from flowdebate.blocks.handler import Function, Handler, as_block, handler, result_of
+from flowdebate.blocks.handler import Function, Handler, as_block, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError, QuorumLost
+from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, shown
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import debater_of, role_block
@@ -112,6 +112,7 @@ class Loop:
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.where, self.spec.input_type),
                 model=self.model,
+                protected=True,
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.spec.make_output))
@@ -129,7 +130,7 @@ class Loop:
 
     def open_round(self, ctx: Context, number: int) -> None:
         """Begin round `number`, and the time that its turns have."""
-        ctx.sequencer.update(round=number)
+        ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
 
@@ -319,24 +320,42 @@ def another_round(
 
     `terminate_when` is asked only if `stop_reason` finds none without it.
     """
+    asked = None if terminate_when is None else _predicate(terminate_when)
 
     async def goes_on(_: object, ctx: Context) -> bool:
         _end_turns(ctx, quorum, voice_of)
         state = pattern_state(ctx)
         reason = stop_reason(state, predicate=False)
-        if reason is None and terminate_when is not None:
-            reason = stop_reason(state, predicate=bool(await result_of(terminate_when(ctx))))
+        if reason is None and asked is not None:
+            inside = ctx.child(asked.name, f"{ctx.path}/{asked.place}[{state.round}]")
+            reason = stop_reason(state, predicate=await _answer(asked, inside))
         if reason is None:
             return True
-        ctx.sequencer.update(stop_reason=reason)
+        ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
         return False
 
     return goes_on
 
 
+def _predicate(function: Function) -> Handler[Any, Any]:
+    @handler(name="terminate_when")
+    def ask(_: object, ctx: Context) -> Any:  # noqa: ANN401 - it is checked
+        return function(ctx)
+
+    return ask
+
+
+async def _answer(predicate: Handler[Any, Any], ctx: Context) -> bool:
+    """The answer of `terminate_when`; OutputError if it is no bool."""
+    answer = await predicate(None, ctx)
+    if not isinstance(answer, bool):
+        raise OutputError(predicate.name, "True or False", [("", f"got {shown(answer)}")])
+    return answer
+
+
 def _end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    ctx.sequencer.deadline = None
+    ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
         voices = [voice_of(entry) for entry in entries_of(ctx) if entry.round == state.round]

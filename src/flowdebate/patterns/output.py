@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from flowdebate._util.frozen import frozen
 from flowdebate._util.wire import WireModel
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.binding import own_options
@@ -15,7 +17,7 @@ from flowdebate.patterns.state import PatternInput, pattern_state
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.binding import Bindable
@@ -102,7 +104,7 @@ def stamp_subject(name: str, make_output: Callable[[Context, RunStatus], Pattern
 
     @handler(name=f"{name}-stamp-question")
     def stamp(value: PatternInput, ctx: Context) -> None:
-        ctx.sequencer.update(question=value.subject)
+        ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, _ended(status)))
 
     return stamp
@@ -158,6 +160,9 @@ def with_synthesizer(
     if synthesizer is False:
         return pipeline
     block = loop.role(synthesizer, "synthesizer", create, options=options, answer=lambda: schema, output_schema=schema)
+    own = own_options(synthesizer)
+    if own is None:
+        block = _ReadOnlyInput(block)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
         record_failure(error, ctx, block=ctx.block, role="synthesizer", name=ctx.block, instead="no_output")
@@ -165,11 +170,24 @@ def with_synthesizer(
 
     step = loop.guarded(block, recover)
     pipeline = pipeline.then(step if around is None else around(step))
-    own = own_options(synthesizer)
     if schema is None or (own is not None and "output_schema" not in own):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
     return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
+
+
+class _ReadOnlyInput(Block[Any, Any]):
+    """`inner`, which cannot change the raw output that it is given."""
+
+    def __init__(self, inner: Block[Any, Any]) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block gives
+        return await self._inner(frozen(value), ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
+from flowdebate._util.frozen import FrozenList
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import OutputError, error_text, problems_of, shown
 
@@ -101,7 +102,7 @@ class TranscriptState(WireModel, Generic[EntryT]):
 
     def with_entry(self, *entries: EntryT) -> Self:
         """This transcript, longer by `entries`."""
-        return type(self)(entries=[*self.entries, *entries])
+        return self.model_copy(update={"entries": FrozenList([*self.entries, *entries])})
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

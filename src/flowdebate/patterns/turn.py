@@ -9,7 +9,7 @@ from flowdebate._util.text import LONGEST_ARGUMENT, clean_text
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import LimitReached, OutputError, error_text
+from flowdebate.errors import LimitReached, OutputError, ReadOnly, error_text
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import pattern_state
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.state import PatternInput, Recovery
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.resources.tasks.collection import TaskCollection
+    from flowdebate.resources.tasks.task import Task
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -57,6 +58,7 @@ class TurnTask:
         self._ctx = ctx
         self._tasks: TaskCollection = ctx.scope.handles[AUDIT]
         self._id = self._tasks.add_task(goal, assignee=agent_name, metadata=metadata).id
+        self._tasks.reserved.add(self._id)
         self._tasks.claim(task_id=self._id, by=agent_name)
 
     def heard(self) -> None:
@@ -174,7 +176,11 @@ class Turn(Block[Any, Any]):
         )
 
     async def _argued(self, debater: Block[Any, Any], task: TurnTask, ctx: Context) -> Any:  # noqa: ANN401 - as above
+        transcript = ctx.scope.handles["transcript"]
+        before = transcript.state
         said = await ask(debater, self._input_type.about(pattern_state(ctx).question), ctx, self._failures)
+        if transcript.state is not before:  # by a block that records, inside of the debater's
+            raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
         task.heard()
         return await self._record(said, ctx.child(self._record.name, f"{ctx.path}/{self._record.place}"))
 
@@ -207,7 +213,7 @@ def create_init_transcript(*, name: str, transcript: StateResource[Any], collect
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
-        ctx.resources.transcript.set(transcript.initial())
+        ctx.scope.handles["transcript"].set(transcript.initial())
         return value
 
     return init_transcript
@@ -242,7 +248,7 @@ def hear(*, name: str, agent_name: str, transcript: StateResource[Any], collecti
     def record(value: object, ctx: Context) -> str:
         text = text_said(value, agent_name, ctx)
         state: Any = pattern_state(ctx)
-        ctx.sequencer.update(spoken={**state.spoken, agent_name: text})
+        ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         complete_turn(agent_name, text, ctx)
         return text
 
@@ -250,10 +256,21 @@ def hear(*, name: str, agent_name: str, transcript: StateResource[Any], collecti
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete what `agent_name` has under way in the audit trail."""
-    audit = ctx.scope.handles[AUDIT]
-    for task in audit.list(status="in_progress", assignee=agent_name):
+    """Complete the turn of `agent_name` in the audit trail; one that has no task there gets it."""
+    audit: TaskCollection = ctx.scope.handles[AUDIT]
+    turns = audit.list(status="in_progress", assignee=agent_name)
+    if audit.protected:
+        turns = [task for task in turns if task.id in audit.reserved]
+    for task in turns or [_added(audit, agent_name, ctx)]:
         audit.complete(task.id, output=output)
+
+
+def _added(audit: TaskCollection, agent_name: str, ctx: Context) -> Task:
+    """The task of a turn in a pattern that uses `create_record_argument` without the library's turns."""
+    number = max(pattern_state(ctx).round, 1)
+    task = audit.add_task(f"Speak in round {number}", assignee=agent_name, metadata={"round": number})
+    audit.claim(task_id=task.id, by=agent_name)
+    return task
 
 
 def text_said(value: object, agent_name: str, ctx: Context) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from flowdebate._util.frozen import frozen
+from flowdebate.errors import ReadOnly
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 __all__ = (
     "HeldResource",
+    "Protectable",
     "Resource",
     "ResourceScope",
     "Resources",
     "StateHandle",
     "StateResource",
+    "StateView",
 )
 
 StateT = TypeVar("StateT")
@@ -45,6 +50,19 @@ class Resource(Protocol):
         """The handle that blocks use during one run."""
 
 
+class Protectable:
+    """A handle that a sequencer can protect: its blocks then see it through a view, and only its steps change it."""
+
+    __slots__ = ("protected",)
+
+    def __init__(self) -> None:
+        self.protected = False
+
+    def view(self, block: str) -> Any:  # noqa: ANN401 - each handle has its own type of view
+        """The handle as the block `block` sees it."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StateResource(Generic[StateT]):
     """A session-scoped value that blocks read and replace: `ctx.resources.<key>.state`.
@@ -68,7 +86,7 @@ class StateResource(Generic[StateT]):
         return StateHandle(self, scope, around)
 
 
-class StateHandle(Generic[StateT]):
+class StateHandle(Protectable, Generic[StateT]):
     """One run's handle on a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
@@ -76,8 +94,9 @@ class StateHandle(Generic[StateT]):
     def __init__(
         self, resource: StateResource[StateT], scope: ResourceScope, around: StateHandle[StateT] | None = None
     ) -> None:
+        super().__init__()
         self.resource = resource
-        self._around = around
+        self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:
             self._state: StateT = around.state
@@ -95,27 +114,60 @@ class StateHandle(Generic[StateT]):
         if self._around is not None:
             self._around.set(state)
 
+    def view(self, block: str) -> StateView[StateT]:
+        """The value as the block `block` sees it."""
+        return StateView(self, block)
+
+
+class StateView(Generic[StateT]):
+    """A protected `StateHandle` as a block sees it: the value can be read, and is frozen."""
+
+    __slots__ = ("_block", "_handle")
+
+    def __init__(self, handle: StateHandle[StateT], block: str) -> None:
+        self._handle = handle
+        self._block = block
+
+    @property
+    def resource(self) -> StateResource[StateT]:
+        """The resource."""
+        return self._handle.resource
+
+    @property
+    def state(self) -> StateT:
+        """The current value."""
+        value: StateT = frozen(self._handle.state)
+        return value
+
+    def set(self, _: StateT, /) -> None:
+        """Refused: ReadOnly names the block."""
+        raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it by answering", block=self._block)
+
 
 class Resources:
     """The open resources that a block can use, by attribute or by key."""
 
-    __slots__ = ("_handles",)
+    __slots__ = ("_block", "_handles")
 
-    def __init__(self, handles: Mapping[str, Any]) -> None:
+    def __init__(self, handles: Mapping[str, Any], block: str = "") -> None:
         self._handles = handles
+        self._block = block
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
         """The handle under `key`; KeyError lists the available keys."""
         try:
-            return self._handles[key]
+            return self._seen(self._handles[key])
         except KeyError:
             raise KeyError(self._missing(key)) from None
 
     def __getattr__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
         try:
-            return self._handles[key]
+            return self._seen(self._handles[key])
         except KeyError:
             raise AttributeError(self._missing(key)) from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._handles})
 
     def __contains__(self, key: object) -> bool:
         return key in self._handles
@@ -125,6 +177,9 @@ class Resources:
 
     def __len__(self) -> int:
         return len(self._handles)
+
+    def _seen(self, handle: Any) -> Any:  # noqa: ANN401 - see Resource.open
+        return handle.view(self._block) if isinstance(handle, Protectable) and handle.protected else handle
 
     def _missing(self, key: str) -> str:
         there = ", ".join(map(repr, self._handles)) or "none"

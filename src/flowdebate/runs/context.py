@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate.errors import ConfigurationError
+from flowdebate._util.frozen import frozen
+from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resources
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Context",
     "SequencerHandle",
+    "SequencerView",
     "Session",
     "SessionLike",
     "as_session",
@@ -76,10 +78,12 @@ def place_of(name: str) -> str:
 class SequencerHandle:
     """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
 
-    __slots__ = ("deadline", "name", "path", "state")
+    __slots__ = ("deadline", "name", "path", "protected", "state")
 
-    def __init__(self, name: str, state: Any, path: str = "") -> None:  # noqa: ANN401 - each has a state of its own type
+    def __init__(self, name: str, state: Any, path: str = "", *, protected: bool = False) -> None:  # noqa: ANN401 - each has a state of its own type
         self.name = name
+        self.protected = protected
+        """Whether only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
         self.path = path
         """Its place in the run."""
         self.deadline: float | None = None
@@ -90,6 +94,8 @@ class SequencerHandle:
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
+        if self.protected:
+            changes = {name: frozen(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
         elif is_dataclass(state) and not isinstance(state, type):
@@ -104,6 +110,50 @@ class SequencerHandle:
             if name not in known:
                 where = f"state of sequencer {self.name!r}"
                 raise ConfigurationError(where, "update()", name, f"one of its fields: {', '.join(known)}")
+
+
+class SequencerView:
+    """A protected sequencer as the block `block` sees it: its state can be read, and is frozen."""
+
+    __slots__ = ("_block", "_handle")
+    _block: str
+    _handle: SequencerHandle
+
+    def __init__(self, handle: SequencerHandle, block: str) -> None:
+        object.__setattr__(self, "_handle", handle)
+        object.__setattr__(self, "_block", block)
+
+    @property
+    def name(self) -> str:
+        """The sequencer's name."""
+        return self._handle.name
+
+    @property
+    def path(self) -> str:
+        """Its place in the run."""
+        return self._handle.path
+
+    @property
+    def deadline(self) -> float | None:
+        """Deadline of its current round, by the event loop's clock; None for no deadline."""
+        return self._handle.deadline
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401 - each has a state of its own type
+        """The current value."""
+        return frozen(self._handle.state)
+
+    def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
+        """Refused: ReadOnly names the block."""
+        raise self._refusal(*changes)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refused, as `update` is."""
+        raise self._refusal(name)
+
+    def _refusal(self, *names: str) -> ReadOnly:
+        what = f"{', '.join(f'`{name}`' for name in names) or 'the state'} of {self.name!r}"
+        return ReadOnly(what, "blocks add to it by answering, and read it in `ctx.sequencer.state`", block=self._block)
 
 
 class Scope:
@@ -124,6 +174,14 @@ class Scope:
         self.models = models
         """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
 
+    @property
+    def handle(self) -> SequencerHandle:
+        """The sequencer's handle for its own steps, which may change a protected state."""
+        if self.sequencer is None:
+            message = "there is no sequencer with a state around"
+            raise AttributeError(message)
+        return self.sequencer
+
     def with_handles(self, handles: Mapping[str, Any]) -> Scope:
         """Return this scope with further open resources."""
         return Scope({**self.handles, **handles}, self.opened, self.sequencer, self.models)
@@ -138,6 +196,7 @@ class Context:
         self.run = run
         """The run that the block is part of."""
         self.scope = scope
+        """What the steps of a pattern use; other blocks use `resources` and `sequencer`."""
         self.block = block
         """The block's name."""
         self.path = path
@@ -153,15 +212,16 @@ class Context:
     @property
     def resources(self) -> Resources:
         """The resources in reach: `ctx.resources.transcript.state`."""
-        return Resources(self.scope.handles)
+        return Resources(self.scope.handles, self.block)
 
     @property
-    def sequencer(self) -> SequencerHandle:
-        """The nearest enclosing sequencer with a state: `ctx.sequencer.state.round`."""
-        if self.scope.sequencer is None:
+    def sequencer(self) -> SequencerHandle | SequencerView:
+        """The nearest enclosing sequencer with a state: `ctx.sequencer.state.round`; that of a pattern is read-only."""
+        handle = self.scope.sequencer
+        if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"
             raise AttributeError(message)
-        return self.scope.sequencer
+        return SequencerView(handle, self.block) if handle.protected else handle
 
     @property
     def run_id(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, DebateTranscriptState, debate
-from flowdebate.errors import FlowDebateError, ModelTimeout, SchemaViolation, ScriptError
+from flowdebate.errors import FlowDebateError, ModelTimeout, ReadOnly, SchemaViolation, ScriptError
 from flowdebate.resources.tasks.collection import TaskChanged
 from flowdebate.runs.events import ModelCalled, RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -171,13 +171,14 @@ async def test_a_cancelled_caller_cancels_the_debate() -> None:
     assert left == ["rent-debater-anna"]
 
 
-async def test_a_block_that_ends_its_own_task_does_not_hide_its_exception() -> None:
-    """A debater may reach the run's audit trail; what it raises afterwards is still what is raised."""
+async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exception() -> None:
+    """A debater can read the run's audit trail; what it raises afterwards is still what is raised."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
         (task,) = ctx.resources.audit.list(status="in_progress")
-        ctx.resources.audit.complete(task.id, "mine")
+        with pytest.raises(ReadOnly):
+            ctx.resources.audit.complete(task.id, "mine")
         raise failure
 
     with pytest.raises(ValueError, match="after the fact") as caught:

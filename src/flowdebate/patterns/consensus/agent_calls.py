@@ -83,7 +83,7 @@ class AgentCalls(Block[Any, None]):
         self._failures = failures
 
     async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
-        phase, agent, number, target = self._phase, asked.agent, ctx.sequencer.state.round, _target(asked)
+        phase, agent, number, target = self._phase, asked.agent, ctx.scope.handle.state.round, _target(asked)
         block = self._agents[agent]
         speakers = [block, self._stand_ins[agent]] if agent in self._stand_ins else [block]
 

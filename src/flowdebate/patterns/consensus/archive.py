@@ -72,10 +72,10 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-context")
     async def gather(_: object, ctx: Context) -> None:
-        ctx.sequencer.update(first_edition=await _is_of_first_edition(ctx))
+        ctx.scope.handle.update(first_edition=await _is_of_first_edition(ctx))
         skipped: list[SkippedContext] = []
         archive, limit = options.archive, options.history_limit
-        task = ctx.sequencer.state.question
+        task = ctx.scope.handle.state.question
         past: list[PastDebate] | None = None
         patterns: list[CritiquePattern] | None = None
         if archive is None or limit == 0:
@@ -102,7 +102,7 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
         context = ConsensusContext(
             past_debates=past or [], critique_patterns=patterns or [], research=research, skipped=skipped
         )
-        ctx.sequencer.update(context=context)
+        ctx.scope.handle.update(context=context)
 
     return gather
 
@@ -142,7 +142,7 @@ async def _researched(options: ConsensusOptions, skipped: list[SkippedContext], 
     if research is None:
         skipped.append(SkippedContext(source="research", reason="none was asked for"))
         return None
-    task = ctx.sequencer.state.question
+    task = ctx.scope.handle.state.question
 
     async def call() -> str:
         found = await result_of(research(task, ctx))

@@ -188,6 +188,7 @@ def assemble(options: ConsensusOptions) -> Sequencer[Any, ConsensusOutput]:
             owns=[create_task_collection(options.collection_id, key=AUDIT), circuits(options.breakers)],
             accepts=input_validator(options.where, ConsensusInput),
             model=options.model,
+            protected=True,
         )
         .tap(stamp_subject(options.name, lambda ctx, status: build_output(options, ctx, status)))
         .then(ConsensusLifecycle(options, _phases(options)))

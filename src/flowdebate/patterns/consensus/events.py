@@ -156,7 +156,7 @@ class DebateEnded(BaseEvent):
 
 def enter(stage: ConsensusStage, ctx: Context) -> None:
     """Go on to `stage`, and emit it."""
-    state = ctx.sequencer.state
+    state = ctx.scope.handle.state
     reached = StageReached.model_construct(stage=stage, round=state.round if stage.in_round else None)
     state.stages.append(reached)
     ctx.emit(StageEntered(stage=reached))

@@ -67,7 +67,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             error = error_text(failure)
             raise
         finally:
-            state: ConsensusState = ctx.sequencer.state
+            state: ConsensusState = ctx.scope.handle.state
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
@@ -79,12 +79,12 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         except Exception:
             if not time_limit.expired():
                 raise
-            if ctx.sequencer.state.tally is None:
+            if ctx.scope.handle.state.tally is None:
                 time_is_up(ctx, self._options.timeout)
                 ctx.run.degrade("limit")
 
     async def _finished(self, ctx: Context, began: float) -> ConsensusOutput:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:
             status = "limit" if state.tally is None else "no_verdict"
@@ -96,7 +96,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
     async def _with_aftermath(self, output: ConsensusOutput, ctx: Context, began: float) -> ConsensusOutput:
         """`output` with analytics and feedback; a failure of either does not change the answer."""
-        problems = list(ctx.sequencer.state.problems)
+        problems = list(ctx.scope.handle.state.problems)
         try:
             output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
         except Exception as error:  # noqa: BLE001 - the answer is there already
@@ -114,7 +114,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 def build_output(options: ConsensusOptions, ctx: Context, status: RunStatus) -> ConsensusOutput:
     """The output of the debate around a step as it is now; lists are in declared order, not in order of arrival."""
-    state: ConsensusState = ctx.sequencer.state
+    state: ConsensusState = ctx.scope.handle.state
     names = options.names
     counted = state.tally
     winner = None if counted is None else counted.winner

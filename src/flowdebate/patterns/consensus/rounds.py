@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.frozen import frozen
 from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import NoProposals, OutputError
@@ -70,7 +71,7 @@ def ask_for_proposals(options: ConsensusOptions) -> Callable[[object, Context], 
 
     def asks(_: object, ctx: Context) -> list[ProposalAsked]:
         start_clock(options.failures, ctx)
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         stated = not state.first_edition
         return [ProposalAsked(task=state.question, agent=agent, with_position=stated) for agent in options.names]
 
@@ -82,8 +83,8 @@ def check_proposals(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-check-proposals")
     def check(_: object, ctx: Context) -> None:
-        ctx.sequencer.deadline = None
-        state: ConsensusState = ctx.sequencer.state
+        ctx.scope.handle.deadline = None
+        state: ConsensusState = ctx.scope.handle.state
         if not state.proposals:
             errors = {failure.agent: failure.error for failure in state.failures}
             raise NoProposals(options.name, {agent: errors[agent] for agent in options.names})
@@ -116,7 +117,7 @@ def split_position(text: str) -> tuple[str, str | None]:
 
 
 def _record_proposal(proposal: Proposal, asked: ProposalAsked, ctx: Context) -> str:
-    state: ConsensusState = ctx.sequencer.state
+    state: ConsensusState = ctx.scope.handle.state
     state.first[asked.agent] = state.proposals[asked.agent] = proposal
     ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=proposal.text))
     return proposal.text
@@ -130,7 +131,7 @@ def open_round(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-open-round")
     def opening(_: object, ctx: Context) -> None:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         number = state.round + 1
         available = set(breakers_of(ctx).available(options.names))
         names = [name for name in options.names if name in available or name in state.proposals]
@@ -148,7 +149,7 @@ def open_round(options: ConsensusOptions) -> Handler[Any, None]:
             round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
         )
         state.rounds.append(opened)
-        ctx.sequencer.update(round=number)
+        ctx.scope.handle.update(round=number)
         start_clock(options.failures, ctx)
         ctx.emit(RoundStarted(round=number, max_rounds=options.max_rounds))
         enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
@@ -158,7 +159,7 @@ def open_round(options: ConsensusOptions) -> Handler[Any, None]:
 
 def current_round(ctx: Context) -> ConsensusRound:
     """The round in progress."""
-    latest: ConsensusRound = ctx.sequencer.state.rounds[-1]
+    latest: ConsensusRound = ctx.scope.handle.state.rounds[-1]
     return latest
 
 
@@ -171,7 +172,7 @@ def _critiques_made(ctx: Context) -> list[Critique]:
 
 def ask_for_critiques(_: object, ctx: Context) -> list[CritiqueAsked]:
     """The questions of the phase: each critic is asked about each of its targets."""
-    state: ConsensusState = ctx.sequencer.state
+    state: ConsensusState = ctx.scope.handle.state
     return [
         CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
         for critic, target in current_round(ctx).edges
@@ -182,7 +183,7 @@ def ask_for_revisions(options: ConsensusOptions) -> Callable[[object, Context], 
     """The questions of the phase: each author whose proposal was criticised is asked to revise it."""
 
     def asks(_: object, ctx: Context) -> list[RevisionAsked]:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         made = _critiques_made(ctx)
         about = {name: [item for item in made if item.target == name] for name in options.names}
         return [
@@ -190,7 +191,7 @@ def ask_for_revisions(options: ConsensusOptions) -> Callable[[object, Context], 
                 task=state.question,
                 agent=name,
                 proposal=state.proposals[name],
-                critiques=about[name],
+                critiques=frozen(about[name]),
                 round=state.round,
             )
             for name in options.names
@@ -206,7 +207,7 @@ def _read_critique(answer: object, block: str, asked: CritiqueAsked, _: Context)
         critic=asked.agent,
         target=asked.proposal.agent,
         round=asked.round,
-        **clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields}),
+        **frozen(clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields})),
     )
 
 
@@ -234,7 +235,7 @@ def _record_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: 
     latest.revisions.append(proposal)
     if enough:
         latest.enough.append(asked.agent)
-    ctx.sequencer.state.proposals[asked.agent] = proposal
+    ctx.scope.handle.state.proposals[asked.agent] = proposal
     said = AgentMessage(agent=asked.agent, phase="revision", round=asked.round, text=proposal.text)
     ctx.emit(said)
     return proposal.text
@@ -249,9 +250,9 @@ def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-convergence")
     async def check(_: object, ctx: Context) -> None:
-        ctx.sequencer.deadline = None
+        ctx.scope.handle.deadline = None
         enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         live = [name for name in options.names if name in state.proposals]
         found = await _measured(options, state, live)
         latest = state.rounds[-1] = current_round(ctx).model_copy(update={"convergence": found})
@@ -299,14 +300,14 @@ def conclusive_judge(options: ConsensusOptions, judge: Block[Any, Any]) -> Handl
 
     @handler(name=f"{options.name}-conclusive")
     async def ask(_: object, ctx: Context) -> None:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         if state.early_end is not None or state.round >= options.max_rounds:
             return
         asked = RoundsAsked(
             task=state.question,
             round=state.round,
-            proposals=[state.proposals[name] for name in options.names if name in state.proposals],
-            critiques=_critiques_made(ctx),
+            proposals=frozen([state.proposals[name] for name in options.names if name in state.proposals]),
+            critiques=frozen(_critiques_made(ctx)),
         )
         answer = await ask_judge(judge, asked, options, ctx)
         if answer is None:
@@ -353,21 +354,21 @@ def early_end(state: ConsensusState) -> EarlyEnd | None:
 
 def time_is_up(ctx: Context, timeout: float | None) -> None:
     """Record that the debate took longer than `timeout`, unless its rounds ended early for another reason."""
-    if early_end(ctx.sequencer.state) is None:
-        ctx.sequencer.update(early_end=None, stop_reason="timeout")
+    if early_end(ctx.scope.handle.state) is None:
+        ctx.scope.handle.update(early_end=None, stop_reason="timeout")
         end_early(ctx, "timeout", f"the debate may take {timeout:g} s")
 
 
 def end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
     """Let the rounds end before `max_rounds`; the first reason counts."""
-    state: ConsensusState = ctx.sequencer.state
+    state: ConsensusState = ctx.scope.handle.state
     if state.early_end is None:
-        ctx.sequencer.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
+        ctx.scope.handle.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
 
 
 def _check_budget(options: ConsensusOptions, budget: int, ctx: Context) -> None:
     """End the rounds if the judge, the poll, another round like the last one and the vote would exceed the budget."""
-    state: ConsensusState = ctx.sequencer.state
+    state: ConsensusState = ctx.scope.handle.state
     voters = len(options.names)
     after = (options.judge is not None) + (options.confidence is not None) * voters
     calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]

@@ -58,7 +58,7 @@ ContextSource = Literal["history", "patterns", "research"]
 """The sources of what agents are shown besides the task."""
 
 
-# Questions and answers. Questions are not frozen, for speed, as events are not.
+# Questions and answers
 
 
 class ConsensusInput(PatternInput):
@@ -136,7 +136,7 @@ class JudgeAnswer(WireModel):
     conclusive: bool
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """A question: the input of an agent's or a judge's block."""
 
@@ -155,7 +155,7 @@ class _Asked:
         return self.answer
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalAsked(_Asked):
     """The question for a proposal: an agent's block returns text, whose last line may be "Position: …"."""
 
@@ -165,7 +165,7 @@ class ProposalAsked(_Asked):
     """False in a resumed run of the first edition, which asked for positions with revisions only."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CritiqueAsked(_Asked):
     """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
 
@@ -177,7 +177,7 @@ class CritiqueAsked(_Asked):
     round: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionAsked(_Asked):
     """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
 
@@ -191,7 +191,7 @@ class RevisionAsked(_Asked):
     round: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ChoiceAsked(_Asked):
     proposals: list[Proposal]
     """Those to choose from."""
@@ -208,7 +208,7 @@ class _ChoiceAsked(_Asked):
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked(_ChoiceAsked):
     """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
 
@@ -216,14 +216,14 @@ class VoteAsked(_ChoiceAsked):
     agent: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TieAsked(_ChoiceAsked):
     """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
 
     kind: ClassVar[str] = "tie"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsAsked(_Asked):
     """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
 
@@ -351,7 +351,7 @@ class ConsensusState(PatternState):
     """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it.
 
     Its lists and dicts grow in place, as answers come, since copies of them would be a good part of what a debate
-    costs; nobody else changes them.
+    costs; blocks see frozen copies.
     """
 
     stages: list[StageReached] = Field(default_factory=list)

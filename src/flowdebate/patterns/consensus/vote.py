@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate._util.frozen import frozen
 from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, error_text, shown
@@ -42,7 +43,7 @@ def ask_in_poll(options: ConsensusOptions) -> Callable[[object, Context], list[V
     """The questions of the poll after a round; none if the rounds end anyway."""
 
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         over = state.early_end is not None or state.round >= options.max_rounds
         return [] if over else _asked(options, ctx)
 
@@ -56,7 +57,7 @@ def ask_for_votes(options: ConsensusOptions) -> Callable[[object, Context], list
     """
 
     def asks(_: object, ctx: Context) -> list[VoteAsked]:
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return _asked(options, ctx)
         for ballot in state.rounds[-1].poll:
@@ -69,8 +70,8 @@ def ask_for_votes(options: ConsensusOptions) -> Callable[[object, Context], list
 
 def _asked(options: ConsensusOptions, ctx: Context) -> list[VoteAsked]:
     start_clock(options.failures, ctx)
-    state: ConsensusState = ctx.sequencer.state
-    proposals = [state.proposals[name] for name in options.names if name in state.proposals]
+    state: ConsensusState = ctx.scope.handle.state
+    proposals = frozen([state.proposals[name] for name in options.names if name in state.proposals])
     return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in options.names]
 
 
@@ -87,7 +88,7 @@ def _read(answer: object, block: str, asked: VoteAsked, _: Context) -> Ballot:
 
 
 def _record(ballot: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
-    ctx.sequencer.state.ballots[asked.agent] = ballot
+    ctx.scope.handle.state.ballots[asked.agent] = ballot
     ctx.emit(VoteCast(ballot=ballot))
     return ballot
 
@@ -108,8 +109,8 @@ def count_poll(options: ConsensusOptions, enough: float) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-count-poll")
     async def count(_: object, ctx: Context) -> None:
-        ctx.sequencer.deadline = None
-        state: ConsensusState = ctx.sequencer.state
+        ctx.scope.handle.deadline = None
+        state: ConsensusState = ctx.scope.handle.state
         ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
         if not ballots:
             return
@@ -127,15 +128,15 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
 
     @handler(name=f"{options.name}-count-votes")
     async def count(_: object, ctx: Context) -> None:
-        ctx.sequencer.deadline = None
+        ctx.scope.handle.deadline = None
         enter(ConsensusStage.VOTE_AGGREGATION, ctx)
-        state: ConsensusState = ctx.sequencer.state
+        state: ConsensusState = ctx.scope.handle.state
         weights = await _weights(options, ctx) if options.voting == "weighted" else None
         counted = _tally(options, state, state.ballots, weights)
         if counted.tied and counted.quorum_met and options.tie_break is not None:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, state.ballots, weights, broken)
-        ctx.sequencer.update(tally=counted)
+        ctx.scope.handle.update(tally=counted)
         if not counted.valid:
             ctx.run.degrade("no_verdict")
         enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
@@ -194,7 +195,7 @@ async def _weights(options: ConsensusOptions, ctx: Context) -> dict[str, float]:
         ratings = await read_ratings(archive, unknown, ctx)
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
-        ctx.sequencer.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
+        ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
         ctx.run.degrade("degraded")
         return own
     return rated | own
@@ -202,8 +203,8 @@ async def _weights(options: ConsensusOptions, ctx: Context) -> dict[str, float]:
 
 async def _broken(options: ConsensusOptions, judge: Block[Any, Any], counted: Tally, ctx: Context) -> str | None:
     """The author that `judge` has chosen among those tied; None if it gave no answer, or named nobody of them."""
-    state: ConsensusState = ctx.sequencer.state
-    asked = TieAsked(task=state.question, proposals=[state.proposals[name] for name in counted.tied])
+    state: ConsensusState = ctx.scope.handle.state
+    asked = TieAsked(task=state.question, proposals=frozen([state.proposals[name] for name in counted.tied]))
     answer = await ask_judge(judge, asked, options, ctx)
     if answer is None:
         return None

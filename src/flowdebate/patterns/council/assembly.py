@@ -97,7 +97,7 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
-        ctx.sequencer.deadline = None
+        ctx.scope.handle.deadline = None
         state = council_state(ctx)
         if state.losses:
             check_quorum(state, list(state.spoken), quorum=loop.failures.quorum, block=ctx.block)
@@ -163,7 +163,7 @@ def _build_output(council: CouncilOptions, chair: str) -> Handler[Any, CouncilOu
     @handler(name=f"{loop.name}-build-output", resources=resources)
     def build(value: object, ctx: Context) -> CouncilOutput:
         if value is not MISSING:
-            ctx.sequencer.update(**_read_answer(value, schema, block=chair))
+            ctx.scope.handle.update(**_read_answer(value, schema, block=chair))
         state = council_state(ctx)
         said = [
             CouncilEntry(agent_name=member.name, role=member.role, text=state.spoken[member.name])

@@ -69,11 +69,11 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
         names = sorted(state.spoken)
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)
-        ctx.sequencer.update(aliases=dict(zip(names, drawn, strict=True)))
+        ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope is None:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
-        ctx.sequencer.update(orders={name: order for name, order in orders.items() if order})
+        ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
         loop.open_round(ctx, 2)
 
     return open_
@@ -129,7 +129,7 @@ class ReviewTurn(Block[Any, Any]):
             answer = await ask(block, asked, ctx, self._failures)
             task.heard()
             review = read_review(answer, asked, order, block=block.name)
-            ctx.sequencer.update(reviews={**council_state(ctx).reviews, name: review})
+            ctx.scope.handle.update(reviews={**council_state(ctx).reviews, name: review})
             task.complete(review.model_dump(by_alias=True))
             return ReviewFinished(block=block.name, review=review)
 
@@ -182,8 +182,8 @@ def sum_up_reviews(
         names = [name for name in members if name in state.spoken]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.sequencer.deadline = None
-        ctx.sequencer.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
+        ctx.scope.handle.deadline = None
+        ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews, seed=ctx.seed), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         hide = _as_it_is if anonymity is None else anonymity.hide
         by_letter = sorted(names, key=state.aliases.__getitem__)

@@ -257,7 +257,7 @@ def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
             verdict = as_model(value, DebateVerdict, block=judge)
             if verdict.judging is not None and not isinstance(value, JudgedVerdict):
                 verdict = verdict.model_copy(update={"judging": None})  # only the library's judge can know
-            ctx.sequencer.update(verdict=verdict)
+            ctx.scope.handle.update(verdict=verdict)
             ctx.emit(VerdictReached(block=judge, verdict=verdict))
             status = status_of(ctx)
         raw: Any = loop.spec.make_output(ctx, status)

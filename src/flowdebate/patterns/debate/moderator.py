@@ -195,7 +195,7 @@ def decide_declared_order(
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
-    ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+    ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])
     ctx.emit(ModeratorDecided(block=moderator, decision=decision))
     return decision
 
@@ -217,7 +217,7 @@ def stash_moderator_decision(
                 raise RosterError(moderator, speaker, list(roster_names))
         state = state_of(ctx, DebateState)
         decision = DebateModeratorDecision(round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS})
-        ctx.sequencer.update(moderator_decisions=[*state.moderator_decisions, decision])
+        ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision
 

@@ -199,7 +199,7 @@ def stash_report(name: str, moderator: str) -> Handler[object, ModeratorReport |
     def stash(value: object, ctx: Context) -> ModeratorReport | None:
         report = None if value is MISSING else _as_report(value, moderator)
         state = state_of(ctx, DeliberationState)
-        ctx.sequencer.update(reports=[*state.reports, report])
+        ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))
         return report

@@ -64,7 +64,7 @@ def record_round(
         entries = said_in_progress(state_of(ctx, DeliberationState), participants)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
-        ctx.sequencer.update(spoken={})
+        ctx.scope.handle.update(spoken={})
         return entries
 
     return record

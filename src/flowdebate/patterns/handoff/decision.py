@@ -244,7 +244,7 @@ def hand_over(
             chosen_by=by,
             problem=TURN_LOST if value is None else value.problem,
         )
-        ctx.sequencer.update(speaker=next_name)
+        ctx.scope.handle.update(speaker=next_name)
         ctx.emit(event)
 
     return decide
@@ -254,7 +254,7 @@ def _complete(ctx: Context, **decided: object) -> None:
     """Put what is `decided` into the last entry."""
     held = ctx.scope.handles["transcript"]
     *before, last = held.state.entries
-    held.set(type(held.state)(entries=[*before, last.model_copy(update=decided)]))
+    held.set(type(held.state)().with_entry(*before, last.model_copy(update=decided)))
 
 
 def _refusal(value: HandoffDecision, speaker: str, names: Sequence[str], ctx: Context) -> OutputError:

@@ -244,7 +244,7 @@ def stash_audit(name: str, referee: str, transcript: RoundRobinTranscript) -> Ha
         state = state_of(ctx, RoundRobinState)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
         audit = audit_of(report, round=max(state.round, 1), spoke=spoke)
-        ctx.sequencer.update(audits=[*state.audits, audit])
+        ctx.scope.handle.update(audits=[*state.audits, audit])
         ctx.emit(RefereeReported(block=referee, audit=audit))
         return audit
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from flowdebate._util.validation import check_seconds
 from flowdebate._util.wire import BaseEvent
-from flowdebate.errors import ConfigurationError, IllegalTransition, TaskNotFound
+from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound
+from flowdebate.resources.resource import Protectable
 from flowdebate.resources.tasks.task import (
     TASK_STATUSES,
     Task,
@@ -35,6 +36,7 @@ __all__ = (
     "TaskChanged",
     "TaskCollection",
     "TaskCollectionResource",
+    "TaskCollectionView",
     "create_task_collection",
 )
 
@@ -79,7 +81,7 @@ class _ChangeFeed:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("on_change raised", failures)
 
 
-class TaskCollection:
+class TaskCollection(Protectable):
     """Task board in memory, for one thread; `TRANSITIONS` lists the legal actions.
 
     Every method that changes a task returns its new state, and calls `on_change` for each changed task once the change
@@ -104,7 +106,7 @@ class TaskCollection:
     ('completed', 'paper-2')
     """
 
-    __slots__ = ("_collection_id", "_counts", "_dependents", "_feed", "_now", "_ready", "_tasks", "_where")
+    __slots__ = ("_collection_id", "_counts", "_dependents", "_feed", "_now", "_ready", "_tasks", "_where", "reserved")
 
     def __init__(
         self,
@@ -113,7 +115,10 @@ class TaskCollection:
         now: Callable[[], float] = time.time,
         on_change: Callable[[TaskChanged], None] | None = None,
     ) -> None:
+        super().__init__()
         self._collection_id = _checked_id(collection_id)
+        self.reserved: set[str] = set()
+        """Ids of the tasks that only the pattern may change if the collection is protected."""
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._feed = None if on_change is None else _ChangeFeed(on_change)
@@ -126,6 +131,10 @@ class TaskCollection:
     def collection_id(self) -> str:
         """The name of the collection, and the prefix of derived ids."""
         return self._collection_id
+
+    def view(self, block: str) -> TaskCollectionView:
+        """The collection as the block `block` sees it."""
+        return TaskCollectionView(self, block)
 
     def add_task(
         self,
@@ -392,6 +401,41 @@ class TaskCollection:
     def _check_status(self, status: TaskStatus | None) -> None:
         if status is not None and status not in TASK_STATUSES:
             raise ConfigurationError(self._where, "status", status, f"one of {', '.join(TASK_STATUSES)}")
+
+
+class TaskCollectionView:
+    """A protected `TaskCollection` as a block sees it: all can be read, and tasks that blocks added can be changed."""
+
+    __slots__ = ("_block", "_tasks")
+
+    def __init__(self, tasks: TaskCollection, block: str) -> None:
+        self._tasks = tasks
+        self._block = block
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
+        """The method of the collection; ReadOnly names the block if it is called for a task of the pattern."""
+        method = getattr(self._tasks, name) if name in _FOR_BLOCKS else None
+        if method is None:
+            message = f"a task collection has no {name!r} for blocks"
+            raise AttributeError(message)
+        return method if name not in _MOVES else self._guarded(method)
+
+    def _guarded(self, method: Callable[..., Task | None]) -> Callable[..., Task | None]:
+        def call(*arguments: Any, **options: Any) -> Task | None:  # noqa: ANN401 - those of the method
+            task_id = arguments[0] if arguments else options.get("task_id")
+            if task_id in self._tasks.reserved:
+                what = f"task {task_id!r} of {self._tasks.collection_id!r}"
+                raise ReadOnly(what, "the task of a turn ends as the turn does", block=self._block)
+            return method(*arguments, **options)
+
+        return call
+
+
+_MOVES = frozenset(
+    ("await_review", "block", "cancel", "claim", "complete", "fail", "renew", "resume_from_review", "unblock")
+)
+"""Methods that change the task with the id `task_id`."""
+_FOR_BLOCKS = _MOVES | {"add_task", "add_tasks", "collection_id", "count", "get", "list", "reclaim", "stuck", "to_wire"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""Every pattern with blocks of the application's own in all roles, which no model stands behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, consensus, council, debate, deliberation, handoff, round_robin
+from flowdebate.patterns.council.schemas import ReviewAsked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.runs.context import Context
+
+VERDICT = {"reasoning": "It held.", "winner": "for", "verdict": "Yes."}
+REPORT = {"summary": "Both want it.", "status": "CONTINUE", "decision": None}
+ROUNDS = 3
+
+
+def every_pattern(act: Callable[[Any, Context], object], **options: Any) -> dict[str, Sequencer[Any, Any]]:
+    """The patterns, by name; `act(input, ctx)` is called in each turn of the second speaker before it answers.
+
+    Those with rounds have `ROUNDS` of them at most.
+    """
+
+    def first(asked: Any) -> object:
+        return _answer(asked)
+
+    def second(asked: Any, ctx: Context) -> object:
+        act(asked, ctx)
+        return _answer(asked)
+
+    people = [{"name": "ann", "block": first}, {"name": "bob", "block": second}]
+    sides = [Debater("ann", "for", block=first), Debater("bob", "against", block=second)]
+    same = {"name": "x", "max_rounds": ROUNDS, **options}
+    return {
+        "debate": debate(debaters=sides, judge=lambda _: VERDICT, synthesizer=False, **same),
+        "round_robin": round_robin(debaters=people, synthesizer=False, **same),
+        "deliberation": deliberation(debaters=people, moderator=lambda _: REPORT, **same),
+        "handoff": handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
+        "consensus": consensus(agents=people, convergence=None, **same),
+        "council": council(name="x", members=people, chair=lambda _: "Yes."),
+    }
+
+
+PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council")
+WITH_ROUNDS = PATTERNS[:-1]
+
+
+def _answer(asked: Any) -> object:
+    if isinstance(asked, ReviewAsked):
+        return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in asked.answers]}
+    match getattr(asked, "kind", None):
+        case "critique":
+            return {"reasoning": "Thin.", "issues": ["no figures"], "suggestions": []}
+        case "vote":
+            return {"choice": "ann"}
+        case _:
+            return "I say so."

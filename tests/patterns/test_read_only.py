@@ -1,0 +1,248 @@
+"""No block of the application can rewrite a pattern's history: it answers, or the run fails with its name."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
+from flowdebate._util.frozen import FrozenDict, FrozenList, frozen
+from flowdebate.errors import ReadOnly
+from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput
+from flowdebate.patterns.debate.transcript import create_record_argument
+from flowdebate.patterns.turn import create_init_transcript
+from tests.patterns.every import PATTERNS, VERDICT, WITH_ROUNDS, every_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.runs.context import Context
+
+QUESTION = "Should rents be capped?"
+
+
+def entries(ctx: Context) -> Any:
+    """The entries of the transcript."""
+    return ctx.resources.transcript.state.entries
+
+
+def one(ctx: Context) -> str:
+    """The id of a turn's task."""
+    return str(ctx.resources.audit.list()[0].id)
+
+
+ATTACKS: dict[str, Callable[[Any, Context], object]] = {
+    "clears the transcript": lambda _, ctx: entries(ctx).clear(),
+    "adds to the transcript": lambda _, ctx: entries(ctx).append("mine"),
+    "takes something out": lambda _, ctx: entries(ctx).__delitem__(slice(None)),
+    "replaces the transcript": lambda _, ctx: ctx.resources.transcript.set(None),
+    "turns the round back": lambda _, ctx: ctx.sequencer.update(round=0),
+    "turns the round on": lambda _, ctx: ctx.sequencer.update(round=99),
+    "sets the stop reason": lambda _, ctx: ctx.sequencer.update(stop_reason="max_rounds"),
+    "replaces the state": lambda _, ctx: setattr(ctx.sequencer, "state", None),
+    "moves the deadline": lambda _, ctx: setattr(ctx.sequencer, "deadline", 0.0),
+    "removes failures": lambda _, ctx: ctx.sequencer.state.losses.clear(),
+    "cancels a turn": lambda _, ctx: ctx.resources.audit.cancel(one(ctx)),
+    "completes a turn": lambda _, ctx: ctx.resources.audit.complete(task_id=one(ctx), output="mine"),
+}
+OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes something out"}
+"""Those that consensus() has no transcript for."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "attack"),
+    [(each, attack) for each in PATTERNS for attack in ATTACKS if each != "consensus" or attack not in OF_TRANSCRIPTS],
+)
+def test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it(pattern: str, attack: str) -> None:
+    """In every pattern, whatever the block reaches for."""
+    with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
+        every_pattern(ATTACKS[attack])[pattern].run_sync(QUESTION)
+    assert caught.value.block is not None
+
+
+def facts(raw: Any) -> object:
+    """An output without what differs from run to run."""
+    told = raw.to_wire()
+    told.pop("analytics", None)
+    return told
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_block_that_catches_the_refusal_has_changed_nothing(pattern: str) -> None:
+    """Output and tasks are those of a run without it."""
+
+    def try_all(value: Any, ctx: Context) -> None:
+        for attack in ATTACKS.values():
+            with suppress(ReadOnly, AttributeError):
+                attack(value, ctx)
+
+    fair = every_pattern(lambda _, __: None)[pattern].run_sync(QUESTION, seed=7)
+    attacked = every_pattern(try_all)[pattern].run_sync(QUESTION, seed=7)
+    assert facts(attacked.raw) == facts(fair.raw)
+    told = [[(task.assignee, task.status, task.output) for task in run.tasks.list()] for run in (fair, attacked)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+def test_a_predicate_cannot_change_history_either(pattern: str) -> None:
+    """The error names it."""
+
+    def meddle(ctx: Context) -> bool:
+        ctx.sequencer.update(round=0)
+        return False
+
+    with pytest.raises(ReadOnly, match="block 'terminate_when' must not change `round` of 'x'"):
+        every_pattern(lambda _, __: None, terminate_when=meddle)[pattern].run_sync(QUESTION)
+
+
+SIDES = [Debater("ann", "for", block=lambda _: "Yes."), Debater("bob", "against", block=lambda _: "No.")]
+
+
+def rent(**options: Any) -> Any:
+    """A debate that calls no model."""
+    given: Any = {"debaters": SIDES, "max_rounds": 2, "judge": lambda _: VERDICT, "synthesizer": False, **options}
+    return debate(**{"name": "rent", **given})
+
+
+@pytest.mark.parametrize("role", ["judge", "moderator", "synthesizer"])
+@pytest.mark.parametrize("attack", [name for name in ATTACKS if name != "cancels a turn" and "completes" not in name])
+def test_no_role_of_a_debate_can_change_history(role: str, attack: str) -> None:
+    """Judge, moderator and synthesizer are blocks like any other."""
+
+    def meddle(value: object, ctx: Context) -> object:
+        ATTACKS[attack](value, ctx)
+        return VERDICT
+
+    with pytest.raises(ReadOnly, match=f"block 'rent-{role}' must not change"):
+        rent(**{role: meddle}).run_sync(QUESTION)
+
+
+def test_decisions_are_frozen_all_the_way_down() -> None:
+    """A debater cannot strike speakers from the moderator's decision."""
+    strike = Debater("bob", "against", block=lambda _, ctx: ctx.sequencer.state.decision.next_speakers.clear())
+    with pytest.raises(ReadOnly, match="block 'rent-debater-bob'"):
+        rent(debaters=[SIDES[0], strike], moderator=lambda _: {"next_speakers": ["ann", "bob"]}).run_sync(QUESTION)
+
+
+def test_a_synthesizer_cannot_change_the_raw_output() -> None:
+    """Nor is it another value than before: only its lists are frozen."""
+    with pytest.raises(ReadOnly, match="block 'rent-synthesizer'"):
+        rent(synthesizer=lambda raw: raw.transcript.clear()).run_sync(QUESTION)
+    result = rent(synthesizer=lambda raw: raw).run_sync(QUESTION)
+    assert isinstance(result.output, DebateRawOutput)
+    assert result.output == result.raw
+
+
+@pytest.mark.parametrize("what", ["records", "clears"])
+def test_a_debater_cannot_record_by_itself(what: str) -> None:
+    """The blocks that maintain the transcript of a custom pattern have no power inside of a debater."""
+    transcript = create_debate_transcript()
+    shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
+    block = (
+        create_record_argument(agent_name="ann", stance="for", **shared)
+        if what == "records"
+        else create_init_transcript(**shared)
+    )
+    speaks = sequencer(name="speaks").map(lambda _: "No.").tap(block)
+    sides = [SIDES[0], Debater("bob", "against", block=speaks)]
+    with pytest.raises(ReadOnly, match="block 'speaks' must not change the transcript"):
+        rent(debaters=sides, transcript=transcript).run_sync(QUESTION)
+
+
+def test_a_debate_inside_of_a_debate_leaves_the_outer_transcript_alone() -> None:
+    """Although both were given the same one: what the outer debate shows is what was said in it."""
+    shared = create_debate_transcript()
+    inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
+    outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
+    said = [entry.text for entry in outer.run_sync(QUESTION).output.transcript]
+    assert said == ["Yes.", "4 arguments"]
+
+
+def test_a_shared_transcript_reaches_the_blocks_around_which_may_change_it() -> None:
+    """Only inside of the pattern is it read-only."""
+    shared = create_debate_transcript()
+
+    @handler(name="read", resources={"transcript": shared})
+    def read(_: object, ctx: Context) -> int:
+        heard = len(ctx.resources.transcript.state.entries)
+        ctx.resources.transcript.set(shared.initial())
+        return heard + len(ctx.resources.transcript.state.entries)
+
+    assert sequencer(name="s").then(rent(transcript=shared)).then(read).run_sync(QUESTION).output == 4
+
+
+def test_a_block_may_add_tasks_of_its_own_to_the_audit_trail() -> None:
+    """And end them: only those of turns are the pattern's."""
+
+    def plan(_: object, ctx: Context) -> str:
+        audit = ctx.resources.audit
+        task = audit.add_task("look it up", assignee="ann")
+        audit.claim(task_id=task.id, by="ann")
+        assert audit.get(task.id).status == "in_progress"
+        audit.complete(task.id, "found")
+        audit.claim(task_id=audit.add_task("and again", assignee="ann").id, by="ann")
+        with pytest.raises(AttributeError, match="no 'protected' for blocks"):
+            audit.protected  # noqa: B018 - it is the access that counts
+        return "Yes."
+
+    tasks = rent(debaters=[Debater("ann", "for", block=plan), SIDES[1]], max_rounds=1).run_sync(QUESTION).tasks.list()
+    assert [(task.goal, task.output) for task in tasks if task.goal != "and again"] == [
+        ("Argue 'for' in round 1", "Yes."),
+        ("look it up", "found"),
+        ("Argue 'against' in round 1", "No."),
+    ]
+    assert [task.status for task in tasks if task.goal == "and again"] == ["in_progress"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(value=JSON)
+def test_a_frozen_value_is_equal_and_can_be_copied(value: object) -> None:
+    """Equality, pickling and copying do not notice; freezing twice is freezing once."""
+    held = frozen(value)
+    assert held == value
+    assert frozen(held) is held
+    assert pickle.loads(pickle.dumps(held)) == copy.copy(held) == copy.deepcopy(held) == value  # noqa: S301 - our own
+
+
+CHANGES: list[Callable[[Any], object]] = [
+    *(lambda held, name=name: getattr(held, name)() for name in ("clear", "pop", "sort", "reverse", "popitem")),
+    *(lambda held, name=name: getattr(held, name)(()) for name in ("append", "extend", "remove", "update")),
+    lambda held: held.insert(0, 1),
+    lambda held: held.setdefault("a", 1),
+    lambda held: held.__setitem__(0, 1),
+    lambda held: held.__delitem__(0),
+    lambda held: held.__iadd__([1]),
+    lambda held: held.__imul__(2),
+    lambda held: held.__ior__({"a": 2}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("held", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
+def test_a_frozen_value_refuses_every_change(held: object, change: Callable[[Any], object]) -> None:
+    """Each method that changes a list or a dict."""
+    before = copy.copy(held)
+    with pytest.raises((ReadOnly, AttributeError)) as caught:
+        change(held)
+    if isinstance(caught.value, ReadOnly):
+        assert "nobody may change a" in str(caught.value)
+    assert held == before
+
+
+def test_a_model_with_frozen_lists_is_written_as_before() -> None:
+    """On the wire it is the same."""
+    decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
+    assert frozen(decision).model_dump_json() == decision.model_dump_json()
+    assert frozen(decision) == decision
