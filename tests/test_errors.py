@@ -45,6 +45,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "RunUncertain": (("memory", "r", "k", 2), {}),
     "SchemaViolation": (([("field", "is missing")],), {"answer": "{}", "model": "m"}),
     "StoreError": (("memory", "is closed"), {}),
+    "StoreLost": (("runs.sqlite3", "was deleted"), {}),
     "TaskError": (("message",), {}),
     "TaskNotFound": (("tasks", "t"), {}),
     "ToolLoopExceeded": ((8,), {"block": "b"}),

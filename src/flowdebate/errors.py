@@ -36,6 +36,7 @@
     ├── ViewError                            a text to be parsed was not written by the renderer of a transcript
     ├── BadFile                              a file that the user named cannot be used
     ├── StoreError                           a store of runs cannot be read or written
+    │   ├── StoreLost                        what it recorded may be lost: the file is gone, or the disk failed
     │   ├── RunNotFound                      no run with this id
     │   ├── RunExists                        another run has this id
     │   ├── RunConflict                      another process is running it
@@ -108,6 +109,7 @@ __all__ = (
     "SchemaViolation",
     "ScriptError",
     "StoreError",
+    "StoreLost",
     "TaskError",
     "TaskNotFound",
     "ToolLoopExceeded",
@@ -583,6 +585,10 @@ class StoreError(FlowDebateError):
         self.store = store
         self.problem = problem
         super().__init__(f"store {store}: {problem}")
+
+
+class StoreLost(StoreError):
+    """What the store recorded may be lost: its file was deleted, moved or replaced, or its disk failed."""
 
 
 class RunNotFound(StoreError):

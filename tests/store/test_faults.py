@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import pytest
 
-from flowdebate.errors import RunConflict, StoreError
+from flowdebate.errors import RunConflict, StoreError, StoreLost
 from flowdebate.store.base import RunHeader
 from flowdebate.store.sqlite import file as disk
 from flowdebate.store.sqlite import writer
@@ -532,7 +532,7 @@ async def test_what_the_disk_did_not_take_is_told_and_nothing_follows_it(tmp_pat
 
     assert await commits("abc") == [None, None, None]
     with patch.object(disk, "_sync", side_effect=broken) as sync:
-        assert {type(error) for error in await commits("defgh")} == {StoreError}
+        assert {type(error) for error in await commits("defgh")} == {StoreLost}
     for call in (store.commit("r1", "late", "call", "1", 1.0), store.intend("r1", "late", "call", None), store.runs()):
         with pytest.raises(
             StoreError, match=r"was not put on the disk \(.*Input/output error\), and takes nothing more"

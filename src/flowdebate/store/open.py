@@ -72,7 +72,7 @@ def _named(name: str) -> Store:
     place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
     key = (os.getpid(), place)
     known = _KNOWN.get(key)
-    if known is None:
+    if known is None or getattr(known, "lost", False):
         known = _KNOWN[key] = _opened(place, remote=remote)
     return known
 

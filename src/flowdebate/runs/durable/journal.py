@@ -16,9 +16,11 @@ from flowdebate.errors import (
     FlowDebateWarning,
     JournalMismatch,
     NotRecordable,
+    RunConflict,
     RunUncertain,
     SchemaViolation,
     StoreError,
+    StoreLost,
     error_text,
 )
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
@@ -51,16 +53,27 @@ class Journal:
     """
 
     def __init__(
-        self, store: Store, header: RunHeader, *, rows: Sequence[StepRow] = (), on_uncertain: OnUncertain = "retry"
+        self,
+        store: Store,
+        header: RunHeader,
+        *,
+        rows: Sequence[StepRow] | None = None,
+        owned: bool = False,
+        on_uncertain: OnUncertain = "retry",
     ) -> None:
         self.store = store
         self.header = header
+        self.stored = rows is not None
+        """Whether the run was in the store before; its `rows` were read then."""
+        rows = rows or ()
         self._on_uncertain = on_uncertain
         self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
-        self.owned = False
+        self.owned = owned
+        """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
+        self._taking: asyncio.Future[None] | None = None
         self.pending: tuple[HumanRequest, ...] = ()
         """The requests that a suspended run waits for."""
         self.reviewed: set[str] = set()
@@ -76,8 +89,8 @@ class Journal:
         return self._clock
 
     async def begin(self) -> None:
-        """Store the header of a new run; from here on this process owns the run."""
-        if not self.owned:
+        """Store the header of a new run, which this process then owns; a stored run is owned, or only read so far."""
+        if not self.stored:
             creating = asyncio.ensure_future(self.store.create(self.header))
             cancelled = await wait_uncancelled(creating)
             self.owned = creating.exception() is None
@@ -120,22 +133,44 @@ class Journal:
         keys = [key for key in self._open if _is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
+    async def _own(self) -> None:
+        """Take a run that was only read so far, before its first write; RunConflict if it was changed meanwhile."""
+        if self._taking is None:
+            self._taking = asyncio.ensure_future(self._take())
+        cancelled = await wait_uncancelled(self._taking)
+        if cancelled is not None:
+            raise cancelled
+        self._taking.result()
+
+    async def _take(self) -> None:
+        taken = await self.store.take(self.run_id)
+        if taken.steps != len(self._done):
+            await self.store.finish(self.run_id, taken.status, taken.outcome)
+            raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
+        self.owned = True
+
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; RunUncertain if it must not start a second time."""
         left = self._open.get(key)
         if left is not None and self._on_uncertain == "raise" and left.attempts > len(left.failures):
             raise RunUncertain(self.store.name, self.run_id, key, left.attempts)
+        if not self.owned:
+            await self._own()
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
         """Record the request to a human at `key`: once, however often the run reaches it."""
         left = self._open.get(key)
         if left is None or left.request != request:
+            if not self.owned:
+                await self._own()
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record the result of the step `key`: it is durable when this returns, even if the caller is cancelled."""
         self._clock = max(self._clock, time.time())
+        if not self.owned:
+            await self._own()
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:
@@ -183,13 +218,15 @@ class Journal:
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Record how the run ended; if that fails only warn, since its steps are recorded already."""
+        """Record how the run ended; if that fails only warn, since its steps are recorded, unless they are lost."""
         if not self.owned:
             return
         self.owned = False
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
+            if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
+                raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 

@@ -41,6 +41,8 @@ __all__ = (
 _ALL = "all"
 """Where a header names the model that replaces all others."""
 
+_COMPLETE = ("complete", "degraded", "no_verdict")
+
 MAX_RECOVERIES = 25
 """How often in a row a run may crash its process without progress."""
 
@@ -107,7 +109,7 @@ async def load_run(  # noqa: PLR0913 - the options of resume
     allow_changes: bool = False,
     retry_dead_letter: bool = False,
 ) -> tuple[Run, Any]:
-    """Load the stored run, which this process then owns, and its input.
+    """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
@@ -117,14 +119,11 @@ async def load_run(  # noqa: PLR0913 - the options of resume
         raise ConfigurationError(where, "store", store, "the store of the run")
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
-    taking = asyncio.ensure_future(opened.take(run_id))
-    cancelled = await wait_uncancelled(taking)
-    if cancelled is not None and taking.exception() is not None:
-        raise cancelled
-    stored = taking.result()
+    stored = await opened.run(run_id)
+    owned = stored.owned or stored.status not in _COMPLETE  # anybody may read a complete run at any time
+    if owned:
+        stored = await _take(opened, run_id)
     try:
-        if cancelled is not None:
-            raise cancelled  # noqa: TRY301 - the run is released below
         header = stored.header
         if not allow_changes:
             now = _fingerprint(block, outline, model)
@@ -134,8 +133,8 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
         if not retry_dead_letter:
             _check_alive(opened, stored)
-        journal = Journal(opened, header, rows=await opened.steps(run_id), on_uncertain=on_uncertain)
-        journal.owned = True
+        rows = await opened.steps(run_id)
+        journal = Journal(opened, header, rows=rows, owned=owned, on_uncertain=on_uncertain)
         run = Run(
             run_id=run_id,
             session=_session_of(header, session, where),
@@ -145,8 +144,9 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             journal=journal,
         )
     except BaseException as error:
-        status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
-        await opened.finish(run_id, status, stored.outcome)
+        if owned:
+            status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
+            await opened.finish(run_id, status, stored.outcome)
         raise
     return run, header.input
 
@@ -188,6 +188,17 @@ def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
 
 def _input_text(header: RunHeader) -> str:
     return header.input if isinstance(header.input, str) else json.dumps(header.input, sort_keys=True)
+
+
+async def _take(store: Store, run_id: str) -> StoredRun:
+    """Take ownership of the run; if the caller is cancelled meanwhile, it is given back."""
+    taking = asyncio.ensure_future(store.take(run_id))
+    cancelled = await wait_uncancelled(taking)
+    if cancelled is not None and taking.exception() is None:
+        await store.finish(run_id, taking.result().status, taking.result().outcome)
+    if cancelled is not None:
+        raise cancelled
+    return taking.result()
 
 
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:

@@ -59,6 +59,8 @@ class PostgresStore(Store):
         self._grace = grace
         self._gone: dict[int, float] = {}
         """When each owner that is gone was first missed, by the process's clock."""
+        self._ending: set[str] = set()
+        """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
         self._end = finalize(self, _end, self._sessions, self._owner)
 
     @property
@@ -80,6 +82,7 @@ class PostgresStore(Store):
         await self._do(header.run_id, work)
 
     async def take(self, run_id: str) -> StoredRun:
+        await self._release_ended(run_id)
         await self._wait_for_owner(run_id)
         claim = _claim()
         taken: list[StoredRun] = []
@@ -106,7 +109,7 @@ class PostgresStore(Store):
         def work(session: Session) -> None:
             session.execute(statement, values)
 
-        await self._do(run_id, work)
+        await self._end_run(run_id, work)
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         values = {"run": run_id, "owner": self._owner.id, "claim": _claim(), "now": time.time()}
@@ -118,7 +121,7 @@ class PostgresStore(Store):
             if self._ownership(session, run_id)[1] != values["claim"]:
                 self._refuse(run_id)
 
-        await self._do(run_id, work)
+        await self._end_run(run_id, work)
 
     async def run(self, run_id: str) -> StoredRun:
         return await self._do(run_id, lambda session: rows.stored_of(self._row(session, run_id), self.name))
@@ -152,6 +155,7 @@ class PostgresStore(Store):
         return await self._do("", work)
 
     async def delete(self, run_id: str) -> None:
+        await self._release_ended(run_id)
         asked: list[bool] = []
 
         def work(session: Session) -> None:
@@ -269,6 +273,21 @@ class PostgresStore(Store):
             return work(session)
 
         return await self._sessions.do(about, owning)
+
+    async def _end_run(self, run_id: str, work: Callable[[Session], None]) -> None:
+        """Give up the run by `work`; until that is written this process owns the run, and does not execute it."""
+        self._ending.add(run_id)
+        try:
+            await self._do(run_id, work)
+        except (RunConflict, RunNotFound):
+            self._ending.discard(run_id)
+            raise
+        self._ending.discard(run_id)
+
+    async def _release_ended(self, run_id: str) -> None:
+        """Release a run whose end was not written, before it is taken or deleted."""
+        if run_id in self._ending:
+            await self.release(run_id)
 
     async def _wait_for_owner(self, run_id: str) -> None:
         """Give an owner that is gone `grace` seconds to come back, as after a restart of the server."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Disk",
+    "FileGone",
     "connect",
     "connect_quick",
 )
@@ -71,20 +72,30 @@ _PAUSE = 0.01
 _HEAD = ("application_id", "user_version")
 
 
-def connect(path: Path, patience: float) -> sqlite3.Connection:
-    """Open the store at `path`, created for its owner alone if missing; StoreError for a file that is no store."""
+def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
+    """Open the store at `path`, created for its owner alone if missing; errors call it `name`.
+
+    StoreError for a file that is no store, or that has several names: SQLite would write a log beside each of them.
+    """
     make_private_folder(path.parent)
     with suppress(OSError):  # which SQLite describes
         os.close(open_private(path, os.O_RDWR))
     connection = _opened(path, patience)
     try:
-        _prepare(connection, str(path), patience)
+        _check_names(path, name)
+        _prepare(connection, name, patience)
     except BaseException:
         connection.close()
         raise
     connection.create_function("flowdebate_found", 2, _found, deterministic=True)
     connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
     return connection
+
+
+def _check_names(path: Path, name: str) -> None:
+    names = path.stat().st_nlink
+    if names > 1:
+        raise StoreError(name, f"has {names} names (hard links), and SQLite would lose data: leave it one name")
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
@@ -188,8 +199,15 @@ def _labelled(header: str, labels: str | None) -> bool:
     )
 
 
+class FileGone(OSError):
+    """The database was deleted, moved or replaced while it was in use: nobody would find what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__("was deleted, moved or replaced while it was in use")
+
+
 class Disk:
-    """Thread that syncs the write-ahead log of the database at `path` to disk."""
+    """The database at `path` on its disk: a thread syncs the write-ahead log, and `check` notices that it is gone."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -197,8 +215,24 @@ class Disk:
         self._waiting: queue.SimpleQueue[Callable[[OSError | None], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None
+        """The file's device and number, once it is open."""
         self.lost: OSError | None = None
-        """Why a sync failed. The state of the disk is unknown then, so nothing more is written."""
+        """Why a sync failed, or FileGone. Nobody knows what is on the disk then, so nothing more is written."""
+
+    def check(self) -> OSError | None:
+        """Look whether the file is the one that was found first; return `lost`."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            if self._file is not None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                self.lost = self.lost or FileGone()
+            return self.lost
+        file = (found.st_dev, found.st_ino)
+        if self._file not in (None, file):
+            self.lost = self.lost or FileGone()
+        self._file = file
+        return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
         """Call `finish` from the thread once everything written so far is on disk, or with why it may not be."""

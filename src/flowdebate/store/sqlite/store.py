@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from contextlib import suppress
@@ -10,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError
+from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import Store, StoredRun, header_of, header_text
 from flowdebate.store.sqlite import rows
-from flowdebate.store.sqlite.file import connect, connect_quick
+from flowdebate.store.sqlite.file import FileGone, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
 
@@ -37,7 +38,9 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
-        self._path = Path(path).expanduser()
+        given = Path(path).expanduser()
+        self._name = str(given)
+        self._path = given.absolute()  # the working directory may change
         self._patience = patience
         self._owner: Owner | None = None
         self._open_steps: OpenSteps
@@ -46,11 +49,20 @@ class SqliteStore(Store):
         """The number of the last finished step: nanoseconds since the epoch, or more where a clock went back."""
         self._recovered: set[str] = set()
         """Runs that were resumed after a crash and have not finished another step since."""
-        self._writer = Writer(lambda: connect(self._path, patience), lambda: connect_quick(self._path), self._path)
+        self._ending: set[str] = set()
+        """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
+        self._writer = Writer(
+            lambda: connect(self._path, patience, name=self._name), lambda: connect_quick(self._path), self._path
+        )
 
     @property
     def name(self) -> str:
-        return str(self._path)
+        return self._name
+
+    @property
+    def lost(self) -> bool:
+        """Whether the object takes nothing more: the disk did not take a write, or the file is gone."""
+        return self._writer.lost is not None
 
     # Runs
 
@@ -69,6 +81,7 @@ class SqliteStore(Store):
         await self._write(work, durably=False)
 
     async def take(self, run_id: str) -> StoredRun:
+        await self._release_ended(run_id)
         left: list[str] = []
 
         def work(connection: sqlite3.Connection) -> StoredRun:
@@ -134,6 +147,7 @@ class SqliteStore(Store):
             connection.execute("DELETE FROM steps WHERE run_id = ?", (run_id,))
             connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
 
+        await self._release_ended(run_id)
         await self._do(work)
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
@@ -155,7 +169,7 @@ class SqliteStore(Store):
         try:
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
-            raise StoreError(self.name, self._describe(error)) from error
+            raise self._error(error) from error
         if number is not None:
             return number
 
@@ -248,14 +262,14 @@ class SqliteStore(Store):
         try:
             return await self._writer.do(work)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self.name, self._describe(error)) from error
+            raise self._error(error) from error
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
         self._check_usable()
         try:
             return await self._writer.write(work, single=single, durably=durably)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self.name, self._describe(error)) from error
+            raise self._error(error) from error
 
     def _check_usable(self) -> None:
         if self._writer.closed:
@@ -263,19 +277,21 @@ class SqliteStore(Store):
         if self._writer.forked:
             raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
         if self._writer.lost is not None:
-            raise StoreError(self.name, self._describe(self._writer.lost))
+            raise self._error(self._writer.lost)
 
-    def _describe(self, error: Exception) -> str:
+    def _error(self, error: Exception) -> StoreError:
         if "locked" in str(error):
-            return f"is locked by another program, and was for {self._patience:g} s"
+            return StoreError(self.name, f"is locked by another program, and was for {self._patience:g} s")
         if error is self._writer.lost:
-            return f"was not put on the disk ({error}), and takes nothing more from this store object"
-        return f"cannot be used: {error}"
+            what = str(error) if isinstance(error, FileGone) else f"was not put on the disk ({error})"
+            return StoreLost(self.name, f"{what}, and takes nothing more from this store object")
+        return StoreError(self.name, f"cannot be used: {error}")
 
     def _own(self) -> Owner:
         """Return this process's owner, creating it at first use."""
         if self._owner is None:
-            owner = Owner(self._path.with_name(f"{self._path.name}-owners"))
+            real = Path(os.path.realpath(self._path))  # one folder, whatever links lead to the file
+            owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner
         return self._owner
@@ -289,7 +305,18 @@ class SqliteStore(Store):
                 rows.save_open_steps(connection, run_id, attempts)
                 self._open_steps.remove_run(run_id)
 
-        await self._write(work, single=not attempts, durably=False)
+        self._ending.add(run_id)
+        try:
+            await self._write(work, single=not attempts, durably=False)
+        except (RunConflict, RunNotFound):
+            self._ending.discard(run_id)
+            raise
+        self._ending.discard(run_id)
+
+    async def _release_ended(self, run_id: str) -> None:
+        """Release a run whose end was not written, before it is taken or deleted."""
+        if run_id in self._ending:
+            await self.release(run_id)
 
     def _save_all(self, connection: sqlite3.Connection) -> None:
         for run_id in self._open_steps.runs:

@@ -126,7 +126,7 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Why a sync failed; no more jobs are executed then."""
+        """Why a sync failed, or FileGone; no more jobs are executed then."""
         return self._disk.lost
 
     @property
@@ -167,7 +167,7 @@ class Writer:
     def _run_here(self, jobs: list[_Job]) -> bool:
         """Execute `jobs` here and now; False, and nothing done, where that is not possible."""
         idle = self._connected and self._submitted == self._done
-        if not idle or not self._quick_lock.acquire(blocking=False):
+        if not idle or self._disk.check() or not self._quick_lock.acquire(blocking=False):
             return False
         try:
             if self._quick is None:
@@ -215,12 +215,14 @@ class Writer:
             try:
                 if connection is None:
                     connection = self._connect()
-                    self._connected = True
+                lost = self._disk.check()
+                self._connected = True
             except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
                 for job in jobs:
                     job.error = error
             else:
-                _run_jobs(jobs, connection)
+                if lost is None:
+                    _run_jobs(jobs, connection)
             self._done += len(jobs)
             _finish(jobs, self.lost)
         if connection is not None:

@@ -1,0 +1,306 @@
+"""Ownership of durable runs: one owner at a time, whatever fails, and whatever the store's file is called."""
+
+# ruff: noqa: ASYNC240 - nothing else runs on the loop
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import generator, handler, sequencer
+from flowdebate.errors import FlowDebateWarning, RunConflict, StoreError, StoreLost
+from flowdebate.store import MemoryStore, SqliteStore
+from flowdebate.store.postgres.store import PostgresStore
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from flowdebate.blocks.base import Block
+    from tests.store.postgres import Server
+
+pytestmark = pytest.mark.anyio
+
+CALLS = 5
+
+
+class Asked:
+    """A model that counts its calls and does something at one of them."""
+
+    def __init__(self, at: int = 0, act: Callable[[], Any] = bool) -> None:
+        self.calls = 0
+        self._at = at
+        self._act = act
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, _: object) -> str:
+        self.calls += 1
+        if self.calls == self._at:
+            self._act()
+        return f"answer {self.calls}"
+
+
+def talk(last: Callable[[], Any] = bool) -> Block[Any, Any]:
+    """Five calls in a row, and then `last`, which is no step."""
+    block: Any = sequencer(name="talk")
+    for number in range(CALLS):
+        block = block.then(generator(name=f"say-{number}"))
+
+    def end(value: str) -> str:
+        last()
+        return value
+
+    return block.then(handler(end, name="end"))  # type: ignore[no-any-return]  # the builder's own type
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program's lock on the file."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.execute("ROLLBACK")
+    connection.close()
+
+
+@contextmanager
+def full(_: Path) -> Iterator[None]:
+    """A disk that takes nothing more: no file of this process may grow."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# Ends that cannot be written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits as Unix has them")
+@pytest.mark.parametrize("trouble", [locked, full])
+@pytest.mark.parametrize("then", ["resume", "delete"])
+async def test_a_run_whose_end_could_not_be_written_is_not_stuck(tmp_path: Path, trouble: Any, then: str) -> None:
+    """Once the file can be written again, the same store object resumes the run without a call, or deletes it."""
+    path = tmp_path / "runs.sqlite3"
+    store, asked, other = SqliteStore(path, patience=0.2), Asked(), SqliteStore(path)
+    holding = trouble(path)
+    with pytest.warns(FlowDebateWarning, match="could not be recorded"):
+        result = await talk(holding.__enter__).run("q", model=asked.model, store=store, run_id="it")
+    with suppress(StopIteration):
+        holding.__exit__(None, None, None)
+    assert (result.status, asked.calls) == ("complete", CALLS)
+    assert (await store.run("it")).status == "running"
+    if then == "delete":
+        await store.delete("it")
+        assert not await store.runs()
+    else:
+        again = await talk().resume("it", model=asked.model, store=store)
+        assert (again.output, asked.calls) == (result.output, CALLS)
+        stored = await other.run("it")
+        assert (stored.status, stored.owned, stored.steps) == ("complete", False, CALLS)
+    await store.close()
+    await other.close()
+
+
+async def test_a_run_whose_end_did_not_reach_the_server_is_not_stuck(a_server: Server) -> None:
+    """PostgreSQL was away for longer than the store's patience; afterwards the same object resumes the run."""
+    store, asked = PostgresStore(a_server.url, schema="ownership", patience=0.3, grace=0.0), Asked()
+    try:
+        with pytest.warns(FlowDebateWarning, match="could not be recorded"):
+            await talk(a_server.stop).run("q", model=asked.model, store=store, run_id="it")
+    finally:
+        a_server.start()
+    again = await talk().resume("it", model=asked.model, store=store)
+    assert (again.status, asked.calls) == ("complete", CALLS)
+    assert not (await store.run("it")).owned
+    await store.delete("it")
+    await store.close()
+
+
+async def test_a_run_that_is_being_executed_cannot_be_taken_by_its_own_process(tmp_path: Path) -> None:
+    """Neither before nor after its end could not be written once: a second journal would pay for its calls again."""
+    path = tmp_path / "runs.sqlite3"
+    store = SqliteStore(path, patience=0.2)
+    holding = locked(path)
+    with pytest.warns(FlowDebateWarning, match="could not be recorded"):
+        await talk(holding.__enter__).run("q", model=Asked().model, store=store, run_id="it")
+    with suppress(StopIteration):
+        holding.__exit__(None, None, None)
+    taken = [await result_of(store.take("it")) for _ in range(3)]
+    assert [type(one).__name__ for one in taken] == ["StoredRun", "RunConflict", "RunConflict"]
+    await store.release("it")
+    taken = await asyncio.gather(*(result_of(store.take("it")) for _ in range(3)))
+    assert sorted(type(one).__name__ for one in taken) == ["RunConflict", "RunConflict", "StoredRun"]
+    await store.close()
+
+
+async def result_of(call: Any) -> Any:
+    """What the call returns or raises."""
+    try:
+        return await call
+    except StoreError as error:
+        return error
+
+
+# One file, several names
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
+@pytest.mark.parametrize("name", ["link.sqlite3", "folder/runs.sqlite3", "relative"])
+async def test_a_store_has_one_owner_whatever_its_file_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Through a symbolic link, a linked folder or a relative path nobody takes a run whose owner is alive."""
+    path = tmp_path / "real" / "runs.sqlite3"
+    path.parent.mkdir()
+    (tmp_path / "link.sqlite3").symlink_to(path)
+    (tmp_path / "folder").symlink_to(path.parent)
+    monkeypatch.chdir(path.parent)
+    first, second = SqliteStore(path), SqliteStore("runs.sqlite3" if name == "relative" else tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    refused: list[Any] = []
+    waiting = asyncio.Event()
+    asked = Asked()
+
+    async def answer(request: Any) -> str:
+        if asked.calls == 2:
+            refused.append(await result_of(talk().resume("it", model=asked.model, store=second)))
+        waiting.set()
+        return asked._answer(request)
+
+    result = await talk().run("q", model=FunctionModel(answer), store=first, run_id="it")
+    assert [type(one) for one in refused] == [RunConflict]
+    assert (result.status, asked.calls) == ("complete", CALLS)
+    assert (await second.run("it")).status == "complete"
+    await first.close()
+    await second.close()
+    assert [one.name for one in tmp_path.rglob("*-owners")] == ["runs.sqlite3-owners"]
+
+
+async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path) -> None:
+    """SQLite would keep a log beside each name, and lose what the other one has."""
+    path = tmp_path / "runs.sqlite3"
+    store = SqliteStore(path)
+    await talk().run("q", model=Asked().model, store=store, run_id="it")
+    await store.close()
+    os.link(path, tmp_path / "other.sqlite3")
+    for one in (path, tmp_path / "other.sqlite3"):
+        store = SqliteStore(one)
+        with pytest.raises(StoreError, match=r"has 2 names \(hard links\)"):
+            await store.runs()
+        await store.close()
+    assert not list(tmp_path.glob("*-owners/*"))
+
+
+# A file that is gone
+
+
+def unlink(path: Path) -> None:
+    """Delete the file."""
+    path.unlink()
+
+
+def move(path: Path) -> None:
+    """Give it another name."""
+    path.rename(path.with_name("moved"))
+
+
+def replace(path: Path) -> None:
+    """Put a copy in its place."""
+    path.with_name("new").write_bytes(path.read_bytes())
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be removed there")
+@pytest.mark.filterwarnings("ignore:run it ended as 'failed', which could not be recorded")
+@pytest.mark.parametrize("remove", [unlink, move, replace])
+@pytest.mark.parametrize("at", [1, 3, CALLS, None], ids=["first call", "third call", "last call", "after all calls"])
+async def test_a_run_whose_file_is_gone_is_not_complete(
+    tmp_path: Path, remove: Callable[[Path], None], at: int | None
+) -> None:
+    """StoreLost, since nobody will find what was recorded; the path is then a new store for later runs."""
+    path = tmp_path / "runs.sqlite3"
+    store = SqliteStore(path)
+    await store.runs()
+    asked = Asked(at or 0, lambda: remove(path))
+    block = talk(lambda: None if at else remove(path))
+    with pytest.raises(StoreLost, match="was deleted, moved or replaced while it was in use"):
+        await block.run("q", model=asked.model, store=store, run_id="it")
+    assert asked.calls == (at or CALLS)
+    for call in (store.run("it"), store.documents("x"), store.take("it")):
+        with pytest.raises(StoreLost):
+            await call
+    await store.close()
+
+
+async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
+    """For those who name stores by path: the object that has lost its file is not used again."""
+    path = tmp_path / "runs.sqlite3"
+    with pytest.raises(StoreLost):
+        await talk(path.unlink).run("q", model=Asked().model, store=path, run_id="it")
+    result = await talk().run("q", model=Asked().model, store=path, run_id="it")
+    assert result.status == "complete"
+
+
+# Readers
+
+
+async def test_twenty_readers_of_a_complete_run_do_not_lock_each_other_out(tmp_path: Path) -> None:
+    """Each resumes it with a store object as a process of its own has; no call is made and nothing is written."""
+    path, asked = tmp_path / "runs.sqlite3", Asked()
+    store = SqliteStore(path)
+    result = await talk().run("q", model=asked.model, store=store, run_id="it")
+    before = await store.run("it")
+    stores = [SqliteStore(path) for _ in range(20)]
+    read = await asyncio.gather(*(talk().resume("it", model=asked.model, store=one) for one in stores))
+    assert {one.output for one in read} == {result.output}
+    assert {str(one.usage) for one in read} == {str(result.usage)}
+    assert asked.calls == CALLS
+    assert await store.run("it") == before
+    for one in (store, *stores):
+        await one.close()
+
+
+async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
+    """Where its block has grown: of two that resume it one makes the call, and the other makes none."""
+    store, asked = MemoryStore(), Asked()
+    await talk().run("q", model=asked.model, store=store, run_id="it")
+    arrived = asyncio.Barrier(2)
+
+    class Slow(MemoryStore):
+        async def steps(self, run_id: str) -> Any:
+            found = await store.steps(run_id)
+            await arrived.wait()
+            return found
+
+        def __getattribute__(self, name: str) -> Any:
+            return object.__getattribute__(self, name) if name == "steps" else getattr(store, name)
+
+    block: Any = sequencer(name="talk")
+    for number in range(CALLS):
+        block = block.then(generator(name=f"say-{number}"))
+    longer: Any = block.then(handler(str, name="end")).then(generator(name="more"))
+    calls = [longer.resume("it", model=asked.model, store=Slow(), allow_changes=True) for _ in range(2)]
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["RunConflict", "RunResult"]
+    assert asked.calls == CALLS + 1
+    stored = await store.run("it")
+    assert (stored.status, stored.steps, stored.owned) == ("complete", CALLS + 1, False)
+
+
+async def test_a_complete_run_that_cannot_be_replayed_stays_complete() -> None:
+    """Its block has changed: the mismatch is raised, and the stored run is left as it was."""
+    store = MemoryStore()
+    await talk().run("q", model=Asked().model, store=store, run_id="it")
+    before = await store.run("it")
+    block: Any = sequencer(name="talk").then(generator(name="say-0", prompt="Shout."))
+    with pytest.raises(StoreError, match="another request"):
+        await block.resume("it", model=Asked().model, store=store, allow_changes=True)
+    assert await store.run("it") == before
