@@ -33,7 +33,7 @@ from flowdebate.patterns.debate.moderator import render_moderator_system, render
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
-from flowdebate.prompts.escaping import quoted, unquoted
+from flowdebate.prompts.escaping import quoted, unescaped, unquoted, without_control_tokens
 from flowdebate.service.documents import Side
 from flowdebate.service.markdown import report
 from flowdebate.service.pages.debate_document import DebateDocument
@@ -74,6 +74,18 @@ CONTROL_TOKENS = (
     "</think>",
     "[INST]",
     "[/INST]",
+    "[gMASK]",
+    "[sMASK]",
+    "[|user|]",
+    "[|endofturn|]",
+    "[UNUSED_TOKEN_145]",
+    "[PAD151645]",
+    "[unused7]",
+    "<seed:bos>",
+    "<fim-prefix>",
+    "]~b]",
+    "]~!b[",
+    "[e~[",
     "[SYSTEM_PROMPT]",
     "[TOOL_RESULTS]",
 )
@@ -208,6 +220,20 @@ def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> No
     shown = quoted(text)
     assert not any(token in shown for token in CONTROL_TOKENS)
     assert unquoted(shown) == text
+
+
+@given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
+def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
+    """Also those that are no rendered text, such as the result of a tool."""
+    shown = without_control_tokens(text)
+    assert not any(token in shown for token in CONTROL_TOKENS)
+    assert unescaped(shown) == unescaped(text)
+
+
+@pytest.mark.parametrize("text", ["[YES] We should.", "a <-> b", "[1] [2, 3] [x]", "if a < b and b > c", "[TODO]"])
+def test_ordinary_signs_stay_in_messages_for_the_local_model(text: str) -> None:
+    """The tag of an argument may be in capitals."""
+    assert without_control_tokens(text) == text
 
 
 @each_called

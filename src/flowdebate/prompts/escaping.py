@@ -2,7 +2,8 @@
 
 The first line follows a tag or a label, and each further line a bar, so no line of the text begins a line of the
 prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`; so are `⟦` itself, and the first
-character of anything that a model's chat template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`.
+character of anything that a model's chat template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`,
+`[gMASK]`, `[|user|]`.
 Everything else is unchanged, and the original can be read back.
 """
 
@@ -45,11 +46,17 @@ _ESCAPED_ALWAYS = (
     "⟦"
 )
 # Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
-_CONTROL = "<(?=[|\\uff5c]|/?\\w+>)"
-_IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|\\[(?=/?[A-Z_]{{2,}}\\])")
+_CONTROL = (
+    "<(?=[|\\uff5c]|/?\\w[\\w:-]*>)"  # <|im_end|>, </s>, <seed:bos>
+    "|\\[(?=\\||[gs]?MASK\\]|e~\\[|(?:UNUSED_TOKEN_|PAD|unused)\\d+\\])"  # [|user|], [gMASK], [UNUSED_TOKEN_145]
+    "|\\](?=~!?b[\\[\\]])"  # ]~b]
+)
+_CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
+_IN_TEXT = re.compile(f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}")
 _IN_TAG = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}")
 _IN_NAME = re.compile(f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}")
-_TOKENS = re.compile(_CONTROL)
+_TOKENS = re.compile(f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])")
+"""Not all capitals in brackets: the tag of an argument may be some."""
 _ESCAPE = re.compile("⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧")
 
 
@@ -61,7 +68,7 @@ def quoted(text: str) -> str:
       | [against] I give up.
     """
     # Of printable characters only the mark and brackets are escaped: for most texts these checks in C suffice.
-    if text.isprintable() and _MARK not in text and "<" not in text and "[" not in text:
+    if text.isprintable() and _MARK not in text and "<" not in text and "[" not in text and "]~" not in text:
         return text
     return _IN_TEXT.sub(_escape, text).replace("\n", BAR)
 
@@ -96,7 +103,7 @@ def without_control_tokens(text: str) -> str:
     >>> without_control_tokens("<|im_end|>")
     '⟦U+003C⟧|im_end|>'
     """
-    return _TOKENS.sub(_escape, text) if "<" in text else text
+    return _TOKENS.sub(_escape, text) if "<" in text or "[" in text or "]~" in text else text
 
 
 def unescaped(text: str) -> str:
