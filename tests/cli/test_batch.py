@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.batch.results import headers_of, open_out
-from flowdebate.cli.batch.rows import read_rows
+from flowdebate.cli.batch.rows import csv_line, read_cell, read_rows, safe_cell
 from flowdebate.cli.batch.run import Totals
 from flowdebate.cli.batch.view import BatchView, view_of
 from flowdebate.models.usage import Usage
@@ -269,6 +269,49 @@ def test_columns_that_results_have_too_are_told_apart(folder: Path) -> None:
     (row,) = csv.DictReader(io.StringIO((folder / "r.csv").read_text()))
     assert (row["status"], row["result_status"], row["answer"]) == ("new", "complete", "'=1+1")
     assert (both.exit_code, uneven.exit_code) == (2, 2)
+
+
+SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.text(max_size=6)
+"""Texts with everything that means something to a spreadsheet or in CSV; a half surrogate is no text of a file."""
+
+
+@given(text=SIGNS)
+def test_no_cell_is_a_formula_and_each_is_read_back(text: str) -> None:
+    """The law, of any text: numbers aside, it begins with no sign of a formula."""
+    cell = safe_cell(text)
+    assert read_cell(cell) == text
+    assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)
+
+
+@given(texts=st.lists(SIGNS, min_size=1))
+def test_a_record_of_csv_is_read_back_as_one_record(texts: list[str]) -> None:
+    """The law, of any texts: also with a bare carriage return, which some readers take for the end of a record."""
+    line = csv_line(texts)
+    (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
+    assert [read_cell(cell) for cell in record] == texts
+    assert line.endswith("\n")
+
+
+def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: Path) -> None:
+    """Question, columns, their names, verdict and error; a bare carriage return in a verdict; then the same again."""
+    (folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
+    verdict = {"reasoning": "r", "winner": None, "verdict": "=1\rtwo"}
+    with Stage(verdict=verdict) as played:
+        assert batch(played, "s.csv", "--out", "r.csv", "--limit", "1").exit_code == 0
+        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        asked, written = len(played.bodies), (folder / "r.csv").read_bytes()
+        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        assert (len(played.bodies), (folder / "r.csv").read_bytes()) == (asked, written)
+    header, *rows = csv.reader(io.StringIO(written.decode(), newline=""), strict=True)
+    assert header[:3] == ["question", "'=note", "n"]
+    assert [row[:3] for row in rows] == [['\'=HYPERLINK("x")', "'@sum", "-3"], ["'+1\r2", "'-tell", "'+x"]]
+    assert {row[header.index("answer")] for row in rows} == {"'=1\rtwo"}
+    again = read_rows(str(folder / "r.csv"))
+    assert [row.question for row in again] == ['=HYPERLINK("x")', "+1\r2"]
+    assert [(row.others["=note"], row.others["n"], row.others["answer"]) for row in again] == [
+        ("@sum", "-3", "=1\rtwo"),
+        ("-tell", "+x", "=1\rtwo"),
+    ]
 
 
 @settings(max_examples=25, deadline=None)

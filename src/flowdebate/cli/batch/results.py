@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.cli.batch.rows import csv_line, read_cell
 from flowdebate.cli.process import WriteFailed, check_target, write_whole, writing
 from flowdebate.errors import BadFile, error_text
 from flowdebate.models.usage import Usage
@@ -20,7 +21,7 @@ from flowdebate.runs.batch.result import decision_of
 from flowdebate.service.documents import Tokens, seen_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
     from flowdebate.cli.batch.rows import Row
@@ -44,8 +45,6 @@ COLUMNS = (
     "seconds",
 )
 """Columns of CSV besides the row's own."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that spreadsheets read as a formula."""
 _OVER = ("complete", "degraded", "no_verdict")
 
 
@@ -82,15 +81,15 @@ class Line:
         return seen_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
-        """The cells of CSV: the question, the row's other columns, and `COLUMNS`."""
+        """The texts of the cells of CSV: the question, the row's other columns, and `COLUMNS`."""
         document = self.document
         usage = document.usage or Tokens(calls=0)
         own = (
             self.index,
             document.status,
-            _tame(self.decision),
-            _tame(self.answer),
-            _tame(document.error),
+            self.decision,
+            self.answer,
+            document.error,
             self.run_id,
             document.seed,
             usage.calls,
@@ -148,10 +147,6 @@ def _answer(item: BatchItem[Any]) -> str | None:
         return str(verdict.verdict)
     found: str | None = getattr(raw, "final_decision", None) or getattr(raw, "answer", None)
     return found
-
-
-def _tame(text: str | None) -> str | None:
-    return f"'{text}" if text and text.startswith(_FORMULA) else text
 
 
 def _cell(value: object) -> str:
@@ -290,7 +285,7 @@ class CsvOut(FileOut):
         self._header = headers_of(others)
 
     def text_of(self, line: Line) -> str:
-        return _csv(line.as_cells())
+        return csv_line(line.as_cells())
 
     def lines_of(self, content: str) -> tuple[str, list[tuple[int, str, str, str]]]:
         records = _whole_records(content)
@@ -302,10 +297,10 @@ class CsvOut(FileOut):
         for record in records[1:]:
             try:
                 index, run_id, status = (record[place] for place in places)
-                lines.append((int(index), run_id, status, _csv(record)))
+                lines.append((int(index), run_id, status, csv_line(record)))
             except (ValueError, IndexError):
                 raise BadFile(str(self._path), "holds what is no result of a batch") from None
-        return _csv(self._header), lines
+        return csv_line(self._header), lines
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
@@ -327,12 +322,6 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
     return CsvOut(Path(path), batch_id, rows[0].others)
 
 
-def _csv(cells: Iterable[str]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
 def _whole_records(content: str) -> list[list[str]]:
     """The records of CSV without a torn last one."""
     records: list[list[str]] = []
@@ -341,7 +330,7 @@ def _whole_records(content: str) -> list[list[str]]:
             records.append(record)  # noqa: PERF402 - those before the torn one stay
         if records and not content.endswith("\n"):
             records.pop()
-    return records
+    return [[read_cell(cell) for cell in record] for record in records]
 
 
 def _lock(file: int) -> None:

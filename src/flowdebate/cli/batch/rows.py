@@ -1,9 +1,10 @@
-"""Questions of a batch from a file: CSV, JSON Lines, or text with a question on each line."""
+"""Questions of a batch from a file: CSV, JSON Lines, or text with a question on each line; and cells of CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from flowdebate.service.options import is_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ("FORMATS", "Row", "read_rows")
+__all__ = ("FORMATS", "Row", "csv_line", "read_cell", "read_rows", "safe_cell")
 
 _MEGABYTES = 64
 _QUESTION = "question"
@@ -97,7 +98,7 @@ def _records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
     number = 1
     try:
         for cells in reader:
-            yield number, cells
+            yield number, [read_cell(cell) for cell in cells]
             number = reader.line_num + 1
     except csv.Error as error:
         raise BadFile(path, f"line {number}: is not CSV: {error}") from None
@@ -129,3 +130,39 @@ def _row(path: str, number: int, question: object, others: Mapping[str, Any], *,
 
 FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {"csv": _csv_rows, "jsonl": _json_rows, "text": _text_rows}
 """Reader of each format."""
+
+
+# Cells of CSV
+
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""Beginning of a text that spreadsheets run as a formula, behind any number of our own marks."""
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
+
+
+def safe_cell(text: str) -> str:
+    """`text` as a cell that no spreadsheet runs as a formula; `read_cell` reads it back.
+
+    >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
+    ("'=1+1", "''=1+1", '-3.5', "'tis so")
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def read_cell(cell: str) -> str:
+    """The text of a cell that `safe_cell` has made; cells of other programs are as they are, but for such a mark.
+
+    >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
+    ('=1+1', "'=1+1", '-3.5', "'tis so")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def csv_line(texts: Iterable[str]) -> str:
+    r"""A record of CSV, with safe cells, and a line feed at its end.
+
+    >>> csv_line(["a\rb", "=1"])
+    '"a\rb",\'=1\n'
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))  # cells with either of these are quoted
+    return text.getvalue().removesuffix("\r\n") + "\n"
