@@ -390,6 +390,28 @@ def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
         assert (run_id[:8] in command("runs").stdout) is left
 
 
+def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
+    """Reports, recordings, exports and results of batches, whatever the umask; an existing file has the mode it had."""
+    named = {name: tmp_path / name for name in ("r.md", "r.rec", "r.jsonl", "b.jsonl", "b.csv", "q.csv", "old.md")}
+    report, record, exported, lines, table, questions, old = map(str, named.values())
+    named["q.csv"].write_text("question\nTea?\n")
+    named["old.md"].touch()
+    named["old.md"].chmod(0o644)
+    before = os.umask(0)
+    try:
+        with Stage() as on:
+            run_id = ended_early(on, "--markdown", report, "--record", record)
+            command("show", run_id, "--markdown", old)
+            command("export", run_id, "-o", exported)
+            for out in (lines, table):
+                shared = ("--model", "staged", "--base-url", on.base_url, "--rounds", "1")
+                command("batch", questions, "--out", out, *shared)
+    finally:
+        os.umask(before)
+    modes = {name: f"{path.stat().st_mode & 0o777:o}" for name, path in named.items()}
+    assert modes == dict.fromkeys(named, "600") | {"q.csv": modes["q.csv"], "old.md": "644"}
+
+
 def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
     """Through a file or a pipe, with all that it takes to carry them on; nothing in the lines acts on a terminal."""
     other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")

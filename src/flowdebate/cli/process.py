@@ -17,6 +17,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, FlowDebateWarning
 from flowdebate.service.files import reason_of
 from flowdebate.service.text import printable
@@ -127,7 +128,10 @@ def check_target(path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Put `content` at `path`: readers see what was there before, or all of it; WriteFailed if it cannot be."""
+    """Put `content` at `path`, which only its owner may read if it is new; WriteFailed if it cannot be.
+
+    Readers see what was there before, or all of it.
+    """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         _write(Path(os.path.realpath(path)), data)
@@ -141,7 +145,7 @@ def _write(path: Path, data: bytes) -> None:
         return
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        with os.fdopen(open_private(part, os.O_WRONLY | os.O_EXCL), "wb") as file:
             file.write(data)
         if path.exists():
             part.chmod(stat.S_IMODE(path.stat().st_mode))

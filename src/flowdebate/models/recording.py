@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from flowdebate._util.files import open_private
 from flowdebate._util.text import clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout, problems_of
 from flowdebate.models.cassette import Call, Header, as_line, asked, digest, new_call, read_cassette
@@ -38,8 +39,9 @@ class RecordingModel(Wrapper):
     requests were sent for it. Inside a policy that retries, such as `Retrying(RecordingModel(…))`, each request is a
     line, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
 
-    The file contains prompts and answers unchanged. API keys are not part of requests, and are redacted in errors.
-    BadFile if `path` exists already (unless with `overwrite`), or cannot be written.
+    The file contains prompts and answers unchanged; a new one can be read by its owner only. API keys are not part of
+    requests, and are redacted in errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be
+    written.
     """
 
     def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -49,7 +51,8 @@ class RecordingModel(Wrapper):
         self._writing = threading.Lock()
         self._asked: Counter[str] = Counter()
         try:
-            with self.path.open("wb" if overwrite else "xb") as file:
+            flags = os.O_WRONLY | (os.O_TRUNC if overwrite else os.O_EXCL)
+            with os.fdopen(open_private(self.path, flags), "wb") as file:
                 file.write(as_line(Header(model=clean_text(self.name))))
         except FileExistsError:
             raise BadFile(str(path), "already exists: record to another file, or pass overwrite=True") from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.files import open_private
 from flowdebate.cli.batch.rows import csv_line, read_cell
 from flowdebate.cli.process import WriteFailed, check_target, write_whole, writing
 from flowdebate.errors import BadFile, error_text
@@ -224,7 +225,7 @@ class FileOut(Out, ABC):
 
     def _open(self) -> None:
         try:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
         try:
