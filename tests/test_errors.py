@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import pickle
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from flowdebate import errors, generator
-from flowdebate.errors import ConfigurationError, FlowDebateError, ScriptError
+from flowdebate.errors import ConfigurationError, FlowDebateError, ProviderFailed, RunConflict, ScriptError
 from flowdebate.testing import ScriptedModel
 
 ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
@@ -89,3 +90,26 @@ def test_an_error_that_ended_a_run_can_be_pickled(lock: object) -> None:
     assert (other.run is None) == (lock is not None)
     if other.run is not None:
         assert other.run.status == "failed"
+
+
+def failing(store: str) -> None:
+    """Work for a process of a pool: a run that fails, and with it a run's view on the error."""
+    if store:
+        raise RunConflict(store, "r")
+    generator(name="ask").run_sync("?", model=ScriptedModel(ProviderFailed("down", status=503)))
+
+
+@pytest.mark.parametrize(
+    ("store", "kind", "facts"),
+    [
+        ("memory", RunConflict, {"store": "memory", "run_id": "r"}),
+        ("", ProviderFailed, {"status": 503, "block": "ask"}),
+    ],
+)
+def test_an_error_comes_out_of_a_pool_of_processes(
+    store: str, kind: type[FlowDebateError], facts: dict[str, object]
+) -> None:
+    """With its class and facts: `multiprocessing.Pool` waits for ever for an error that cannot be unpickled."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(kind) as raised:
+        pool.apply_async(failing, (store,)).get(timeout=60)
+    assert {name: getattr(raised.value, name) for name in facts} == facts

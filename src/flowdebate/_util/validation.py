@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from math import isfinite
+from sys import float_info
 
 from flowdebate.errors import ConfigurationError
 
@@ -12,7 +12,11 @@ __all__ = (
     "check_library",
     "check_seconds",
     "check_share",
+    "check_weight",
+    "is_number",
 )
+
+_MOST_WEIGHT = 1_000_000
 
 
 def check_count(where: str, *, least: int = 1, **options: object) -> None:
@@ -30,8 +34,24 @@ def check_count(where: str, *, least: int = 1, **options: object) -> None:
 def check_seconds(where: str, **options: object) -> None:
     """ConfigurationError for an option that is not a finite number of seconds > 0."""
     for name, value in options.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value) or value <= 0:
+        if not is_number(value, most=float_info.max):
             raise ConfigurationError(where, name, value, "a number of seconds > 0")
+
+
+def check_weight(where: str, name: str, weight: object) -> None:
+    """ConfigurationError for the weight of `name` in a vote that is no number > 0, or so large that sums overflow.
+
+    >>> check_weight("tally()", "ann", 1e308)
+    Traceback (most recent call last):
+    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be a number > 0, <= 1,000,000, got 1e+308
+    """
+    if not is_number(weight, most=_MOST_WEIGHT):
+        raise ConfigurationError(where, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
+
+
+def is_number(value: object, *, most: float) -> bool:
+    """Whether `value` is a number > 0, <= `most`; NaN is none, nor are integers that no float can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
 
 
 def check_share(where: str, *, ends: bool = True, **options: object) -> None:

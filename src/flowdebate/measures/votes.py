@@ -5,14 +5,13 @@ Numbers are added as fractions: a float is read as the simplest fraction that ro
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, shown
 
@@ -313,8 +312,7 @@ def _check(
     if quorum is not None and (isinstance(quorum, bool) or not isinstance(quorum, int) or quorum < 1):
         raise ConfigurationError(_WHERE, "quorum", quorum, "None or an int >= 1")
     for voter, weight in (weights or {}).items():
-        if isinstance(weight, bool) or not (math.isfinite(weight) and weight > 0):
-            raise ConfigurationError(_WHERE, f"weights[{voter!r}]", weight, "a finite number > 0")
+        check_weight(_WHERE, voter, weight)
     _check_voters(ballots, eligible)
 
 

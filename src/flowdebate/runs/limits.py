@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from sys import float_info
 from typing import TYPE_CHECKING, TypeAlias
 
+from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
 from flowdebate.models.usage import Usage, estimated_tokens
 
@@ -100,7 +102,7 @@ class Limits:
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
     if value is None:
         return
-    if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value < float("inf"):  # type: ignore[operator]
+    if not isinstance(value, kind) or not is_number(value, most=float_info.max):
         raise ConfigurationError("Limits", name, value, allowed)
 
 

@@ -87,9 +87,18 @@ REJECTED = [
     Case(
         "the weight of nobody", {"weights": {"zoe": 1}, "voting": "weighted"}, "weights['zoe']", "of one of the agents"
     ),
-    Case("no weight", {"weights": {"ann": 0}, "voting": "weighted"}, "weights['ann']", "a finite number > 0"),
-    Case("a weight without end", {"weights": {"ann": 1e999}, "voting": "weighted"}, "weights['ann']", "a finite"),
-    Case("a weight that is a bool", {"weights": {"ann": True}, "voting": "weighted"}, "weights['ann']", "a finite"),
+    Case("no weight", {"weights": {"ann": 0}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
+    Case(
+        "a weight too large for sums",
+        {"weights": {"ann": 1e308}, "voting": "weighted"},
+        "weights['ann']",
+        "<= 1,000,000",
+    ),
+    Case(
+        "a weight no float holds", {"weights": {"ann": 10**400}, "voting": "weighted"}, "weights['ann']", "<= 1,000,000"
+    ),
+    Case("a weight without end", {"weights": {"ann": 1e999}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
+    Case("a weight that is a bool", {"weights": {"ann": True}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
     Case("no quorum", {"quorum": 0}, "quorum", "an int >= 1"),
     Case("a quorum of more than all", {"quorum": 4}, "quorum", "no more than the 3 agents"),
     Case("a quorum that is a bool", {"quorum": True}, "quorum", "an int >= 1"),

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from flowdebate._util.validation import check_weight
 from flowdebate.errors import ConfigurationError, shown
 from flowdebate.measures.votes import Ballot, exact, portions, split
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
@@ -191,5 +192,4 @@ def _check_weights(weights: Mapping[str, float] | None, voters: Sequence[str | N
         if name not in voters:
             known = shown(sorted({voter for voter in voters if voter is not None}))
             raise ConfigurationError(_WHERE, "weights", name, f"weights of those who have cast a ballot: {known}")
-        if isinstance(weight, bool) or not (math.isfinite(weight) and weight > 0):
-            raise ConfigurationError(_WHERE, f"weights[{name!r}]", weight, "a finite number > 0")
+        check_weight(_WHERE, name, weight)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate._util.validation import check_count, check_seconds
+from flowdebate._util.validation import check_count, check_seconds, check_weight
 from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -171,8 +170,7 @@ def _check_weights(where: str, weights: Mapping[str, float], names: Sequence[str
     for agent, weight in weights.items():
         if agent not in names:
             raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {names}")
-        if not _is_number(weight) or not math.isfinite(weight) or weight <= 0:
-            raise ConfigurationError(where, f"weights[{agent!r}]", weight, "a finite number > 0")
+        check_weight(where, agent, weight)
 
 
 def _is_number(value: object) -> bool:

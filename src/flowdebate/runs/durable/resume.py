@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate._util.text import clean_text, one_line
-from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, shown
+from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, StoreError, shown
 from flowdebate.models.resolve import ModelResolver, model_of_environment
 from flowdebate.runs.context import Session, as_session
 from flowdebate.runs.durable.journal import Journal, plain, wait_uncancelled
@@ -137,10 +137,10 @@ async def load_run(  # noqa: PLR0913 - the options of resume
         journal = Journal(opened, header, rows=rows, owned=owned, on_uncertain=on_uncertain)
         run = Run(
             run_id=run_id,
-            session=_session_of(header, session, where),
+            session=_session_of(opened, header, where) if session is None else as_session(session),
             seed=header.seed,
-            models=_models_of(header) if model is None else ModelResolver(model),
-            limits=_limits_of(header) if limits is None else limits,
+            models=_models_of(opened, header) if model is None else ModelResolver(model),
+            limits=_limits_of(opened, header) if limits is None else limits,
             journal=journal,
         )
     except BaseException as error:
@@ -276,11 +276,14 @@ def _named(model: ModelChoice) -> Any:  # noqa: ANN401 - names
     return {_ALL: model} if isinstance(model, str) else None
 
 
-def _models_of(header: RunHeader) -> ModelResolver:
+def _models_of(store: Store, header: RunHeader) -> ModelResolver:
     """Return the models a run was started with; a lone name is the environment's, or of a run of the first edition."""
     named = header.model
     if isinstance(named, str):
         return ModelResolver(environment=named)
+    is_names = isinstance(named, Mapping) and all(isinstance(name, str) for name in named.values())
+    if named is not None and not is_names:
+        raise _unusable(store, header, "model", named, "names of models, by intent")
     return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
 
 
@@ -291,9 +294,20 @@ def _numbers(limits: Limits | None) -> dict[str, float] | None:
     return {name: value for name, value in numbers.items() if value is not None} or None
 
 
-def _limits_of(header: RunHeader) -> Limits | None:
+def _limits_of(store: Store, header: RunHeader) -> Limits | None:
     limits: Any = header.limits
-    return None if not limits else Limits(**limits)
+    if not limits:
+        return None
+    try:
+        return Limits(**limits)
+    except (TypeError, ConfigurationError):
+        allowed = f"positive numbers of {', '.join(item.name for item in fields(Limits) if item.name != 'prices')}"
+        raise _unusable(store, header, "limits", limits, allowed) from None
+
+
+def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
+    """Return the error of a stored run, imported perhaps, whose header does not fit."""
+    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
 
 
 def _session(session: Session) -> dict[str, Any] | None:
@@ -308,14 +322,19 @@ def _session(session: Session) -> dict[str, Any] | None:
         return {"unkept": ["state"]}
 
 
-def _session_of(header: RunHeader, session: SessionLike, where: str) -> Session:
-    if session is not None:
-        return as_session(session)
+def _session_of(store: Store, header: RunHeader, where: str) -> Session:
     stored = header.session or {}
-    if "unkept" in stored:
-        allowed = f"the session as it was when the run started: its {', '.join(stored['unkept'])} could not be stored"
+    state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
+    if not isinstance(state, Mapping) or not _is_history(history) or not isinstance(lost, list):
+        raise _unusable(store, header, "session", stored, "an object `state` and `history`, a list of messages")
+    if lost:
+        allowed = f"the session as it was when the run started: its {', '.join(map(str, lost))} could not be stored"
         raise ConfigurationError(where, "session", None, allowed)
-    return Session(state=dict(stored.get("state", {})), history=list(stored.get("history", ())))
+    return Session(state=dict(state), history=list(history))
+
+
+def _is_history(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in value)
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,97 @@
+"""Runs that somebody else wrote: imported headers are hostile input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Limits, generator
+from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
+from flowdebate.store import MemoryStore, export_run, import_runs
+from flowdebate.testing import FunctionModel
+
+ASK: Any = generator(name="ask", history=True)
+NAMES = ("state", "history", "unkept", "calls", "seconds", "cost", "prices", "all", "chat", "zz", "role", "content")
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(NAMES),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+    max_leaves=6,
+)
+numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
+
+
+async def imported(**changes: Any) -> MemoryStore:
+    """A store with an imported run that has not taken its step yet, with these fields in its header."""
+    made, store = MemoryStore(), MemoryStore()
+    await ASK.run("q", model=model(), store=made, run_id="it")
+    run = await made.run("it")
+    await store.add(replace(run, status="interrupted", steps=0, outcome=None), [])
+    (line,) = [line async for line in export_run(store, "it")]
+    text = json.loads(line)
+    text["run"]["header"].update(changes)
+    target = MemoryStore()
+    await import_runs(target, [json.dumps(text)])
+    return target
+
+
+def model() -> FunctionModel:
+    """A model that answers whatever it is asked."""
+    return FunctionModel(lambda _: "a")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("limits", {"zz": 1}, "positive numbers of calls, tokens"),
+        ("limits", {"calls": -1}, "positive numbers of calls, tokens"),
+        ("limits", {"seconds": 10**400}, "positive numbers of calls, tokens"),
+        ("session", {"state": 5}, "an object `state` and `history`, a list of messages"),
+        ("session", {"history": [5]}, "an object `state` and `history`, a list of messages"),
+        ("session", {"unkept": 5}, "an object `state`"),
+        ("model", ["openai/gpt-5"], "names of models, by intent"),
+        ("model", {"chat": 5}, "names of models, by intent"),
+    ],
+)
+async def test_a_header_that_does_not_fit_is_named(field: str, value: object, allowed: str) -> None:
+    """With its run, its field and what is allowed; the stored run is left as it was."""
+    store = await imported(**{field: value})
+    before = await store.run("it")
+    with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.*, got "):
+        await ASK.resume("it", store=store, model=None if field == "model" else model(), allow_changes=True)
+    assert replace(await store.run("it"), updated_at=0) == replace(before, updated_at=0)
+
+
+@given(
+    limits=st.none() | st.dictionaries(st.sampled_from(NAMES), numbers, max_size=2),
+    session=st.none() | st.dictionaries(st.sampled_from(NAMES), values, max_size=3),
+    named=values,
+)
+def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, session: Any, named: Any) -> None:
+    """Never with an exception of another library or of Python itself."""
+
+    async def resume() -> None:
+        store = await imported(limits=limits, session=session, model=named)
+        try:
+            await ASK.resume("it", store=store, model=model(), allow_changes=True)
+        except FlowDebateError:
+            return
+
+    asyncio.run(resume())
+
+
+@pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
+def test_a_limit_that_no_clock_can_hold_is_refused(seconds: Any) -> None:
+    """An integer may be larger than any float: waiting for it would overflow in the middle of a run."""
+    with pytest.raises(ConfigurationError, match="`seconds` must be a number > 0"):
+        Limits(seconds=seconds)
