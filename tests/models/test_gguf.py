@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ModelUnavailable
-from flowdebate.models.local.gguf import find_local_model, join_parts
+from flowdebate.models.local import gguf
+from flowdebate.models.local.gguf import find_local_model, is_verified, join_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager
@@ -71,6 +72,92 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
+
+
+@contextmanager
+def reading(paths: list[Path]) -> Iterator[None]:
+    """Note each file that is hashed."""
+    real = hashlib.file_digest
+
+    def digest(file: Any, name: str) -> Any:
+        paths.append(Path(file.name))
+        return real(file, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", digest)
+        yield
+
+
+def test_a_file_is_hashed_again_only_where_its_size_or_times_have_changed(tmp_path: Path) -> None:
+    """At the first time, after a change of one byte, and after a touch; a file that is another one at each time."""
+    path = tmp_path / "model.gguf"
+    read: list[Path] = []
+    path.write_bytes(b"GGUF whole")
+    sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
+    with reading(read):
+        assert [is_verified(path, sha256=sha256) for _ in range(3)] == [True] * 3
+        assert read == [path]
+        os.utime(path, ns=(1, 1))
+        assert [is_verified(path, sha256=sha256) for _ in range(3)] == [True] * 3
+        assert read == [path] * 2
+        path.write_bytes(b"GGUF Whole")
+        assert [is_verified(path, sha256=sha256) for _ in range(2)] == [False] * 2
+        assert read == [path] * 4
+        assert not is_verified(path, sha256="0" * 64)
+
+
+def test_another_file_of_the_same_size_and_time_is_hashed_again(tmp_path: Path) -> None:
+    """It is known by its place on the disk, and by when that was changed."""
+    path, other = tmp_path / "model.gguf", tmp_path / "other"
+    path.write_bytes(b"GGUF whole")
+    sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
+    assert is_verified(path, sha256=sha256)
+    before = path.stat()
+    other.write_bytes(b"GGUF Whole")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+    assert not is_verified(path, sha256=sha256)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xff", b"0" * 64])
+def test_a_damaged_note_of_a_verified_file_is_written_again(tmp_path: Path, mark: bytes) -> None:
+    """The file is hashed once more."""
+    path = tmp_path / "model.gguf"
+    read: list[Path] = []
+    path.write_bytes(b"GGUF whole")
+    path.with_name("model.gguf.verified").write_bytes(mark)
+    with reading(read):
+        assert all(is_verified(path, sha256=hashlib.sha256(b"GGUF whole").hexdigest()) for _ in range(2))
+    assert read == [path]
+
+
+def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
+    """Though a note of it is left."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"")
+    sha256 = hashlib.sha256(b"").hexdigest()
+    assert is_verified(path, sha256=sha256)
+    path.unlink()
+    assert not is_verified(path, sha256=sha256)
+
+
+def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its packages, as at the first time; a whole one is used as it is."""
+    parts, joined = written(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
+    monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
+    monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())
+    monkeypatch.setattr(gguf, "_parts", lambda: parts)
+    monkeypatch.setattr(gguf, "_joined_path", lambda: joined)
+    read: list[Path] = []
+    with reading(read):
+        assert find_local_model().read_bytes() == b"GGUF whole"
+        assert find_local_model() == joined
+        assert read == []  # it was hashed while it was joined
+        joined.write_bytes(b"GGUF wh0le")
+        os.utime(joined, ns=(1, 1))
+        assert find_local_model().read_bytes() == b"GGUF whole"
+        assert find_local_model() == joined
+    assert read == [joined]
 
 
 def test_the_environment_names_any_gguf_file(tmp_path: Path) -> None:

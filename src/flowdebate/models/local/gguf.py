@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = (
     "WAYS_OUT",
     "find_local_model",
+    "is_verified",
     "join_parts",
     "local_model_installed",
 )
@@ -37,6 +39,8 @@ _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 """Hash published by Qwen for Qwen2.5-Coder-1.5B-Instruct Q4_K_M; the packages' publisher is unknown."""
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
+_LOG = logging.getLogger("flowdebate")
+
 _BLOCK = 1 << 20
 _joining = threading.Lock()
 
@@ -44,6 +48,8 @@ _joining = threading.Lock()
 def find_local_model() -> Path:
     """Return the GGUF file of the model "local", joining it from its packages at first use (seconds, 1.1 GB).
 
+    The hash of the joined file is verified; a file that has another one is joined again. A file that
+    FLOWDEBATE_LOCAL_MODEL names is the user's, and only its format is looked at.
     Raises ModelUnavailable, with advice.
     """
     named = os.environ.get(_ENV)
@@ -51,8 +57,11 @@ def find_local_model() -> Path:
         return _named(Path(named).expanduser())
     joined = _joined_path()
     with _joining:
-        if not _is_whole(joined):
+        if not is_verified(joined, sha256=_SHA256):
+            if joined.exists():
+                _LOG.warning("%s is not the model that it was: joining it again", joined)
             join_parts(_parts(), joined, sha256=_SHA256)
+            _mark(joined, _state(joined, _SHA256))
     return joined
 
 
@@ -60,14 +69,52 @@ def local_model_installed() -> bool:
     """Return whether a model and an engine are installed, without importing anything."""
     if importlib.util.find_spec("xllamacpp") is None:
         return False
-    return bool(os.environ.get(_ENV)) or _is_whole(_joined_path()) or importlib.util.find_spec(_package(1)) is not None
+    if os.environ.get(_ENV) or importlib.util.find_spec(_package(1)) is not None:
+        return True
+    with contextlib.suppress(OSError):
+        return _joined_path().stat().st_size == _BYTES
+    return False
+
+
+def is_verified(path: Path, *, sha256: str) -> bool:
+    """Return whether the file has this hash, which is computed only if size or times have changed since the last time.
+
+    A small file beside it notes them.
+    """
+    state = ""
+    with contextlib.suppress(OSError, ValueError):
+        state = _state(path, sha256)
+        if _mark_of(path).read_text() == state:
+            return True
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return False
+    if found == sha256:
+        _mark(path, state)
+    return found == sha256
+
+
+def _state(path: Path, sha256: str) -> str:
+    stat = path.stat()
+    return f"{sha256} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+
+
+def _mark_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified")
+
+
+def _mark(path: Path, state: str) -> None:
+    with contextlib.suppress(OSError):  # it is verified again next time
+        _mark_of(path).write_text(state)
 
 
 def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
     """Join `parts` in order into `target`, which appears whole or not at all; ModelUnavailable for another hash."""
     from tempfile import NamedTemporaryFile
 
-    logging.getLogger("flowdebate").info("joining the local model into %s", target)
+    _LOG.info("joining the local model into %s", target)
     part: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -88,9 +135,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 def _copy(parts: Iterable[Path], file: IO[bytes]) -> str:
     """Copy the parts to `file` and return their hash, in one pass."""
-    from hashlib import sha256
-
-    digest = sha256()
+    digest = hashlib.sha256()
     for path in parts:
         with path.open("rb") as part:
             while block := part.read(_BLOCK):
@@ -130,11 +175,3 @@ def _joined_path() -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("flowdebate", appauthor=False) / "models" / _FILE
-
-
-def _is_whole(path: Path) -> bool:
-    """Return whether the file is complete: its hash was checked before it got its name, its size shows later damage."""
-    try:
-        return path.stat().st_size == _BYTES
-    except OSError:
-        return False
