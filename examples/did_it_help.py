@@ -2,7 +2,7 @@
 
 Run it with `python examples/did_it_help.py`: no model is needed. Those who answer here are simulated: each direct
 answer is right in 7 of 10 cases, and the judge of a debate in 9. So the debate is better than one call, and no better
-than a vote at the same price. Give `main` a real model, and `QUESTIONS` your own data, to find out about yours.
+than a vote at the same tokens. Give `main` a real model, and `QUESTIONS` your own data, to find out about yours.
 """
 
 from __future__ import annotations

@@ -111,6 +111,26 @@ def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
     assert found.calls == max(min(argument * turns // answer, cap), 1)
 
 
+@pytest.mark.parametrize(
+    ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
+)
+async def test_samples_are_as_many_as_what_is_to_be_equal_pays_for(equal: Any, calls: int) -> None:
+    """4 turns of 50 tokens, one of them written, against samples of 10: by tokens, those written, price, calls."""
+    prices = {"voters": Price(prompt=1.0, completion=16.0)}
+    block = asked_for("self_consistency", equal=equal)
+    limits = Limits(prices=prices)
+    (found,) = (await town(block).run(QUESTION, model=Voters(argument=50, answer=10).model, limits=limits)).output
+    assert found.calls == calls
+
+
+async def test_equal_cost_takes_prices_and_nothing_else_is_equal() -> None:
+    """Both are refused with what is allowed."""
+    with pytest.raises(ConfigurationError, match="`equal` must be used with `prices` in the run's limits"):
+        await town(asked_for("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
+    with pytest.raises(ConfigurationError, match="`equal` must be one of"):
+        asked_for("self_consistency", equal="money")
+
+
 async def test_other_baselines_do_not_count_as_the_debate() -> None:
     """Equal tokens are those of the debate: the drafts before it leave the samples as many as they were."""
     calls = []

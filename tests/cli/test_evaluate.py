@@ -84,7 +84,7 @@ def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
     assert found == replayed
     report = found["report"]
     assert (report["n"], found["leftOut"], found["lostAnswers"]) == (4, {}, 0)
-    assert [each["method"] for each in report["methods"]] == ["debate", "single", "drafts", "self_consistency"]
+    assert [each["method"] for each in report["methods"]] == ["debate", "single", "self_consistency"]
     assert report["methods"][0]["right"] == 4
     assert report["methods"][0]["calls"] == 3
     written = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
@@ -128,15 +128,16 @@ def test_named_debaters_take_the_rows_positions_by_lot(folder: Path) -> None:
     assert sum(truthful.values()) == 12
 
 
-def test_what_failed_is_left_out_and_tried_again(folder: Path) -> None:
-    """A debate whose provider fails is no wrong answer; the same command goes on with it."""
+def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
+    """A debate whose provider fails has no right answer; the same command goes on with it."""
     with School(broken=range(3)) as school:
         first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
         again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch", json.loads(first.stdout)["batch"])
     assert first.exit_code == 1
-    assert json.loads(first.stdout)["report"]["n"] == 1
-    assert sum(json.loads(first.stdout)["leftOut"].values()) == 3
+    report = json.loads(first.stdout)["report"]
+    assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
+    assert json.loads(first.stdout)["withoutVerdict"] == {"failed": 3}
     assert "To continue: the same command" in first.stderr
     assert again.exit_code == 0
     assert json.loads(again.stdout)["report"]["n"] == 4

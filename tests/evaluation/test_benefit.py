@@ -18,7 +18,7 @@ from flowdebate import DebateRawOutput, DebateVerdict
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import BenefitItem, MethodAnswer, benefit_item, benefit_report, change_summary
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import holm, newcombe, sign_test, wilson
+from flowdebate.evaluation.statistics import holm, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.schemas import BaselineAnswer
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
     """It is the chance that a fair coin falls as unevenly, counted in full."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
-    assert sign_test(better, worse) == pytest.approx(float(tail))
+    assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
 
 
 @LAW
@@ -112,7 +112,7 @@ def test_so_many_items_show_the_gain_as_often_as_is_said() -> None:
     n, random, shown = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         drawn = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
-        shown += sign_test(drawn.count(1), drawn.count(-1)) < 0.05
+        shown += sign_flip_test(drawn) < 0.05
     assert 0.72 < shown / 400 < 0.86
 
 
@@ -133,44 +133,46 @@ CASES = [
     Case(
         "as good at many times the cost",
         (50, 11, 13, 26),
-        "no_gain",
-        "The debate did not help: it was right in 61 of 100, one call in 63; "
-        "it cost 9.4 times the tokens and 5.0 times the calls.",
+        "none_worth_it",
+        "No gain of 10 points or more: the debate was right in 61 of 100, one call in 63 (difference -2 "
+        "points, 95% interval -11.6 to +7.7); it cost 9.4 times the tokens and 5.0 times the calls.",
     ),
     Case(
         "a little better is not shown",
         (50, 13, 11, 26),
         "too_few",
-        "Too few to say: the debate was right in 63 of 100, one call in 61; it cost 9.4 times the tokens and 5.0 times "
-        "the calls. To show a gain of 10 points takes about 190 questions.",
+        "Too few to say: the debate was right in 63 of 100, one call in 61 (difference +2 points, 95% "
+        "interval -7.7 to +11.6); it cost 9.4 times the tokens and 5.0 times the calls. To show a gain of "
+        "10 points takes about 207 questions.",
     ),
     Case(
         "much better",
         (50, 25, 3, 22),
         "helped",
-        "The debate helped: it was right in 75 of 100, one call in 53; "
-        "it cost 9.4 times the tokens and 5.0 times the calls.",
+        "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval "
+        "+12.2 to +31.2); it cost 9.4 times the tokens and 5.0 times the calls.",
     ),
     Case(
         "worse",
         (50, 3, 25, 22),
         "harmed",
-        "The debate did not help, it was worse: it was right in 53 of 100, one call in 75; "
-        "it cost 9.4 times the tokens and 5.0 times the calls.",
+        "The debate did not help, it was worse: it was right in 53 of 100, one call in 75 (difference -22 "
+        "points, 95% interval -31.2 to -12.2); it cost 9.4 times the tokens and 5.0 times the calls.",
     ),
     Case(
         "all right, but five",
         (5, 0, 0, 0),
         "too_few",
-        "Too few to say: the debate was right in 5 of 5, one call in 5; it cost 9.4 times the tokens and 5.0 times the "
-        "calls. To show a gain of 10 points takes about 110 questions.",
+        "Too few to say: the debate was right in 5 of 5, one call in 5 (difference 0 points, 95% interval "
+        "-43.4 to +43.4); it cost 9.4 times the tokens and 5.0 times the calls. To show a gain of 10 "
+        "points takes about 114 questions.",
     ),
     Case(
         "all the same",
         (50, 0, 0, 50),
-        "no_gain",
-        "The debate did not help: it was right in 50 of 100, one call in 50; "
-        "it cost 9.4 times the tokens and 5.0 times the calls.",
+        "none_worth_it",
+        "No gain of 10 points or more: the debate was right in 50 of 100, one call in 50 (difference 0 "
+        "points, 95% interval -1.9 to +1.9); it cost 9.4 times the tokens and 5.0 times the calls.",
     ),
 ]
 
@@ -178,7 +180,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_it_says_plainly_what_was_found(case: Case) -> None:
     """The words a reader sees, for each kind of result."""
-    report = benefit_report(items(*case.cells))
+    report = benefit_report(items(*case.cells), min_gain=0.1)
     assert (report.finding, report.summary) == (case.finding, case.words)
     assert report.comparisons[0].finding == case.finding
 
@@ -197,7 +199,7 @@ def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
 
 def test_a_gain_that_many_questions_leave_open_is_said_to_be_open() -> None:
     """Where there are enough to show a gain that is worth it, more are not asked for."""
-    report = benefit_report(items(100, 27, 15, 58))
+    report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
     assert "takes about" not in report.summary
@@ -208,13 +210,13 @@ def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
 
-def test_as_good_a_vote_is_enough_for_it_not_to_have_helped() -> None:
+def test_as_good_a_vote_is_enough_to_rule_out_a_gain() -> None:
     """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
     report = benefit_report(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
-    assert [each.finding for each in report.comparisons] == ["helped", "no_gain"]
-    assert report.finding == "no_gain"
+    assert [each.finding for each in report.comparisons] == ["helped", "none_worth_it"]
+    assert report.finding == "none_worth_it"
     assert report.summary.startswith(
-        "The debate did not help: it was right in 72 of 100, the vote of first drafts in 73"
+        "No gain of 5 points or more: the debate was right in 72 of 100, the vote of first drafts in 73"
     )
 
 
@@ -275,7 +277,7 @@ def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[f
     for compared in report.comparisons:
         assert compared.better + compared.worse <= compared.n == len(drawn)
         assert compared.p <= compared.p_holm <= 1
-        assert (compared.finding == "helped") == (compared.p_holm < 0.05 and compared.better > compared.worse)
+        assert (compared.finding == "helped") == (compared.p_holm < 0.05 and compared.difference > 0)
 
 
 def rounded(report: BenefitReport) -> str:
@@ -358,7 +360,9 @@ def test_what_a_debate_took_is_what_its_baselines_did_not() -> None:
     lost = answer("self_consistency", {"yes": 0, "no": 0})
     made = benefit_item(raw("yes"), baselines=[*answers, lost], calls=9, tokens=1_340, truth="yes")
     assert made.debate == MethodAnswer(answer=["yes"], calls=5, tokens=940)
-    assert made.baselines["drafts"] == MethodAnswer(answer=["yes", "no"], calls=2, tokens=200)
+    assert made.baselines["drafts"] == MethodAnswer(
+        answer=["yes", "no"], calls=2, tokens=200, completion_tokens=10, votes=2
+    )
     assert list(made.baselines) == ["single", "drafts"]
     assert benefit_item(raw(None), baselines=answers, calls=9, tokens=None).debate == MethodAnswer(answer=[], calls=6)
     unknown = answer("single", {"yes": 1}, tokens=None)

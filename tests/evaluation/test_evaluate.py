@@ -119,7 +119,7 @@ async def test_an_evaluation_says_whether_it_helped() -> None:
 
 
 async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
-    """With a store and a name nothing is paid twice; what failed is tried again, and was not compared before."""
+    """With a store and a name nothing is paid twice; what failed is tried again, and counted as wrong before."""
     store, asked = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:
@@ -129,10 +129,10 @@ async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
 
     options: dict[str, Any] = {"truth": lambda row: row["truth"], "store": store, "batch_id": "even"}
     first = await evaluate(rent(), ROWS, model=answering(fails, knows, asked), **options)
-    assert (first.report.n, len(first.result.failed)) == (5, 1)
+    assert (first.report.n, first.report.failed, len(first.result.failed)) == (6, 1, 1)
     paid = len(asked)
     again = await evaluate(rent(), ROWS, model=answering(knows, knows, asked), **options)
-    assert (again.report.n, len(asked) - paid) == (6, 4)
+    assert (again.report.n, again.report.failed, len(asked) - paid) == (6, 0, 4)
 
 
 def test_positions_may_be_each_rows_own() -> None:

@@ -141,31 +141,31 @@ def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
     """Each by its name; models that always agree are worth one."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
-        for winner in ("a", "b", "a", "b", "b") * 3
+        for winner in ("a", "b", "a", "b", "b") * 10
     ]
     found = audit(cast)
     assert list(found.models) == ["one", "three", "two"]
-    assert {figures.ballots for figures in found.models.values()} == {15}
+    assert {figures.ballots for figures in found.models.values()} == {50}
     assert found.rho is not None
     assert found.rho_of == "scores"
     assert (found.rho.value, found.effective_n) == pytest.approx((1.0, 1.0))
-    assert audit(cast[:9]).rho is None
-    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 15 items" in found.findings
-    assert audit(cast, truth=["a"] * 15).rho == found.rho
+    assert audit(cast[:49]).rho is None
+    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 50 items" in found.findings
+    assert audit(cast, truth=["a"] * 50).rho == found.rho
     always = [[each.model_copy(update={"winner": "a"}) for each in one] for one in cast]
-    assert audit(always, truth=["a"] * 15).rho is None  # nobody is ever wrong, so that no errors go together
+    assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so that no errors go together
 
 
 def test_models_are_compared_by_their_errors_where_the_truth_is_known() -> None:
     """Two that are right and wrong at different times are worth more than two that agree."""
-    right = "ababab" * 4
+    right = "ab" * 30
     one = [ballot("ab", "a", model="one") for _ in right]
     other = [ballot("ab", "b", model="two") for _ in right]
     found = audit([[a, b] for a, b in zip(one, other, strict=True)], truth=list(right))
     assert found.rho is not None
     assert found.rho_of == "errors"
     assert (found.rho.value, found.effective_n) == pytest.approx((-1.0, 2.0))
-    with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must be 24 of them"):
+    with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must be 60 of them"):
         audit([[a] for a in one], truth=["a"])
 
 

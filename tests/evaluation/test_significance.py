@@ -100,7 +100,7 @@ def test_what_is_too_small_is_said_to_be() -> None:
     for n in (1, 12, 53):
         said = full_audit(singles(n, 0.5, source), resamples=0).findings
         assert said[0].startswith(f"too small: {n} verdict")
-        assert said[0].endswith("; 54 are needed to find a rate of 70%")
+        assert said[0].endswith("; at least 54 are needed to find a rate of 70%")
         assert not any(each.startswith("no slot bias") for each in said)
     assert not any("too small" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
 
@@ -108,10 +108,10 @@ def test_what_is_too_small_is_said_to_be() -> None:
 def test_a_preference_is_told_with_its_numbers() -> None:
     """How often, of how many, between what, and how likely by chance."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
-    assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 57% to 81%, p = 0.0038)")
+    assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
     assert full_audit(fair).findings[0] == (
-        "no slot bias found: the first slot won 28 of 54 (52%, 95% CI 39% to 65%, p = 0.89); "
+        "no slot bias found: the first slot won 28 of 54 (52%, 95% CI 38% to 66%, p = 0.89); "
         "with n = 54 one of 70% would have been found in 80% of cases"
     )
     assert audit(fair).findings[0] == "the first slot won 28 of 54 (52%); not tested for chance"

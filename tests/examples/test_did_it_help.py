@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_vote_at_the_same_price_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate beats one call, and its report says all the same that it did not help; a real gain is told too."""
+def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
+    """The debate beats one call, and its report rules out a gain over a vote all the same; a real gain is told too."""
     example = load("did_it_help")
     with forbid_real_models():
         report = example.main()
         better = example.main(example.simulated(0.98, direct=0.4), questions=60)
-    single, _, samples = report.comparisons
-    assert (single.finding, samples.finding, report.finding) == ("helped", "no_gain", "no_gain")
+    single, samples = report.comparisons
+    assert (single.finding, samples.finding, report.finding) == ("helped", "none_worth_it", "none_worth_it")
     assert better.finding == "helped"
     printed = capsys.readouterr().out
     assert "debate            right in 93 of 100, 5.0 calls each\n" in printed
-    assert "The debate did not help: it was right in 93 of 100, self-consistency in 97;" in printed
+    assert (
+        "No gain of 5 points or more: the debate was right in 93 of 100, self-consistency in 97 (difference -4 points"
+        in printed
+    )

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library, check_share
+from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
 __all__ = (
     "ALPHA",
     "Resampling",
     "check_scipy",
+    "effective_size",
     "holm",
     "newcombe",
-    "sign_test",
+    "sign_flip_test",
     "two_sided_z",
     "wilson",
 )
 
 ALPHA = 0.05
 """The level of a test: the share of fair judges that it may find biased."""
+_GRID = 60
+"""The sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win."""
 
 
 def check_scipy(where: str) -> None:
@@ -32,12 +38,16 @@ def check_scipy(where: str) -> None:
     check_library(where, "scipy", library="scipy", extra="audit")
 
 
-def wilson(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval (1927) of a `share` of `n` items, which need not be a whole number of them.
+def wilson(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval (1927) of a `share` of `n` items; neither needs to be a whole number of them.
 
     >>> tuple(round(end, 3) for end in wilson(0.61, 100))
     (0.512, 0.7)
     """
+    check_share("wilson()", ends=False, confidence=confidence)
+    check_share("wilson()", share=share)
+    if isinstance(n, bool) or not 0 < n < math.inf:
+        raise ConfigurationError("wilson()", "n", n, "a number > 0")
     z = two_sided_z(1 - confidence)
     middle = share + z * z / (2 * n)
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
@@ -46,35 +56,92 @@ def wilson(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, fl
     return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends rounding may leave the share outside
 
 
-def newcombe(ones: Sequence[float], others: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
+def newcombe(
+    ones: Sequence[float], others: Sequence[float], *, confidence: float = 0.95, size: float | None = None
+) -> tuple[float, float]:
     """The interval of `mean(ones) - mean(others)`, which are pairs of numbers from 0 to 1 of the same items.
 
     Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the pairs. It has
-    a width even where all items agree.
+    a width even where all items agree. `size` is the number of independent pairs that they are worth
+    (`effective_size`); None: all of them.
 
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
     (-0.507, -0.026)
     """
-    n = len(ones)
+    if len(ones) != len(others):
+        raise ConfigurationError("newcombe()", "others", len(others), f"{len(ones)} of them, one for each of `ones`")
+    check_count("newcombe()", ones=len(ones))
+    n = len(ones) if size is None else size
     one, other = fmean(ones), fmean(others)
     (low_one, high_one), (low, high) = wilson(one, n, confidence=confidence), wilson(other, n, confidence=confidence)
     together = fmean(a * b for a, b in zip(ones, others, strict=True)) - one * other
     spread = math.sqrt(max(one * (1 - one) * other * (1 - other), 0.0))
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
     below, above = _added(one - low_one, high - other, phi), _added(high_one - one, other - low, phi)
-    return one - other - below, one - other + above
+    return max(one - other - below, -1.0), min(one - other + above, 1.0)
 
 
-def sign_test(better: int, worse: int) -> float:
-    """The two-sided p-value of `better` against `worse`: of pairs that differ, McNemar's exact test. Needs scipy.
+def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """The number of independent items that `differences` are worth, given the cluster of each. Needs scipy.
 
-    >>> round(sign_test(8, 1), 4)
-    0.0391
+    It is their number, divided by the design effect: the cluster-robust variance of the mean over that of independent
+    items, and the wider quantile of Student's t for few clusters. Never more than there are items.
+
+    >>> effective_size([1, 0, -1, 1], ["q1", "q2", "q3", "q4"])
+    4.0
+    >>> round(effective_size([1, 1, 1, 0, 0, 0, 0, 0, 0], ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3), 1)
+    0.4
     """
-    check_scipy("sign_test()")
+    check_scipy("effective_size()")
     from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
-    return float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    n, groups = len(differences), Counter(clusters)
+    if len(groups) == n:
+        return float(n)
+    if len(groups) == 1:
+        return 1.0
+    mean, sums = fmean(differences), dict.fromkeys(groups, 0.0)
+    for difference, cluster in zip(differences, clusters, strict=True):
+        sums[cluster] += difference - mean
+    alone = math.fsum((difference - mean) ** 2 for difference in differences)
+    count = len(groups)
+    if not alone:
+        return float(count)  # nothing differs: each cluster is one observation
+    together = math.fsum(sum_ * sum_ for sum_ in sums.values()) * count / (count - 1)
+    student = float(stats.t.isf(ALPHA / 2, count - 1)) / two_sided_z(ALPHA)
+    return min(n / (together / alone * student**2), float(n)) if together else float(n)
+
+
+def sign_flip_test(leans: Sequence[float]) -> float:
+    """The two-sided p-value of the sum of `leans`, each of which might as well have had the other sign. Needs scipy.
+
+    The exact permutation test: the share of all assignments of signs whose sum is as far from 0 as the observed one, or
+    farther. With leans of 1 and -1 it is the sign test, that is, McNemar's exact test of pairs that differ.
+
+    >>> round(sign_flip_test([1] * 8 + [-1]), 4)
+    0.0391
+    >>> sign_flip_test([3, 1, 1])
+    0.25
+    """
+    check_scipy("sign_flip_test()")
+    import numpy as np
+    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+    units = [round(_GRID * lean) for lean in leans]
+    unit = math.gcd(*units)
+    if not unit:
+        return 1.0
+    seen = abs(sum(units)) // unit
+    sizes = Counter(sorted(abs(each) // unit for each in units if each))
+    most = max(sizes, key=lambda size: (sizes[size], size))
+    total = sum(size * times for size, times in sizes.items())
+    heads = np.arange(sizes[most] + 1)
+    chances = np.zeros(2 * total + 1)  # of each sum, from -total to total
+    chances[total + most * (2 * heads - sizes[most])] = stats.binom.pmf(heads, sizes[most], 0.5)
+    for size in sizes.elements():
+        if size != most:
+            chances = (np.roll(chances, size) + np.roll(chances, -size)) / 2  # nothing is carried over the ends
+    return min(float(chances[: total - seen + 1].sum() + chances[total + seen :].sum()), 1.0) if seen else 1.0
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -104,30 +171,49 @@ class Resampling:
     def interval(self, terms: Sequence[tuple[float, int]], *, least: float = 0.0) -> tuple[float, float]:
         """The 95% interval of a ratio: the sum of all first numbers of `terms` by that of all second ones.
 
-        Percentiles of bootstrap samples of `terms`. Where terms do not differ, which leaves a bootstrap without a
-        width, it is Clopper and Pearson's for a share from `least` to 1.
+        Clopper and Pearson's where each term is 0 or 1 of 1, and where terms do not differ, for a share from `least` to
+        1; else of bootstrap samples of `terms`, bias-corrected and accelerated (BCa).
         """
         import numpy as np
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
         value, n = (np.asarray(column, dtype=float) for column in zip(*sorted(terms), strict=True))
         centre = float(value.sum() / n.sum())
-        if np.allclose(value, centre * n):
+        counted = least == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
+        if counted or np.allclose(value, centre * n):
             share = (centre - least) / (1 - least)
             exact = stats.binomtest(round(share * len(n)), len(n)).proportion_ci(1 - ALPHA, method="exact")
             return min(centre, least + exact.low * (1 - least)), max(centre, least + exact.high * (1 - least))
-        interval = stats.bootstrap(
-            (value, n),
-            lambda value, n, axis: value.sum(axis=axis) / n.sum(axis=axis),
-            paired=True,
-            vectorized=True,
-            n_resamples=self.resamples,
-            batch=max(1, 2_000_000 // len(n)),
-            confidence_level=1 - ALPHA,
-            method="percentile",
-            rng=np.random.default_rng(self.seed),
-        ).confidence_interval
+        low, high = self._bootstrap(value, n, "BCa")
+        if math.isnan(low) or math.isnan(high):  # the ratio is at an end of its samples
+            low, high = self._bootstrap(value, n, "percentile")
+        return min(low, centre), max(high, centre)
+
+    def _bootstrap(self, value: Any, n: Any, method: Literal["BCa", "percentile"]) -> tuple[float, float]:  # noqa: ANN401 - arrays
+        import numpy as np
+        from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of degenerate samples, which are seen by their NaN
+            interval = stats.bootstrap(
+                (value, n),
+                lambda value, n, axis: value.sum(axis=axis) / n.sum(axis=axis),
+                paired=True,
+                vectorized=True,
+                n_resamples=self.resamples,
+                batch=max(1, 2_000_000 // len(n)),
+                confidence_level=1 - ALPHA,
+                method=method,
+                rng=np.random.default_rng(self.seed),
+            ).confidence_interval
         return float(interval.low), float(interval.high)
+
+    def weights(self, items: int) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+        """Bootstrap samples of `items` items: a row each, with the number of times that each item was drawn."""
+        import numpy as np
+
+        source = np.random.default_rng(self.seed)
+        return source.multinomial(items, np.full(items, 1 / items), size=self.resamples)
 
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
         """The share of draws in which places are as uneven as observed, or more.

@@ -55,8 +55,10 @@ def convergence(
       has no words, contradict nobody.
     - `similarity`: the measure; None is `best_similarity()`.
 
-    "converged" at a similarity of `converged` or more, unless positions differ; "stagnant" where positions differ and
-    the stability is `converged` or more; else "diverging" below `diverging`, and "refining" for all the rest.
+    "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart (its mean
+    similarity with the others is below `diverging`); "stagnant" where positions differ and the stability is `converged`
+    or more; else "diverging" below `diverging`, and "refining" for all the rest. A single proposal agrees with nobody:
+    it is "refining".
 
     >>> from flowdebate.measures import Jaccard
     >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}
@@ -70,8 +72,10 @@ def convergence(
     stability = _stability(measure, now, before or {})
     stated = [position for agent, position in (positions or {}).items() if agent in now and answer_words(position)]
     differ = any(not same_answer(one, other) for one, other in combinations(stated, 2))
+    alone = [_mean(row[:at] + row[at + 1 :]) for at, row in enumerate(map(list, matrix))]
+    together = len(now) > 1 and min(alone) >= diverging
     status: ConvergenceStatus
-    if alike >= converged and not differ:
+    if alike >= converged and together and not differ:
         status = "converged"
     elif differ and stability is not None and stability >= converged:
         status = "stagnant"

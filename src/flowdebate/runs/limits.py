@@ -148,6 +148,10 @@ class Budget:
         """Tokens so far; zero if neither tokens nor cost are counted."""
         return self._tokens
 
+    def price_of(self, model: str, usage: Usage) -> float | None:
+        """The cost of `usage` of a model; None without prices."""
+        return None if self._limits.prices is None else self._price(model, usage)
+
     def reserve(self, model: str, request: ModelRequest) -> _Reserved:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
         reserved = self._estimate(model, request)

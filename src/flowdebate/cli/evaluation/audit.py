@@ -144,10 +144,11 @@ def _audited(items: Items, seed: int) -> JudgeAudit:
     from flowdebate.evaluation.judges.audit import full_audit
 
     ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
+    spoken = [item.spoken for item in items.items]
     if find_spec("scipy"):
-        return full_audit(ballots, truth=truth, seed=seed)
+        return full_audit(ballots, truth=truth, spoken=spoken, seed=seed)
     tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
-    return figures_of(ballots, truth=truth)
+    return figures_of(ballots, truth=truth, spoken=spoken)
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
@@ -178,7 +179,7 @@ def _show(audit: JudgeAudit, page: Page, *, left_out: Mapping[str, int]) -> None
 
 def _rows(judge: str, figures: JudgeFigures) -> Iterator[tuple[str, str, str, str, str]]:
     """The figures of one judge, or of all, as lines of the table."""
-    for places in (*figures.slots, *figures.labels):
+    for places in (*figures.slots, *figures.labels, *figures.turns):
         for place in places.places:
             of = f"{place.wins:,} of {places.n:,}"
             yield judge, _name(places, place), f"{place.rate:.0%}", _interval(place.low, place.high, ".0%"), of
@@ -197,4 +198,6 @@ def _interval(low: float | None, high: float | None, form: str) -> str:
 
 
 def _name(places: Places, place: PlaceRate) -> str:
-    return f"label {in_line(place.place)}" if places.kind == "label" else f"slot {place.place} of {places.sides}"
+    if places.kind == "label":
+        return f"label {in_line(place.place)}"
+    return f"{'speaker' if places.kind == 'turn' else 'slot'} {place.place} of {places.sides}"

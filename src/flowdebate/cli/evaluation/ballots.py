@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from flowdebate.errors import BadFile, shown
+from flowdebate.evaluation.judges.audit import spoken_in
 from flowdebate.evaluation.judges.rejudge import NAME as REJUDGE
 from flowdebate.evaluation.judges.rejudge import ArguedDebate
 from flowdebate.evaluation.judges.report import AuditItem
@@ -51,7 +52,8 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
         key = run.header.run_id if debate is None else debate.model_dump_json()
         before = items.get(key)
         if before is None:
-            items[key] = AuditItem(id=run.header.run_id, ballots=ballots)
+            spoken = None if debate is None else spoken_in(debate.transcript)
+            items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
             items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots]})
     return Items(items=list(items.values()), left_out=left_out)

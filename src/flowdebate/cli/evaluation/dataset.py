@@ -6,12 +6,14 @@ import hashlib
 import json
 import string
 from dataclasses import dataclass
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.cli.batch.rows import Row
 from flowdebate.cli.batch.run import Plans
 from flowdebate.errors import BadFile, shown
+from flowdebate.evaluation.benefit.comparison import DRAFTS
+from flowdebate.evaluation.benefit.evaluate import dealt
+from flowdebate.patterns.debate.schemas import BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +82,8 @@ class EvaluationPlans(Plans):
     """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
 
     The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
-    those of the named debaters. BadFile for a row without a truth among its positions.
+    those of the named debaters. `baselines`: None for all that can differ from each other. BadFile for a row without a
+    truth among its positions.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class EvaluationPlans(Plans):
         path: str,
         truth: str,
         choices: Sequence[str],
-        baselines: Sequence[BaselineName],
+        baselines: Sequence[BaselineName] | None,
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
         if "schema" not in self.stored["options"]:
@@ -105,7 +108,7 @@ class EvaluationPlans(Plans):
     def name(self, rows: Sequence[Row]) -> str:
         """The name of a batch of these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
-        about = [super().name(rows), list(self._baselines), positions]
+        about = [super().name(rows), self._baselines and list(self._baselines), positions]
         return f"evaluation-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
     def of(self, row: Row) -> Plan:
@@ -119,7 +122,7 @@ class EvaluationPlans(Plans):
     def _options_of(self, row: Row) -> dict[str, Any]:
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
         options = {**self.options_for(question.question), "debaters": [dict(side) for side in question.sides]}
-        return {**options, "baselines": list(self._baselines)}
+        return {**options, "baselines": list(self._baselines or _default_baselines(len(question.sides)))}
 
     def _question(self, row: Row, index: int, path: str, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         number = index + 1
@@ -158,9 +161,13 @@ def _dealt(
     debaters = [{"name": letter} for letter in _LETTERS] if given is None else [dict(side) for side in given]
     if given is not None and len(debaters) != len(choices):
         raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
-    source = Random(json.dumps([seed, question, list(choices)]))  # noqa: S311 - repeatable on purpose
-    dealt = source.sample(list(choices), len(choices))
-    return [{**debater, "stance": stance} for debater, stance in zip(debaters, dealt, strict=False)]
+    positions = dealt(choices, question=question, seed=seed)
+    return [{**debater, "stance": stance} for debater, stance in zip(debaters, positions, strict=False)]
+
+
+def _default_baselines(sides: int) -> Sequence[BaselineName]:
+    """All baselines; without first drafts where they are too few for a vote that could differ from one call."""
+    return [name for name in BASELINES if name != "drafts" or sides >= DRAFTS]
 
 
 def _listed(cell: object) -> list[Any]:

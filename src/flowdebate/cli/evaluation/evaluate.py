@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import Field
@@ -14,7 +15,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.command import write_json
 from flowdebate.cli.process import ExitCode, killed_by, tell, writing
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
-from flowdebate.service.options import COMMAND, FilePath, Option, Text, allowed
+from flowdebate.service.options import COMMAND, FilePath, ModelName, Option, Text, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from flowdebate.cli.evaluation.dataset import LabelledQuestion
     from flowdebate.cli.page import Page
     from flowdebate.evaluation import BenefitItem, BenefitReport, MethodResult, PairedComparison
+    from flowdebate.evaluation.benefit.comparison import Missing
     from flowdebate.store.base import Store
 
 __all__ = ("EVALUATE_EXIT_CODES", "evaluate")
 
+_NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
+"""States of runs that may still find a verdict."""
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 EVALUATE_EXIT_CODES = (
@@ -62,12 +66,29 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         Option(
             flag="--baseline",
             metavar="|".join(BASELINES),
-            help="Compare with it; once for each. Default: all.",
+            help="Compare with it; once for each. Default: all; drafts for three sides or more.",
         ),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
-    ] = 0.1,
+    ] = 0.05,
+    cluster: Annotated[
+        Text | None,
+        Option(
+            metavar="COLUMN", help="What questions share, such as a topic: those of one cluster are not independent."
+        ),
+    ] = None,
+    missing: Annotated[
+        Literal["wrong", "left-out"], Option(help="What a debate without a verdict counts as.")
+    ] = "wrong",
+    schedule: Annotated[
+        Text | None,
+        Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: single."),
+    ] = None,
+    panel: Annotated[
+        list[ModelName] | None, Option(metavar="SPEC", help="Model of a panel of judges; repeat for each.")
+    ] = None,
+    labels: Annotated[bool, Option(help="Call the sides A, B, … before the judge, not by their stances.")] = False,
     out: Annotated[
         FilePath | None, Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
     ] = None,
@@ -95,11 +116,15 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.runs import opened
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
-    compared = baselines_asked(list(dict.fromkeys(baselines or BASELINES)), where=COMMAND)
+    compared = baselines_asked(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
     check_scipy(COMMAND)
     rows = read_rows(questions)[:limit]
+    opt.check(
+        cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"
+    )
     with warned_once(), opened(store) as place:
-        options = {"debaters": debaters, "rounds": rounds, **given}
+        judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
+        options = {"debaters": debaters, "rounds": rounds, **judging, **given}
         plans = EvaluationPlans(
             options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared
         )
@@ -115,8 +140,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
                 out=out,
             )
         )
-        outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions))
-    report = _report(outcome, min_gain)
+        outcome = asyncio.run(_stored_outcome(place.store, name, plans.questions, cluster))
+    report = _report(outcome, min_gain, "wrong" if missing == "wrong" else "left out")
     with writing():
         _write(report, outcome, finished, name, as_json=as_json, out=out)
     raise typer.Exit(_exit_code(finished, report))
@@ -127,50 +152,67 @@ class _Outcome:
     """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """The answers to each question whose debate has a verdict."""
+    """The answers to each question whose debate has ended."""
+    without_verdict: Mapping[str, int]
+    """The number of those without a verdict, by the status of their runs."""
     left_out: Mapping[str, int]
-    """The number of other questions, by the status of their runs."""
+    """The number of other questions, by the same."""
     failed: int
     """Baseline answers that failed."""
 
 
-async def _stored_outcome(store: Store, name: str, questions: Sequence[LabelledQuestion]) -> _Outcome:
+async def _stored_outcome(
+    store: Store, name: str, questions: Sequence[LabelledQuestion], cluster: str | None
+) -> _Outcome:
     """Read the outcome of the evaluation `name` of these `questions`."""
     from flowdebate.errors import RunNotFound
-    from flowdebate.evaluation.benefit.comparison import benefit_item
+    from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.usage import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
     from flowdebate.service.runs import WORDS, state_of
 
     items: list[BenefitItem] = []
-    left_out: dict[str, int] = {}
+    left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
+        shared = str([question.question, question.truth] if cluster is None else question.others.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
         except RunNotFound:
-            left_out["not started"] = left_out.get("not started", 0) + 1
+            left_out["not started"] += 1
             continue
         outcome: dict[str, Any] = dict(stored.outcome or {})
         raw = outcome.get("raw") or {}
         if raw.get("verdict") is None or "baselines" not in raw:
-            why = WORDS[state_of(stored)]
-            left_out[why] = left_out.get(why, 0) + 1
+            state = state_of(stored)
+            (left_out if state in _NOT_ENDED else without_verdict)[WORDS[state]] += 1
+            if state not in _NOT_ENDED:
+                lost = MethodAnswer(answer=[])
+                items.append(BenefitItem(truth=question.truth, debate=lost, baselines={}, failed=True, cluster=shared))
             continue
         debate, usage = DebateRawOutput.model_validate(raw), Usage(**outcome["usage"])
         baselines = debate.baselines or []
         failed += sum(answer.lost for answer in baselines)
-        calls, tokens = usage.calls, usage.total_tokens
-        items.append(benefit_item(debate, baselines=baselines, calls=calls, tokens=tokens, truth=question.truth))
-    return _Outcome(items=items, left_out=left_out, failed=failed)
+        items.append(
+            benefit_item(
+                debate,
+                baselines=baselines,
+                calls=usage.calls,
+                tokens=usage.total_tokens,
+                truth=question.truth,
+                completion_tokens=usage.completion_tokens,
+                cluster=shared,
+            )
+        )
+    return _Outcome(items=items, left_out=left_out, without_verdict=without_verdict, failed=failed)
 
 
-def _report(outcome: _Outcome, min_gain: float) -> BenefitReport | None:
+def _report(outcome: _Outcome, min_gain: float, missing: Missing) -> BenefitReport | None:
     """The report; None where there is nothing to compare."""
     from flowdebate.evaluation.benefit.comparison import benefit_report
 
     comparable = any(item.baselines for item in outcome.items)
-    return benefit_report(outcome.items, min_gain=min_gain) if comparable else None
+    return benefit_report(outcome.items, min_gain=min_gain, missing=missing) if comparable else None
 
 
 def _write(
@@ -188,8 +230,9 @@ def _write(
 
     if as_json:
         data = {"batch": name, "report": None if report is None else report.model_dump(mode="json", by_alias=True)}
-        left_out = dict(sorted(outcome.left_out.items()))
-        write_json(json_of({**data, "leftOut": left_out, "lostAnswers": outcome.failed}))
+        counts = {"leftOut": outcome.left_out, "withoutVerdict": outcome.without_verdict}
+        ordered = {name: dict(sorted(count.items())) for name, count in counts.items()}
+        write_json(json_of({**data, **ordered, "lostAnswers": outcome.failed}))
     else:
         page = Page(sys.stdout, ())
         show_summary(page, name, finished.summary, out=out)
@@ -220,6 +263,8 @@ def _show(report: BenefitReport, outcome: _Outcome, page: Page) -> None:
     page.line(report.summary)
     for each in report.comparisons:
         page.line(f"- Against {METHODS[each.baseline]}. {each.summary}")
+    for why, number in sorted(outcome.without_verdict.items()):
+        page.line(f"Without a verdict: {number:,} ({why})", style="dim")
     for why, number in sorted(outcome.left_out.items()):
         page.line(f"Left out: {number:,} ({why})", style="dim")
     if outcome.failed:

@@ -12,6 +12,7 @@ from flowdebate.cli.evaluation.ballots import Items, argued
 from flowdebate.cli.options import check
 from flowdebate.cli.process import tell
 from flowdebate.errors import ConfigurationError, error_text
+from flowdebate.evaluation.judges.audit import spoken_in
 from flowdebate.evaluation.judges.rejudge import ArguedDebate, rejudge
 from flowdebate.evaluation.judges.report import AuditItem
 from flowdebate.models.openai.endpoint import address_of
@@ -97,7 +98,10 @@ class Rejudging:
         names = [name for name, _ in debates.values()]
         for item in result.failed:
             tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
+        turns = [spoken_in(debate.transcript) for _, debate in debates.values()]
         items = [
-            AuditItem(id=names[item.index], ballots=item.output.ballots) for item in result if item.output is not None
+            AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
+            for item in result
+            if item.output is not None
         ]
         return Items(items=items, left_out=left_out), len(result.failed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from math import fsum
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.benefit.report import comparison_summary, report_summary
 from flowdebate.evaluation.sample_sizes import required_n
-from flowdebate.evaluation.statistics import holm, newcombe, sign_test, wilson
+from flowdebate.evaluation.statistics import effective_size, holm, newcombe, sign_flip_test, wilson
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineName
 
 if TYPE_CHECKING:
@@ -27,17 +28,23 @@ __all__ = (
     "Method",
     "MethodAnswer",
     "MethodResult",
+    "Missing",
     "PairedComparison",
     "benefit_item",
     "benefit_report",
 )
 
+_Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"
+DRAFTS = 3
+"""The number of first drafts from which on their vote can differ from one call."""
 _SURE = 1e-9
 """Credits that differ by less are the same."""
 Method = Literal["debate", BaselineName]
-Finding = Literal["helped", "harmed", "no_gain", "too_few"]
+Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
+Missing = Literal["wrong", "left out"]
+"""What a debate without a verdict counts as."""
 
 
 class MethodAnswer(WireModel):
@@ -48,6 +55,12 @@ class MethodAnswer(WireModel):
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """None where the server did not report them."""
+    completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Those of `tokens` that the models wrote."""
+    cost: Annotated[float, Field(ge=0)] | None = None
+    """None without prices."""
+    votes: Annotated[int, Field(ge=0)] | None = None
+    """The answers that were counted; None for a debate."""
 
     def credit(self, truth: str) -> float:
         """1 for the right answer, 0 for a wrong one or none; of a tie the chance that a lot between them is right."""
@@ -62,6 +75,10 @@ class BenefitItem(WireModel):
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     """The baselines that have an answer."""
+    failed: bool = False
+    """Whether the debate ended without a verdict, so that no baseline was asked."""
+    cluster: str | None = None
+    """What the question shares with others, such as a topic; None: it is independent of all others."""
 
 
 class MethodResult(WireModel):
@@ -81,10 +98,12 @@ class MethodResult(WireModel):
     calls: float
     tokens: float | None
     """Means over the questions; tokens are None unless they are known for each."""
+    completion_tokens: float | None = None
+    cost: float | None = None
 
 
 class PairedComparison(WireModel):
-    """The debate against one baseline, on the questions that both answered."""
+    """The debate against one baseline, on the questions that both answered, and on those where the debate failed."""
 
     baseline: BaselineName
     n: int
@@ -98,13 +117,20 @@ class PairedComparison(WireModel):
     low: float
     high: float
     """The debate's accuracy less the baseline's, and the ends of Newcombe's interval for paired shares."""
+    worst: float
+    best: float
+    """The difference if the baseline were right on every question where the debate failed; if only the debate were."""
+    clusters: int
+    """The number of independent groups of questions."""
     p: float
-    """Of McNemar's exact test of `better` against `worse`, two-sided."""
+    """Of the exact sign-flip test over clusters, two-sided: McNemar's exact test where none has two questions."""
     p_holm: float
     """The same, adjusted by Holm's method for the number of baselines."""
     calls_ratio: float | None
     tokens_ratio: float | None
-    """The debate's calls and tokens as multiples of the baseline's; None where they are not known."""
+    completion_tokens_ratio: float | None = None
+    cost_ratio: float | None = None
+    """The debate's calls, tokens and cost as multiples of the baseline's; None where they are not known."""
     required_n: int
     """The number of questions that show a gain of `min_gain` with a power of 80%."""
     finding: Finding
@@ -115,7 +141,13 @@ class BenefitReport(WireModel):
     """The benefit of debates over their baselines."""
 
     n: int
+    """Questions with a known answer that are counted."""
+    attempted: int
     """Questions with a known answer."""
+    failed: int = 0
+    """Those of them whose debate ended without a verdict."""
+    missing: Missing = "wrong"
+    """What these count as."""
     without_truth: int = 0
     """Questions left out because their answer is not known."""
     confidence: float
@@ -125,7 +157,7 @@ class BenefitReport(WireModel):
     """The debate's, then those of the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" where the debate beat every baseline; "harmed" or "no_gain" where one did better, or as well."""
+    """"helped" where the debate beat every baseline; "harmed" or "none_worth_it" where it holds against one."""
     summary: str
     """The same in a sentence or two."""
 
@@ -137,70 +169,118 @@ def benefit_item(
     calls: int,
     tokens: int | None,
     truth: str | None = None,
+    completion_tokens: int | None = None,
+    cost: float | None = None,
+    cluster: str | None = None,
 ) -> BenefitItem:
-    """Pair a debate's answer with those of its `baselines`; `calls` and `tokens` are the whole run's (`result.usage`).
+    """Pair a debate's answer with those of its `baselines`; calls, tokens and `cost` are the whole run's.
 
     The debate's own cost is the run's without that of the baselines. A baseline without a single vote is left out.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
-    known = [answer.tokens for answer in baselines]
-    apart = None if None in known else sum(filter(None, known))
     return BenefitItem(
         truth=truth,
         debate=MethodAnswer(
             answer=[] if winner is None else [winner],
             calls=calls - sum(answer.calls for answer in baselines),
-            tokens=None if tokens is None or apart is None else tokens - apart,
+            tokens=_less(tokens, [answer.tokens for answer in baselines]),
+            completion_tokens=_less(completion_tokens, [answer.completion_tokens for answer in baselines]),
+            cost=_less(cost, [answer.cost for answer in baselines]),
         ),
         baselines={
-            answer.name: MethodAnswer(answer=answer.leaders, calls=answer.calls, tokens=answer.tokens)
+            answer.name: MethodAnswer(
+                answer=answer.leaders,
+                calls=answer.calls,
+                tokens=answer.tokens,
+                completion_tokens=answer.completion_tokens,
+                cost=answer.cost,
+                votes=sum(answer.votes.values()),
+            )
             for answer in baselines
             if answer.leaders
         },
+        cluster=cluster,
     )
 
 
-def benefit_report(items: Sequence[BenefitItem], *, confidence: float = 0.95, min_gain: float = 0.1) -> BenefitReport:
+def _less(whole: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
+    """The whole without its parts; None where one of them is not known. Rounding leaves nothing below 0."""
+    known = [part for part in parts if part is not None]
+    return None if whole is None or len(known) < len(parts) else max(whole - sum(known), 0)
+
+
+def benefit_report(
+    items: Sequence[BenefitItem],
+    *,
+    confidence: float = 0.95,
+    min_gain: float = 0.05,
+    missing: Missing = "wrong",
+) -> BenefitReport:
     """Compare debates with their baselines on the `items` whose truth is known. Needs scipy.
 
     An answer is right or wrong; a tie counts as the chance that one of its positions, drawn at random, is right; no
-    answer counts as wrong. Each baseline is compared on the items that it answered, by McNemar's exact test on the
-    discordant pairs, adjusted by Holm's method for the number of baselines:
+    answer counts as wrong. A debate that `failed` counts as wrong, and each baseline there, which was not asked, as
+    right as often as elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster` are
+    not independent: intervals are as wide as their clusters ask for, and tests flip the signs of whole clusters.
+
+    Each baseline is compared by the exact sign-flip test (McNemar's, where questions are independent), adjusted by
+    Holm's method for the number of baselines:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
-    - "no_gain": neither, and the interval excludes a gain in accuracy of `min_gain` or more;
+    - "none_worth_it": neither, and a gain in accuracy of `min_gain` or more is excluded by an interval that is adjusted
+      for the number of baselines (Bonferroni);
     - "too_few": none of these.
 
-    `report.finding` is "helped" where that holds against every baseline; "harmed" or "no_gain" where it holds against
-    one, since that one is as good without a debate; else "too_few". ConfigurationError without an item that can be
-    compared.
+    `report.finding` is "helped" where that holds against every baseline; "harmed" or "none_worth_it" where it holds
+    against one; else "too_few". First drafts are compared if three or more of them voted. ConfigurationError without an
+    item that can be compared.
     """
     check_share(_WHERE, ends=False, confidence=confidence, min_gain=min_gain)
+    if missing not in get_args(Missing):
+        raise ConfigurationError(_WHERE, "missing", missing, f"one of {list(get_args(Missing))}")
     known = [item for item in items if item.truth is not None]
-    names = [name for name in BASELINES if any(name in item.baselines for item in known)]
+    counted = [item for item in known if not item.failed or missing == "wrong"]
+    methods: list[Method] = ["debate", *(n for n in BASELINES if any(n in item.baselines for item in counted))]
+    names = [name for name in BASELINES if any(_tells(name, item.baselines.get(name)) for item in counted)]
     if not names:
         raise ConfigurationError(_WHERE, "items", len(known), "at least one with a truth and an answer of a baseline")
-    methods: list[Method] = ["debate", *names]
-    comparisons = _compared(names, known, confidence=confidence, min_gain=min_gain)
+    comparisons = _compared(names, counted, confidence=confidence, min_gain=min_gain)
     finding = _finding(comparisons)
+    failed = sum(item.failed for item in known)
     return BenefitReport(
-        n=len(known),
+        n=len(counted),
+        attempted=len(known),
+        failed=failed,
+        missing=missing,
         without_truth=len(items) - len(known),
         confidence=confidence,
         min_gain=min_gain,
-        methods=[_method_result(method, known, confidence) for method in methods],
+        methods=[_method_result(method, counted, confidence) for method in methods],
         comparisons=comparisons,
         finding=finding,
-        summary=report_summary(finding, comparisons, min_gain=min_gain),
+        summary=report_summary(
+            finding,
+            comparisons,
+            confidence=confidence,
+            min_gain=min_gain,
+            failed=failed,
+            attempted=len(known),
+            missing=missing,
+        ),
     )
+
+
+def _tells(name: BaselineName, answer: MethodAnswer | None) -> bool:
+    """Whether there is an answer to compare with; a vote of two, whose ties count one half, is one call."""
+    return answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
 
 
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:
     answered = [item for item in items if method == "debate" or method in item.baselines]
     answers = [item.debate if method == "debate" else item.baselines[method] for item in answered]
     credits_ = [answer.credit(str(item.truth)) for answer, item in zip(answers, answered, strict=True)]
-    low, high = wilson(fmean(credits_), len(answers), confidence=confidence)
-    tokens = [answer.tokens for answer in answers if answer.tokens is not None]
+    size = effective_size(credits_, _clusters(answered))
+    low, high = wilson(fmean(credits_), size, confidence=confidence)
     return MethodResult(
         method=method,
         n=len(answers),
@@ -210,71 +290,105 @@ def _method_result(method: Method, items: Sequence[BenefitItem], confidence: flo
         high=high,
         undecided=sum(len(answer.answer) != 1 for answer in answers),
         calls=fmean(answer.calls for answer in answers),
-        tokens=fmean(tokens) if len(tokens) == len(answers) else None,
+        tokens=_mean_known([answer.tokens for answer in answers]),
+        completion_tokens=_mean_known([answer.completion_tokens for answer in answers]),
+        cost=_mean_known([answer.cost for answer in answers]),
     )
+
+
+def _mean_known(amounts: Sequence[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return fmean(known) if len(known) == len(amounts) else None
+
+
+def _clusters(items: Sequence[BenefitItem]) -> list[object]:
+    """The cluster of each item; one without is alone in its own."""
+    return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
 def _compared(
     names: Sequence[BaselineName], items: Sequence[BenefitItem], *, confidence: float, min_gain: float
 ) -> list[PairedComparison]:
     """The debate against each baseline, with p-values adjusted for their number."""
-    counts = [_unadjusted(name, items, confidence) for name in names]
-    adjusted = holm([each.p for each in counts])
+    counts = [_unadjusted(name, items, confidence, len(names)) for name in names]
+    adjusted = holm([each.p for each, _ in counts])
     compared = []
-    for each, p in zip(counts, adjusted, strict=True):
-        finding = _finding_of(each, p < 1 - confidence, min_gain)
+    for (each, most), p in zip(counts, adjusted, strict=True):
+        finding = _finding_of(each, most, p < 1 - confidence, min_gain)
         differing = (each.better + each.worse + 1) / (each.n + 2)  # above 0 where no pair differs
-        n = required_n(min_gain, differing=differing, tests=len(names), alpha=1 - confidence)
+        n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = each.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
         summary = comparison_summary(full, confidence=confidence, min_gain=min_gain)
         compared.append(full.model_copy(update={"summary": summary}))
     return compared
 
 
-def _unadjusted(name: BaselineName, items: Sequence[BenefitItem], confidence: float) -> PairedComparison:
-    """Counts, interval and test of one comparison, not yet adjusted for others."""
-    pairs = [(item.debate, item.baselines[name], str(item.truth)) for item in items if name in item.baselines]
-    ones = [debate.credit(truth) for debate, _, truth in pairs]
-    others = [other.credit(truth) for _, other, truth in pairs]
-    better = sum(one > other + _SURE for one, other in zip(ones, others, strict=True))
-    worse = sum(one < other - _SURE for one, other in zip(ones, others, strict=True))
-    low, high = newcombe(ones, others, confidence=confidence)
-    p = sign_test(better, worse)
+def _unadjusted(
+    name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int
+) -> tuple[PairedComparison, float]:
+    """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
+    both = [item for item in items if name in item.baselines]
+    asked = [item.baselines[name].credit(str(item.truth)) for item in both]
+    paired = [*both, *(item for item in items if item.failed)]
+    ones = [item.debate.credit(str(item.truth)) for item in paired]
+    others = [*asked, *[fmean(asked)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
+    differences = [one - other for one, other in zip(ones, others, strict=True)]
+    clusters = _clusters(paired)
+    size = effective_size(differences, clusters)
+    low, high = newcombe(ones, others, confidence=confidence, size=size)
+    _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
+    seen = fsum(differences[: len(both)])
+    p = sign_flip_test([fsum(own) for own in _grouped(differences, clusters)])
     return PairedComparison(
         baseline=name,
-        n=len(pairs),
+        n=len(paired),
         debate_right=sum(ones),
         baseline_right=sum(others),
-        better=better,
-        worse=worse,
-        difference=fmean(ones) - fmean(others),
+        better=sum(difference > _SURE for difference in differences[: len(both)]),
+        worse=sum(difference < -_SURE for difference in differences[: len(both)]),
+        difference=fmean(differences),
         low=low,
         high=high,
+        worst=(seen - len(paired) + len(both)) / len(paired),
+        best=(seen + len(paired) - len(both)) / len(paired),
+        clusters=len(set(clusters)),
         p=p,
         p_holm=p,
-        calls_ratio=_ratio([(debate.calls, other.calls) for debate, other, _ in pairs]),
-        tokens_ratio=_ratio([(debate.tokens, other.tokens) for debate, other, _ in pairs]),
+        calls_ratio=_ratio([(item.debate.calls, item.baselines[name].calls) for item in both]),
+        tokens_ratio=_ratio([(item.debate.tokens, item.baselines[name].tokens) for item in both]),
+        completion_tokens_ratio=_ratio(
+            [(item.debate.completion_tokens, item.baselines[name].completion_tokens) for item in both]
+        ),
+        cost_ratio=_ratio([(item.debate.cost, item.baselines[name].cost) for item in both]),
         required_n=0,
         finding="too_few",
         summary="",
-    )
+    ), most
 
 
-def _ratio(pairs: Sequence[tuple[int | None, int | None]]) -> float | None:
+def _grouped(values: Sequence[float], clusters: Sequence[object]) -> list[list[float]]:
+    """The values of each cluster."""
+    groups: dict[object, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        groups.setdefault(cluster, []).append(value)
+    return list(groups.values())
+
+
+def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     ones, others = zip(*pairs, strict=True)
     if None in ones or None in others or not sum(others):
         return None
     return float(sum(ones) / sum(others))
 
 
-def _finding_of(counts: PairedComparison, shown: bool, min_gain: float) -> Finding:  # noqa: FBT001 - significance
-    if shown and counts.better != counts.worse:
-        return "helped" if counts.better > counts.worse else "harmed"
-    return "no_gain" if counts.high < min_gain else "too_few"
+def _finding_of(counts: PairedComparison, most: float, shown: bool, min_gain: float) -> Finding:  # noqa: FBT001 - significance
+    if shown and counts.difference:
+        return "helped" if counts.difference > 0 else "harmed"
+    return "none_worth_it" if most < min_gain else "too_few"
 
 
 def _finding(comparisons: Sequence[PairedComparison]) -> Finding:
     """The finding of all comparisons together."""
     findings = {each.finding for each in comparisons}
-    order: tuple[Literal["harmed", "no_gain", "too_few"], ...] = ("harmed", "no_gain", "too_few")
+    order: tuple[Literal["harmed", "none_worth_it", "too_few"], ...] = ("harmed", "none_worth_it", "too_few")
     return next((finding for finding in order if finding in findings), "helped")

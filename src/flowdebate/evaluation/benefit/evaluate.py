@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.comparison import benefit_item, benefit_report
+from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer, benefit_item, benefit_report
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.runs.batch.result import BatchResult
@@ -16,7 +19,7 @@ from flowdebate.runs.execute import run_sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.evaluation.benefit.comparison import BenefitItem, BenefitReport
+    from flowdebate.evaluation.benefit.comparison import BenefitReport, Missing
     from flowdebate.runs.batch.result import BatchItem
 
 __all__ = (
@@ -35,50 +38,75 @@ class Evaluation:
     report: BenefitReport
     """The benefit of the debates: `print(evaluation.report.summary)`."""
     items: Sequence[BenefitItem]
-    """The answers to each question whose debate has a verdict, in the order of the rows."""
+    """The answers to each question, in the order of the rows, repeated if it was asked again; failed ones included."""
     result: BatchResult[Any]
     """All runs, including failed ones, and their usage."""
 
 
-async def evaluate(
-    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
+async def evaluate(  # noqa: PLR0913 - the options of an evaluation
+    pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
     rows: Sequence[Any],
     *,
     truth: str | Callable[[Any], str],
     question: str | Callable[[Any], Any] = "question",
+    choices: str | Callable[[Any], Sequence[str]] | None = None,
+    cluster: str | Callable[[Any], Any] | None = None,
+    repeats: int = 1,
+    missing: Missing = "wrong",
     confidence: float = 0.95,
-    min_gain: float = 0.1,
+    min_gain: float = 0.05,
     **options: Any,  # noqa: ANN401 - those of Block.batch
 ) -> Evaluation:
     """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
     - `pattern` may be a function of a row, for questions with different positions.
+    - `choices`: the key of a row, or a function of it, for these positions; `pattern` is then a function of the row and
+      its positions, which are dealt by lot, so that the right one does not always speak first.
     - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
-    - `confidence`, `min_gain`: as for `benefit_report`. `options` are those of `Block.batch`: with `store` and
-      `batch_id` an interrupted evaluation continues where it stopped.
+    - `cluster`: the same for what a row shares with others, such as its topic. Rows of one cluster are not
+      independent; None: those with the same question and truth are not.
+    - `repeats`: how often each row is debated; it remains one question.
+    - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are those of `Block.batch`: with `store`
+      and `batch_id` an interrupted evaluation continues where it stopped.
 
     Needs scipy. ConfigurationError, at the end of the first debate, for a debate without baselines and for a truth that
-    is none of its positions. Debates without a verdict (a failure, a limit) are not compared.
+    is none of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` leaves
+    them out.
     """
     check_scipy(_WHERE)
+    check_count(_WHERE, repeats=repeats)
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
-    right = _reader(truth)
-    first, each = (pattern, None) if isinstance(pattern, Block) else (pattern(rows[0]), _made_by(pattern))
-    batch = Batch(first, rows, question=_reader(question), each=each, **options)
+    right, asked = _reader(truth), _reader(question)
+    shared = (lambda row: [asked(row), right(row)]) if cluster is None else _reader(cluster)
+    made = pattern if choices is None else _dealing(pattern, _reader(choices), asked, options.get("seed"))
+    first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), _made_by(made))
+    batch = Batch(first, [*rows] * repeats, question=asked, each=each, **options)
     async with batch:
-        pairs = [(item, _benefit_item(item, right(item.row))) async for item in batch]
+        pairs = [(item, _benefit_item(item, right(item.row), str(shared(item.row)))) async for item in batch]
     pairs.sort(key=lambda pair: pair[0].index)
-    items = [each for _, each in pairs if each is not None]
+    items = [each for _, each in pairs]
     return Evaluation(
-        report=benefit_report(items, confidence=confidence, min_gain=min_gain),
+        report=benefit_report(items, confidence=confidence, min_gain=min_gain, missing=missing),
         items=items,
         result=BatchResult([item for item, _ in pairs], batch.summary),
     )
 
 
+def dealt(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
+    """The positions of a row in random order, the same for the same question and seed.
+
+    Data sets often have the right one first, which should not always have the first word.
+
+    >>> sorted(dealt(["it is", "it is not"], question="Is it?", seed=1))
+    ['it is', 'it is not']
+    """
+    source = Random(json.dumps([seed, question, list(choices)], default=str))  # noqa: S311 - repeatable on purpose
+    return source.sample(list(choices), len(choices))
+
+
 def evaluate_sync(
-    pattern: Block[Any, Any] | Callable[[Any], Block[Any, Any]],
+    pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
     rows: Sequence[Any],
     *,
     truth: str | Callable[[Any], str],
@@ -86,6 +114,20 @@ def evaluate_sync(
 ) -> Evaluation:
     """`evaluate`, for scripts and notebooks."""
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
+
+
+def _dealing(
+    pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
+    choices: Callable[[Any], Sequence[str]],
+    asked: Callable[[Any], Any],
+    seed: int | None,
+) -> Callable[[Any], Block[Any, Any]]:
+    """A function of a row that deals its positions."""
+    if isinstance(pattern, Block):
+        raise ConfigurationError(
+            _WHERE, "pattern", pattern.name, "a function of a row and its positions, for `choices`"
+        )
+    return lambda row: pattern(row, dealt(choices(row), question=asked(row), seed=seed))
 
 
 def _made_by(pattern: Callable[[Any], Block[Any, Any]]) -> Callable[[Any], tuple[Block[Any, Any], None]]:
@@ -97,11 +139,11 @@ def _reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     return (lambda row: row[of]) if isinstance(of, str) else of
 
 
-def _benefit_item(item: BatchItem[Any], truth: str) -> BenefitItem | None:
-    """The answers to one question; None without a verdict."""
+def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem:
+    """The answers to one question; a failed one without a verdict."""
     raw = item.raw
     if raw is None or getattr(raw, "verdict", None) is None or item.run is None:
-        return None
+        return BenefitItem(truth=truth, debate=MethodAnswer(answer=[]), baselines={}, failed=True, cluster=cluster)
     baselines = getattr(raw, "baselines", None)
     if not baselines:
         raise ConfigurationError(
@@ -111,4 +153,13 @@ def _benefit_item(item: BatchItem[Any], truth: str) -> BenefitItem | None:
     if truth not in positions:
         raise ConfigurationError(_WHERE, f"truth of row {item.index}", truth, f"one of the positions {positions}")
     usage = item.run.usage
-    return benefit_item(raw, baselines=baselines, calls=usage.calls, tokens=usage.total_tokens, truth=truth)
+    return benefit_item(
+        raw,
+        baselines=baselines,
+        calls=usage.calls,
+        tokens=usage.total_tokens,
+        truth=truth,
+        completion_tokens=usage.completion_tokens,
+        cost=item.run.cost,
+        cluster=cluster,
+    )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Finding,
         Method,
         MethodAnswer,
+        Missing,
         PairedComparison,
     )
 
@@ -32,7 +33,7 @@ METHODS: Mapping[Method, str] = {
 _LEADS: Mapping[Finding, str] = {
     "helped": "The debate helped",
     "harmed": "The debate did not help, it was worse",
-    "no_gain": "The debate did not help",
+    "none_worth_it": "No gain of {gain} points or more",
     "too_few": "Too few to say",
 }
 _PERCENT = 100
@@ -40,9 +41,8 @@ _PERCENT = 100
 
 def comparison_summary(compared: PairedComparison, *, confidence: float, min_gain: float) -> str:
     """One comparison in a sentence or two."""
-    interval = f"{confidence:.0%} interval {_points(compared.low)} to {_points(compared.high)}"
-    about = f"difference {_points(compared.difference)} points, {interval}; p = {compared.p_holm:.2g}"
-    sentence = f"{_LEADS[compared.finding]}: {_right(compared)} ({about}); {_cost(compared)}."
+    about = f"{_difference(compared, confidence)}; p = {compared.p_holm:.2g}"
+    sentence = f"{_lead(compared.finding, min_gain)}: {_right(compared)} ({about}); {_cost(compared)}."
     if compared.finding != "too_few":
         return sentence
     if compared.n < compared.required_n:
@@ -50,27 +50,62 @@ def comparison_summary(compared: PairedComparison, *, confidence: float, min_gai
     return f"{sentence} A gain of {_gain(min_gain)} points is neither shown nor ruled out."
 
 
-def report_summary(finding: Finding, comparisons: Sequence[PairedComparison], *, min_gain: float) -> str:
-    """All comparisons in a sentence or two, about the most accurate of the baselines that decided the finding."""
+def report_summary(
+    finding: Finding,
+    comparisons: Sequence[PairedComparison],
+    *,
+    confidence: float,
+    min_gain: float,
+    failed: int,
+    attempted: int,
+    missing: Missing,
+) -> str:
+    """All comparisons in a few sentences, about the most accurate of the baselines that decided the finding."""
     deciding = [each for each in comparisons if each.finding == finding]
     best = max(deciding, key=lambda each: each.baseline_right / each.n)
-    sentence = f"{_LEADS[finding]}: {_right(best)}; {_cost(best)}."
+    lead = _lead(finding, min_gain)
+    parts = [f"{lead}: {_right(best)} ({_difference(best, confidence)}); {_cost(best)}."]
     if finding == "too_few":
         helped = [METHODS[each.baseline] for each in comparisons if each.finding == "helped"]
-        against = f" It did better than {_listed(helped)}." if helped else ""
-        more = f" To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions."
-        return f"{sentence}{against}{more if best.n < best.required_n else ''}"
-    return sentence
+        parts += [f"It did better than {_listed(helped)}."] if helped else []
+        if best.n < best.required_n:
+            parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")
+    if failed:
+        parts.append(_failed(best, failed, attempted, missing))
+    return " ".join(parts)
+
+
+def _failed(compared: PairedComparison, failed: int, attempted: int, missing: Missing) -> str:
+    """What debates without a verdict count as, and what they could change."""
+    sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
+    if missing == "left out":
+        return f"{sentence} are left out: what they would have found is not known."
+    bounds = f"{_points(compared.worst)} to {_points(compared.best)}"
+    return (
+        f"{sentence} count as wrong, and the baselines there as right as elsewhere; depending on what they would have "
+        f"found, the difference is anything from {bounds} points."
+    )
+
+
+def _lead(finding: Finding, min_gain: float) -> str:
+    return _LEADS[finding].format(gain=_gain(min_gain))
+
+
+def _difference(compared: PairedComparison, confidence: float) -> str:
+    interval = f"{confidence:.0%} interval {_points(compared.low)} to {_points(compared.high)}"
+    return f"difference {_points(compared.difference)} points, {interval}"
 
 
 def _cost(compared: PairedComparison) -> str:
     """The debate's cost as a multiple of the baseline's."""
-    parts = []
-    if compared.tokens_ratio is not None:
-        parts.append(f"{_times(compared.tokens_ratio)} the tokens")
-    if compared.calls_ratio is not None:
-        parts.append(f"{_times(compared.calls_ratio)} the calls")
-    return f"it cost {' and '.join(parts)}" if parts else "its cost is not known"
+    ratios = {
+        "the price": compared.cost_ratio,
+        "the tokens": compared.tokens_ratio,
+        "the tokens written": compared.completion_tokens_ratio,
+        "the calls": compared.calls_ratio,
+    }
+    parts = [f"{_times(ratio)} {what}" for what, ratio in ratios.items() if ratio is not None]
+    return f"it cost {_listed(parts)}" if parts else "its cost is not known"
 
 
 def change_summary(item: BenefitItem) -> str:
@@ -113,7 +148,7 @@ def _answer(answer: MethodAnswer) -> str:
 
 
 def _right(compared: PairedComparison) -> str:
-    who = "the debate" if compared.finding == "too_few" else "it"
+    who = "it" if compared.finding in ("helped", "harmed") else "the debate"
     debate, baseline = _count(compared.debate_right), _count(compared.baseline_right)
     return f"{who} was right in {debate} of {compared.n:,}, {METHODS[compared.baseline]} in {baseline}"
 

@@ -54,6 +54,8 @@ RuleEnd = Literal["winner", "tie", "short"]
 Ranking: TypeAlias = "Mapping[str, Fraction]"
 _HALF = Fraction(1, 2)
 _PAIR = 2
+_MOST_SETS = 1_000
+"""The number of sets of one size that an instant runoff follows where sides tie for the last place."""
 
 
 class RuleResult(WireModel):
@@ -74,14 +76,16 @@ class RuleResult(WireModel):
 
 
 class Runoff(NamedTuple):
-    """The last count of an instant runoff."""
+    """An instant runoff: its winners, and its last count that did not depend on a choice."""
 
     scores: dict[str, Fraction]
-    """The votes of the remaining sides; 0 for the others."""
+    """The votes of the sides that remain in that count; 0 for the others."""
     lead: list[str]
-    """The winner; several for a tie of all remaining sides."""
+    """The winner; several for a tie, or where the winner depends on which of the tied last sides goes first."""
     rounds: int
-    """The number of counts."""
+    """The number of that count."""
+    disputed: bool = False
+    """Whether sides tied for the last place after it, so that more than one continuation was followed."""
 
 
 def borda(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fraction]:
@@ -114,21 +118,66 @@ def copeland(rankings: Sequence[Ranking], sides: Sequence[str]) -> dict[str, Fra
 
 
 def instant_runoff(rankings: Sequence[Ranking], sides: Sequence[str]) -> Runoff:
-    """Eliminate the sides with the fewest first places until one has more than half, or all that are left tie.
+    """Eliminate the side with the fewest first places until one has more than half of them.
 
-    A ballot counts in equal parts for the sides that it ranks first. Sides that tie for the last place are eliminated
-    together, so that nothing is drawn by lot.
+    A ballot counts in equal parts for the sides that it ranks first. Last sides whose votes together are fewer than
+    those of the next one are eliminated together, which changes no winner. Where sides tie for the last place nothing
+    is drawn by lot: every choice of the one that goes first is followed, and all winners that come out of it lead.
+
+    >>> order = {side: Fraction(-place) for place, side in enumerate("abc")}
+    >>> instant_runoff([order, order], ["a", "b", "c"]).lead
+    ['a']
     """
-    rest, rounds = list(sides), 0
-    while True:
-        rounds += 1
-        firsts = (split(leaders({side: own[side] for side in rest}), rest) for own in rankings)
-        counts = total(firsts, sides)
-        lead = leaders({side: counts[side] for side in rest})
-        if len(lead) == len(rest) or 2 * counts[lead[0]] > len(rankings):
-            return Runoff(counts, lead, rounds)
-        fewest = min(counts[side] for side in rest)
-        rest = [side for side in rest if counts[side] > fewest]
+    rest, rounds = frozenset(sides), 1
+    counts, leading, outs = _runoff_count(rankings, rest, sides)
+    while leading is None and len(outs) == 1:
+        rest, rounds = rest - outs[0], rounds + 1
+        counts, leading, outs = _runoff_count(rankings, rest, sides)
+    if leading is not None:
+        return Runoff(counts, [leading], rounds)
+    winners = _runoff_winners(rankings, [rest - out for out in outs], sides)
+    return Runoff(counts, [side for side in sides if side in winners], rounds, disputed=len(rest) > _PAIR)
+
+
+def _runoff_count(
+    rankings: Sequence[Ranking], rest: frozenset[str], sides: Sequence[str]
+) -> tuple[dict[str, Fraction], str | None, list[frozenset[str]]]:
+    """The votes of the sides in `rest`, the one with more than half, and the sets that may be eliminated next."""
+    left = [side for side in sides if side in rest]
+    counts = total((split(leaders({side: own[side] for side in left}), left) for own in rankings), sides)
+    ordered = sorted(left, key=counts.__getitem__)
+    best = ordered[-1]
+    if len(left) == 1 or 2 * counts[best] > len(rankings):
+        return counts, best, []
+    below = Fraction(0)
+    together: list[str] = []
+    for place, side in enumerate(ordered[:-1]):
+        below += counts[side]
+        if below < counts[ordered[place + 1]]:
+            together = ordered[: place + 1]
+    if together:
+        return counts, None, [frozenset(together)]
+    return counts, None, [frozenset([side]) for side in left if counts[side] == counts[ordered[0]]]
+
+
+def _runoff_winners(rankings: Sequence[Ranking], begin: Sequence[frozenset[str]], sides: Sequence[str]) -> set[str]:
+    """All winners of runoffs that continue with one of the sets `begin`; each set of sides is counted once.
+
+    Should there be too many to follow, whoever is left in one of them may win.
+    """
+    pending, winners = set(begin), set[str]()
+    while pending:
+        largest = max(map(len, pending))
+        now = {rest for rest in pending if len(rest) == largest}
+        if len(now) > _MOST_SETS:
+            return winners.union(*pending)
+        pending -= now
+        for rest in now:
+            _, leading, outs = _runoff_count(rankings, rest, sides)
+            if leading is not None:
+                winners.add(leading)
+            pending.update(rest - out for out in outs)
+    return winners
 
 
 def _mean(cast: BallotSet) -> RuleResult:
@@ -172,7 +221,20 @@ def _condorcet(cast: BallotSet) -> RuleResult:
 def _instant_runoff(cast: BallotSet) -> RuleResult:
     runoff = instant_runoff(cast.rankings or [], cast.sides)
     votes = f"{{}} of {counted(len(cast.usable), 'vote')} in count {runoff.rounds}"
-    return _most(cast, "instant_runoff", runoff.scores, votes)
+    result = _most(cast, "instant_runoff", runoff.scores, votes)
+    if not runoff.disputed:
+        return result  # a majority, or the last two sides tie
+    won, names = len(runoff.lead) == 1, " or ".join(map(shown, runoff.lead))
+    depends = "whichever side goes first" if won else "depending on which side goes first"
+    return result.model_copy(
+        update={
+            "end": "winner" if won else "tie",
+            "winner": runoff.lead[0] if won else None,
+            "tied": [] if won else runoff.lead,
+            "scores": {side: float(runoff.scores[side]) for side in cast.sides},
+            "why": f"{names} wins, {depends} of those that tie for the last place after count {runoff.rounds}",
+        }
+    )
 
 
 def _weighted(cast: BallotSet) -> RuleResult:

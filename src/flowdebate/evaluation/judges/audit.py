@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from statistics import StatisticsError, correlation
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.judges.counts import FIGURES, count, is_usable
 from flowdebate.evaluation.judges.report import Figure, JudgeAudit, JudgeFigures, PlaceRate, Places, RunAudit
-from flowdebate.evaluation.statistics import Resampling, check_scipy, sign_test
+from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, sign_flip_test
 from flowdebate.patterns.anonymity.model_families import kin_among
 from flowdebate.patterns.debate.judging.ballots import effective_n
 from flowdebate.patterns.debate.schemas import JudgeViewMade
@@ -29,25 +28,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from flowdebate.evaluation.judges.counts import ItemCounts, PlaceWins
+    from flowdebate.evaluation.judges.report import PlaceKind
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+    from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.result import RunView
 
 __all__ = (
     "audit",
     "audit_run",
     "full_audit",
+    "spoken_in",
 )
 
-_ENOUGH = 10
-"""The number of items from which on models are correlated."""
+_ENOUGH = 50
+"""The number of items from which on models are correlated: with fewer, the estimate says nothing."""
+_FLAT = 1e-12
+"""A spread that is due to rounding."""
+Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
 
 
-def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None] | None = None) -> JudgeAudit:
+def audit(
+    items: Sequence[Sequence[JudgeBallot]],
+    *,
+    truth: Sequence[str | None] | None = None,
+    spoken: Spoken = None,
+) -> JudgeAudit:
     """Audit the judges of `items`; an item is one transcript with all its ballots.
 
-    `truth` has the right side of each item, or None; only the correlation of several models uses it. The order of
-    items, and of ballots in an item, changes nothing. Contradictory ballots are counted as `unusable`, and left out.
-    ConfigurationError for a `truth` of another length.
+    - `truth`: the right side of each item, or None; only the correlation of several models uses it.
+    - `spoken`: the sides of each item in the order in which they spoke in the last round, or None. Judge views do not
+      change that order, and the last speaker could answer everybody else.
+
+    The order of items, and of ballots in an item, changes nothing. Contradictory ballots are counted as `unusable`, and
+    left out. ConfigurationError for a `truth` or `spoken` of another length.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
@@ -56,29 +69,28 @@ def audit(items: Sequence[Sequence[JudgeBallot]], *, truth: Sequence[str | None]
     >>> audited.position_consistency.value, audited.preference_fairness.value, audited.slots[0].favoured.rate
     (0.0, -1.0, 1.0)
     """
-    if truth is not None and len(truth) != len(items):
-        raise ConfigurationError("audit()", "truth", truth, f"{len(items)} of them, one for each item")
-    return _audit(items, truth, None)
+    return _audit(items, truth, spoken, None)
 
 
 def full_audit(
     items: Sequence[Sequence[JudgeBallot]],
     *,
     truth: Sequence[str | None] | None = None,
+    spoken: Spoken = None,
     seed: int = 0,
     resamples: int = 2_000,
 ) -> JudgeAudit:
-    """`audit(items, truth=truth)` with p-values and 95% intervals; the same for the same `seed`. Needs scipy.
+    """`audit(items, …)` with p-values and 95% intervals; the same for the same `seed`. Needs scipy.
 
-    Two places: the exact sign test over the items in which one has won more often than the other (with one ballot an
+    Two places: the exact sign-flip test over items, by how much more often the one has won in each (with one ballot an
     item, the exact binomial test). More: a permutation test that rotates the wins of each item by a random number of
-    places, drawn `resamples` times. Intervals are percentiles of `resamples` bootstrap samples of items; where items
-    do not differ, which leaves a bootstrap without a width, they are Clopper and Pearson's. With 0 resamples there are
-    no intervals, and p-values for two places only.
+    places, drawn `resamples` times. P-values are adjusted by Holm's method for the number of tests in the audit.
+    Intervals are Clopper and Pearson's where each item is one yes or no, else of `resamples` bootstrap samples of items
+    (BCa). With 0 resamples there are no intervals, and p-values for two places only.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", least=0, seed=seed, resamples=resamples)
-    return _audit(items, truth, Resampling(seed, resamples)).model_copy(update={"seed": seed})
+    return _adjusted(_audit(items, truth, spoken, Resampling(seed, resamples))).model_copy(update={"seed": seed})
 
 
 def audit_run(run: RunView) -> RunAudit:
@@ -96,7 +108,7 @@ def audit_run(run: RunView) -> RunAudit:
             case ModelCalled():
                 called.append((event.block, event.model))
     return RunAudit(
-        judge=audit([ballots]),
+        judge=audit([ballots], spoken=[spoken_in(getattr(raw, "transcript", None) or ())]),
         leaks=getattr(raw, "leaks", None),
         same_family=kin_among(
             [model for block, model in called if block in judges],
@@ -105,40 +117,73 @@ def audit_run(run: RunView) -> RunAudit:
     )
 
 
+def spoken_in(entries: Iterable[DebateContributionEntry]) -> list[str]:
+    """The sides in the order in which they spoke in the last round.
+
+    >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
+    >>> spoken_in(said)
+    ['tea', 'coffee']
+    """
+    turns = [(entry.round, entry.stance) for entry in entries]
+    last = max((number for number, _ in turns), default=0)
+    return list(dict.fromkeys(stance for number, stance in turns if number == last))
+
+
 def _audit(
-    items: Sequence[Sequence[JudgeBallot]], truth: Sequence[str | None] | None, resampling: Resampling | None
+    items: Sequence[Sequence[JudgeBallot]],
+    truth: Sequence[str | None] | None,
+    spoken: Spoken,
+    resampling: Resampling | None,
 ) -> JudgeAudit:
-    if truth is not None and len(truth) != len(items):
-        raise ConfigurationError("audit()", "truth", truth, f"{len(items)} of them, one for each item")
-    figures = _figures(items, resampling)
-    by_model = _models_of(items)
+    for name, given in (("truth", truth), ("spoken", spoken)):
+        if given is not None and len(given) != len(items):
+            raise ConfigurationError("audit()", name, given, f"{len(items)} of them, one for each item")
+    turns = [None] * len(items) if spoken is None else spoken
+    figures = _figures(items, turns, resampling)
+    by_model = _models_of(items, turns)
     if len(by_model) < 2:  # noqa: PLR2004 - one judge is no panel
         return JudgeAudit(**figures)
-    rho, rho_of = _rho(items, truth, sorted(by_model))
-    return JudgeAudit(
-        **figures,
-        models={name: JudgeFigures(**_figures(own, resampling)) for name, own in by_model.items()},
-        rho=rho,
-        rho_of=rho_of,
-        effective_n=None if rho is None else effective_n(len(by_model), min(max(rho.value, 0.0), 1.0)),
-    )
+    models = {name: JudgeFigures(**_figures(*own, resampling)) for name, own in by_model.items()}
+    return JudgeAudit(**figures, models=models, **_panel(items, truth, sorted(by_model), resampling))
 
 
-def _models_of(items: Iterable[Sequence[JudgeBallot]]) -> dict[str, list[list[JudgeBallot]]]:
-    """The items of each model, with its ballots only; "" is the unknown model."""
-    grouped: dict[str, list[list[JudgeBallot]]] = {}
-    for ballots in items:
+def _adjusted(audited: JudgeAudit) -> JudgeAudit:
+    """The audit with the p-values of all its tests adjusted for their number."""
+    every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
+    adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
+
+    def of(figures: JudgeFigures) -> dict[str, list[Places]]:
+        kinds = {"slots": figures.slots, "labels": figures.labels, "turns": figures.turns}
+        return {
+            kind: [each.model_copy(update={"p_holm": adjusted.get(id(each), each.p)}) for each in places]
+            for kind, places in kinds.items()
+        }
+
+    models = {name: figures.model_copy(update=of(figures)) for name, figures in audited.models.items()}
+    return audited.model_copy(update={**of(audited), "models": models, "tests": len(every)})
+
+
+def _models_of(
+    items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None]
+) -> dict[str, tuple[list[list[JudgeBallot]], list[Sequence[str] | None]]]:
+    """The items of each model, with its ballots only, and who spoke in them; "" is the unknown model."""
+    grouped: dict[str, tuple[list[list[JudgeBallot]], list[Sequence[str] | None]]] = {}
+    for ballots, spoke in zip(items, turns, strict=True):
         own: dict[str, list[JudgeBallot]] = {}
         for ballot in ballots:
             own.setdefault(ballot.model or "", []).append(ballot)
         for name, each in own.items():
-            grouped.setdefault(name, []).append(each)
+            cast, order = grouped.setdefault(name, ([], []))
+            cast.append(each)
+            order.append(spoke)
     return dict(sorted(grouped.items()))
 
 
-def _figures(items: Sequence[Sequence[JudgeBallot]], resampling: Resampling | None) -> dict[str, Any]:
+def _figures(
+    items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None], resampling: Resampling | None
+) -> dict[str, Any]:
     """The fields of a `JudgeFigures`."""
-    counts = [count(ballots) for ballots in items]
+    counts = [count(ballots, spoke) for ballots, spoke in zip(items, turns, strict=True)]
     figures = {name: _figure(counts, name, resampling) for name in FIGURES}
     return {
         "items": sum(item.ballots > 0 for item in counts),
@@ -148,6 +193,7 @@ def _figures(items: Sequence[Sequence[JudgeBallot]], resampling: Resampling | No
         "undecided": sum(item.undecided for item in counts),
         "slots": _families("slot", [item.slots for item in counts], resampling),
         "labels": _families("label", [item.labels for item in counts], resampling),
+        "turns": _families("turn", [item.turns for item in counts], resampling),
         **{name: figure for name, figure in figures.items() if figure is not None},
     }
 
@@ -162,7 +208,7 @@ def _figure(counts: Sequence[ItemCounts], name: str, resampling: Resampling | No
 
 
 def _families(
-    kind: Literal["slot", "label"],
+    kind: PlaceKind,
     wins: Iterable[dict[tuple[str, ...], PlaceWins]],
     resampling: Resampling | None,
 ) -> list[Places]:
@@ -178,22 +224,25 @@ def _families(
 
 
 def _places(
-    kind: Literal["slot", "label"], names: tuple[str, ...], items: Sequence[PlaceWins], resampling: Resampling | None
+    kind: PlaceKind, names: tuple[str, ...], items: Sequence[PlaceWins], resampling: Resampling | None
 ) -> Places:
     wins = [sum(place) for place in zip(*(item.wins for item in items), strict=True)]
     n = sum(wins)
     ends = [_interval([(item.wins[at], sum(item.wins)) for item in items], resampling) for at in range(len(names))]
     leans = [item.wins[0] - item.wins[-1] for item in items]
     first, leaning = sum(lean > 0 for lean in leans), sum(lean != 0 for lean in leans)
-    test: Literal["sign", "permutation"] | None = None
+    test: Literal["sign_flip", "permutation"] | None = None
     p = None
     if resampling is not None and len(names) == 2:  # noqa: PLR2004 - there is an exact test for two
-        test, p = "sign", sign_test(first, leaning - first)
+        test, p = "sign_flip", sign_flip_test(leans)
     elif resampling is not None and resampling.resamples:
         test, p = (
             "permutation",
             resampling.permutation_test([(item.wins, kind == "slot" and item.is_mirrored) for item in items]),
         )
+    if p is not None and p > ALPHA:  # an interval excludes nothing that its test does not reject
+        even = 1 / len(names)
+        ends = [(low and min(low, even), high and max(high, even)) for low, high in ends]
     return Places(
         kind=kind,
         places=[
@@ -205,7 +254,7 @@ def _places(
         leaning=leaning,
         first=first,
         arrangements=len(set[object]().union(*(item.arrangements for item in items))),
-        apart=kind == "slot" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
+        apart=kind != "label" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
         p=p,
         test=test,
     )
@@ -218,33 +267,92 @@ def _interval(
     return resampling.interval(terms, least=least) if resampling and resampling.resamples else (None, None)
 
 
-def _rho(
-    items: Sequence[Sequence[JudgeBallot]], truth: Sequence[str | None] | None, names: Sequence[str]
-) -> tuple[Figure | None, Literal["errors", "scores"] | None]:
-    """The mean correlation of two of `names`, and the quantity that is correlated."""
+def _panel(
+    items: Sequence[Sequence[JudgeBallot]],
+    truth: Sequence[str | None] | None,
+    names: Sequence[str],
+    resampling: Resampling | None,
+) -> dict[str, Any]:
+    """The mean correlation of two of `names`, the quantity that is correlated, and what the models are worth."""
     shares = [_shares(ballots) for ballots in items]
     known = truth or [None] * len(items)
     of: Literal["errors", "scores"] = "errors" if any(right is not None for right in known) else "scores"
-    correlations, counted = [], set[int]()
-    for one, other in combinations(names, 2):
-        both = [at for at, share in enumerate(shares) if one in share and other in share]
-        if of == "errors":
-            both = [at for at in both if known[at] in shares[at][one] and known[at] in shares[at][other]]
-        if len(both) < _ENOUGH:
+    pairs = [
+        pair
+        for one, other in combinations(names, 2)
+        if len(pair := _both(shares, known, one, other, of=of)) >= _ENOUGH
+        if _correlation(_sums(pair.values()), centred=of == "scores") is not None
+    ]
+    if not pairs:
+        return {}
+    at = sorted({item for pair in pairs for item in pair})
+    centred, count = of == "scores", len(names)
+    value = _mean_correlation([_sums(pair.values()) for pair in pairs], centred=centred)
+    low = high = None
+    if resampling is not None and resampling.resamples:
+        low, high = _correlation_interval(pairs, at, resampling, centred=centred)
+        low, high = min(low, value), max(high, value)
+    worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
+    return {
+        "rho": Figure(value=value, n=len(at), low=low, high=high),
+        "rho_of": of,
+        "effective_n": worth[0],
+        "effective_n_low": worth[1],
+        "effective_n_high": worth[2],
+    }
+
+
+_Sums: TypeAlias = tuple[float, float, float, float, float, float]
+
+
+def _both(
+    shares: Sequence[dict[str, dict[str, float]]],
+    known: Sequence[str | None],
+    one: str,
+    other: str,
+    *,
+    of: Literal["errors", "scores"],
+) -> dict[int, _Sums]:
+    """The items that both models have judged, each with the sums of its points (n, x, y, xx, yy, xy)."""
+    points: dict[int, list[tuple[float, float]]] = {}
+    for at, share in enumerate(shares):
+        if one not in share or other not in share:
             continue
-        if of == "errors":
-            pairs = sorted((1 - shares[at][one][known[at]], 1 - shares[at][other][known[at]]) for at in both)  # type: ignore[index] # it is in there
-        else:
-            pairs = sorted(pair for at in both for pair in _from_even(shares[at][one], shares[at][other]))
-        value = _correlation(pairs, centred=of == "scores")
-        if value is not None:
-            correlations.append(value)
-            counted.update(both)
-    return (
-        (Figure(value=math.fsum(sorted(correlations)) / len(correlations), n=len(counted)), of)
-        if correlations
-        else (None, None)
-    )
+        right = known[at]
+        if of == "scores":
+            points[at] = list(_from_even(share[one], share[other]))
+        elif right in share[one] and right in share[other]:
+            points[at] = [(1 - share[one][right], 1 - share[other][right])]
+    return {at: _sums((1.0, x, y, x * x, y * y, x * y) for x, y in given) for at, given in points.items()}
+
+
+def _sums(rows: Iterable[_Sums]) -> _Sums:
+    """Column by column, the same in whatever order."""
+    n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True))
+    return n, x, y, xx, yy, xy
+
+
+def _mean_correlation(sums: Sequence[_Sums], *, centred: bool) -> float:
+    found = [value for each in sums if (value := _correlation(each, centred=centred)) is not None]
+    return math.fsum(sorted(found)) / len(found)
+
+
+def _correlation_interval(
+    pairs: Sequence[dict[int, _Sums]], at: Sequence[int], resampling: Resampling, *, centred: bool
+) -> tuple[float, float]:
+    """The 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
+    import numpy as np
+
+    nothing = (0.0,) * 6
+    rows = np.array(sorted([number for pair in pairs for number in pair.get(item, nothing)] for item in at))
+    n, x, y, xx, yy, xy = np.moveaxis((resampling.weights(len(at)) @ rows).reshape(-1, len(pairs), 6), -1, 0)
+    with np.errstate(all="ignore"):
+        means = (0.0, 0.0) if centred else (x / n, y / n)
+        spread = np.sqrt(np.maximum(xx / n - means[0] ** 2, 0) * np.maximum(yy / n - means[1] ** 2, 0))
+        found = np.where(spread > _FLAT, (xy / n - means[0] * means[1]) / spread, np.nan)
+        drawn = np.nansum(found, axis=1) / (~np.isnan(found)).sum(axis=1)
+    low, high = np.quantile(drawn[~np.isnan(drawn)], [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
@@ -268,12 +376,9 @@ def _from_even(one: dict[str, float], other: dict[str, float]) -> Iterable[tuple
     return [(one.get(side, 0.0) - 1 / len(sides), other.get(side, 0.0) - 1 / len(sides)) for side in sides]
 
 
-def _correlation(pairs: Sequence[tuple[float, float]], *, centred: bool) -> float | None:
-    """Pearson's correlation, about 0 where pairs are `centred`; None where one of the two is constant."""
-    if not centred:
-        try:
-            return correlation(*zip(*pairs, strict=True))
-        except StatisticsError:
-            return None
-    squares = math.fsum(x * x for x, _ in pairs), math.fsum(y * y for _, y in pairs)
-    return math.fsum(x * y for x, y in pairs) / math.sqrt(squares[0] * squares[1]) if all(squares) else None
+def _correlation(sums: _Sums, *, centred: bool) -> float | None:
+    """Pearson's correlation, about 0 where points are `centred`; None where one of the two is constant."""
+    n, x, y, xx, yy, xy = sums
+    mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
+    spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))
+    return (xy / n - mean_x * mean_y) / spread if spread > _FLAT else None

@@ -58,12 +58,14 @@ class ItemCounts:
     """By the names of the slots."""
     labels: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
     """By the labels, sorted."""
+    turns: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
+    """By the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """A sum, and the number of its terms, for each of FIGURES."""
 
 
-def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
-    """Count the `ballots` of one item; their order changes nothing."""
+def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
+    """Count the `ballots` of one item, whose sides `spoke` in this order; the order of ballots changes nothing."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str]], dict[_JudgeView, list[str | None]]] = {}
     for ballot in ballots:
@@ -74,7 +76,7 @@ def count(ballots: Iterable[JudgeBallot]) -> ItemCounts:
             counts.unusable += 1
         else:
             choice = leader_of(ballot.scores) if ballot.scores else ballot.winner
-            _place(counts, ballot, choice)
+            _place(counts, ballot, choice, spoke)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
             views = alike.setdefault((ballot.model, frozenset(ballot.order)), {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
@@ -98,14 +100,16 @@ def is_usable(ballot: JudgeBallot) -> bool:
     )
 
 
-def _place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None) -> None:
-    """Count a win of the slot of `choice`, and of its label."""
+def _place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, spoke: Sequence[str] | None) -> None:
+    """Count a win of the slot of `choice`, of its label, and of its turn."""
     if choice is None:
         counts.undecided += 1
         return
     order = tuple(ballot.order)
     slots = tuple(str(number) for number in range(1, len(order) + 1))
     _win(counts.slots, slots, order.index(choice), order)
+    if spoke is not None and len(spoke) == len(order) and set(spoke) == set(order):
+        _win(counts.turns, slots, spoke.index(choice), tuple(spoke))
     if ballot.labels is not None:
         sides = {label: side for side, label in ballot.labels.items()}
         labels = tuple(sorted(sides))

@@ -24,16 +24,19 @@ __all__ = (
     "Figure",
     "JudgeAudit",
     "JudgeFigures",
+    "PlaceKind",
     "PlaceRate",
     "Places",
     "RunAudit",
 )
 
 LIMITS = (
-    "An audit of orders cannot find a preference that is the same in every order: for length, for style, or for a name "
-    "in the text."
+    "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
+    "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies."
 )
 """The last sentence of every audit."""
+PlaceKind = Literal["slot", "label", "turn"]
+"""A place in the order in which a judge reads; the name of a side; a place in the order in which sides spoke."""
 
 
 class AuditItem(WireModel):
@@ -43,6 +46,8 @@ class AuditItem(WireModel):
     ballots: list[JudgeBallot]
     truth: str | None = None
     """The right side; None where it is not known."""
+    spoken: list[str] | None = None
+    """The sides in the order in which they spoke in the last round; None where it is not known."""
 
 
 class Figure(WireModel):
@@ -56,10 +61,10 @@ class Figure(WireModel):
 
 
 class PlaceRate(WireModel):
-    """Wins of one slot, or one label."""
+    """Wins of one slot, label or turn."""
 
     place: str
-    """The number of the slot, from "1", or the label."""
+    """The number of the slot or the turn, from "1", or the label."""
     wins: int
     rate: float
     """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
@@ -68,16 +73,16 @@ class PlaceRate(WireModel):
 
 
 class Places(WireModel):
-    """Wins of all slots, or labels, over the items with this number of sides."""
+    """Wins of all slots, labels or turns, over the items with this number of sides."""
 
-    kind: Literal["slot", "label"]
+    kind: PlaceKind
     places: list[PlaceRate]
     n: int
     """Verdicts for a side."""
     items: int
     """Items with one or more of them. The verdicts of one item are not independent; items are."""
     leaning: int
-    """Items in which the first and the last place won unequally often; only these count in the sign test."""
+    """Items in which the first and the last place won unequally often; of two, only these count in the test."""
     first: int
     """Those of them in which the first place won more often."""
     arrangements: int
@@ -86,12 +91,19 @@ class Places(WireModel):
     """Whether labels moved independently of slots; else one bias may look like the other."""
     p: float | None = None
     """The p-value: the probability that a fair judge looks as uneven as this one, or more."""
-    test: Literal["sign", "permutation"] | None = None
+    p_holm: float | None = None
+    """The same, adjusted by Holm's method for the number of tests in the audit."""
+    test: Literal["sign_flip", "permutation"] | None = None
 
     @property
     def sides(self) -> int:
         """The number of places."""
         return len(self.places)
+
+    @property
+    def separable(self) -> bool:
+        """Whether a preference for a place can be told from one for a side, and for labels from one for a slot."""
+        return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
     def favoured(self) -> PlaceRate:
@@ -115,6 +127,8 @@ class JudgeFigures(WireModel):
     """A value for each number of sides."""
     labels: list[Places] = Field(default_factory=list)
     """A value for each set of labels."""
+    turns: list[Places] = Field(default_factory=list)
+    """A value for each number of sides: by the order in which they spoke, where it is known."""
     repetition_stability: Figure | None = None
     """RS: the share of the most frequent verdict where one view was judged again, over such views."""
     position_consistency: Figure | None = None
@@ -123,6 +137,11 @@ class JudgeFigures(WireModel):
     """PF: from -1, where all verdicts went to the first slot (primacy), to +1, the last one (recency)."""
     flip_probability: Figure | None = None
     """The share of pairs of orders of one item with different verdicts."""
+
+    @property
+    def tested(self) -> list[Places]:
+        """The places with a p-value that means something."""
+        return [each for each in (*self.slots, *self.labels, *self.turns) if each.p is not None and each.separable]
 
     @property
     def unparsed_share(self) -> float:
@@ -141,6 +160,11 @@ class JudgeAudit(JudgeFigures):
     """Errors where the truth is known; else scores, which also correlate because one side is better."""
     effective_n: float | None = None
     """The number of independent judges that the models are worth: n / (1 + (n - 1) rho)."""
+    effective_n_low: float | None = None
+    effective_n_high: float | None = None
+    """The ends of its 95% interval, from that of `rho`."""
+    tests: int = 0
+    """The number of tests that `p_holm` is adjusted for."""
     seed: int | None = None
     """The seed of p-values and intervals; None where there are none."""
 
@@ -151,15 +175,17 @@ class JudgeAudit(JudgeFigures):
         >>> from flowdebate.evaluation.judges.audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
         >>> audited.findings[0]
-        'too small: 1 verdict (the first slot won 1 of 1, 100%); 54 are needed to find a rate of 70%'
+        'too small: 1 verdict (the first slot won 1 of 1, 100%); at least 54 are needed to find a rate of 70%'
         """
-        sentences = list(_of_judge(self))
+        sentences = list(_of_judge(self, self.tests))
         for name, figures in self.models.items():
-            sentences += [f"{name or 'unknown model'}: {finding}" for finding in _of_judge(figures)]
+            sentences += [f"{name or 'unknown model'}: {finding}" for finding in _of_judge(figures, self.tests)]
         sentences += _of_panel(self)
-        tests = sum(_tests(figures) for figures in (self, *self.models.values()))
-        if tests > 1:
-            sentences.append(f"{tests} tests were made; each of them finds a bias in up to {ALPHA:.0%} of fair judges")
+        if self.tests > 1:
+            sentences.append(
+                f"{self.tests} tests were made and p-values are adjusted for that (Holm): together they find a bias in "
+                f"up to {ALPHA:.0%} of fair judges"
+            )
         return [*sentences, LIMITS]
 
 
@@ -191,11 +217,11 @@ class RunAudit:
         return sentences
 
 
-def _of_judge(figures: JudgeFigures) -> Iterator[str]:
+def _of_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
     if not figures.slots:
         yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: there is nothing to say about slots"
-    for places in (*figures.slots, *figures.labels):
-        yield from _of_places(places)
+    for places in (*figures.slots, *figures.labels, *figures.turns):
+        yield from _of_places(places, tests)
     yield from _of_orders(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
@@ -204,36 +230,49 @@ def _of_judge(figures: JudgeFigures) -> Iterator[str]:
         yield f"{counted(figures.unusable, 'ballot')} not counted: contradictory"
 
 
-def _of_places(places: Places) -> Iterator[str]:
-    kind, favoured = places.kind, _favoured(places)
+def _of_places(places: Places, tests: int) -> Iterator[str]:
+    kind, favoured = places.kind, places.favoured
     won = f"{favoured.wins} of {places.n}"
-    if places.arrangements == 1 and places.items > 1:
-        what = "one order" if kind == "slot" else "one set of labels"
-        yield f"cannot tell: all {places.items} items were shown in {what}, so {kind}s and sides are not separate"
-        return
-    if not places.apart and places.items > 1:
-        yield f"cannot tell: in all {places.items} items each label had one slot, so labels and slots are not separate"
+    if not places.separable:
+        yield f"cannot tell: {_inseparable(places)}"
         return
     needed = NEEDED.get(places.sides)
     small = needed is not None and places.items < needed
     if small:
         shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
         rate = f"{sought(places.sides):.0%}"
-        yield f"too small: {_size(places)} ({shown}); {needed} are needed to find a rate of {rate}"
+        yield f"too small: {_size(places)} ({shown}); at least {needed} are needed to find a rate of {rate}"
     numbers = f"{won} ({', '.join(_numbers(places, favoured))})"
-    if places.p is None:
+    p = places.p if places.p_holm is None else places.p_holm
+    if p is None:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
-    elif places.p <= ALPHA:
+    elif p <= ALPHA:
         yield f"favours {_name(places, favoured)}: {numbers}"
+    elif places.p is not None and places.p <= ALPHA:
+        yield f"not shown by one of {tests} tests: {_name(places, favoured)} won {numbers}"
     elif not small:
-        rate_shown = smallest_rate(places.items, sides=places.sides)
+        rate_shown = smallest_rate(places.items, sides=places.sides, alpha=ALPHA / max(tests, 1))
         could = (
             ""
             if rate_shown is None
             else f"; with n = {places.items} one of {rate_shown:.0%} would have been found in {POWER:.0%} of cases"
         )
         yield f"no {kind} bias found: {_name(places, favoured)} won {numbers}{could}"
+
+
+def _inseparable(places: Places) -> str:
+    """The reason why a preference for a place cannot be told from another one."""
+    every = f"all {places.items} items"
+    match places.kind:
+        case "slot" if places.arrangements == 1:
+            return f"{every} were shown in one order, so slots and sides are not separate"
+        case "turn":
+            return f"in {every} the sides spoke in one order, so turns and sides are not separate"
+        case _ if places.arrangements == 1:
+            return f"{every} were shown in one set of labels, so labels and sides are not separate"
+        case _:
+            return f"in {every} each label had one slot, so labels and slots are not separate"
 
 
 def _of_orders(figures: JudgeFigures) -> Iterator[str]:
@@ -253,32 +292,30 @@ def _of_orders(figures: JudgeFigures) -> Iterator[str]:
 def _of_panel(audit: JudgeAudit) -> Iterator[str]:
     if audit.rho is None or audit.effective_n is None:
         return
+    between = ""
+    if audit.effective_n_low is not None and audit.effective_n_high is not None:
+        between = f" (95% CI {audit.effective_n_low:.1f} to {audit.effective_n_high:.1f})"
     yield (
-        f"{len(audit.models)} models are worth {audit.effective_n:.1f} independent ones: their {audit.rho_of} "
-        f"correlate by {audit.rho.value:.2f} over {counted(audit.rho.n, 'item')}"
+        f"{len(audit.models)} models are worth {audit.effective_n:.1f} independent ones{between}: their {audit.rho_of} "
+        f"correlate by {_value(audit.rho)} over {counted(audit.rho.n, 'item')}"
     )
-
-
-def _favoured(places: Places) -> PlaceRate:
-    """The place that the test is about: of two, the one with more items, not the one with more verdicts."""
-    if places.sides == 2 and places.leaning != 2 * places.first:  # noqa: PLR2004 - the sign test is for two
-        return places.places[0 if 2 * places.first > places.leaning else 1]
-    return places.favoured
 
 
 def _name(places: Places, place: PlaceRate) -> str:
     if places.kind == "label":
         return f"the label {place.place!r}"
-    ends = {"1": "the first slot", str(places.sides): "the last slot"}
-    return ends.get(place.place, f"slot {place.place} of {places.sides}")
+    what = "speaker" if places.kind == "turn" else "slot"
+    ends = {"1": f"the first {what}", str(places.sides): f"the last {what}"}
+    return ends.get(place.place, f"{what} {place.place} of {places.sides}")
 
 
 def _numbers(places: Places, place: PlaceRate) -> Iterator[str]:
     yield f"{place.rate:.0%}"
     if place.low is not None:
         yield f"95% CI {place.low:.0%} to {place.high:.0%}"
-    if places.p is not None:
-        yield f"p = {places.p:.2g}" if places.p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
+    p = places.p if places.p_holm is None else places.p_holm
+    if p is not None:
+        yield f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"  # noqa: PLR2004 - as journals write it
 
 
 def _value(figure: Figure) -> str:
@@ -287,7 +324,3 @@ def _value(figure: Figure) -> str:
 
 def _size(places: Places) -> str:
     return counted(places.items, "verdict" if places.n == places.items else "item")
-
-
-def _tests(figures: JudgeFigures) -> int:
-    return sum(places.p is not None for places in (*figures.slots, *figures.labels))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from pydantic import Field, create_model
 
@@ -120,6 +121,9 @@ def _answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     )
 
 
+Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
+"""What self-consistency may use as much of as the debate did. A debate reads more than it writes, and self-consistency
+the other way round: at equal tokens, where writing costs more than reading, it costs more than the debate."""
 _ORDERS = 256
 """Maximum number of cached generators: one for each model and order of the positions."""
 _WAVE = 8
@@ -147,6 +151,7 @@ def create_baselines(
     models: Sequence[Model | str | None] | None = None,
     baselines: bool | Sequence[BaselineName] = True,
     max_samples: int = 64,
+    equal: Equal = "tokens",
     template: BaselineTemplate = BASELINE,
     **options: Unpack[BlockOptions],
 ) -> Baselines:
@@ -156,8 +161,9 @@ def create_baselines(
     - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters (None
       for the default); without `models`, one of the default model for each stance.
     - "self_consistency": the vote of as many answers of the default model as the tokens pay for that the debate around
-      the block has used so far, 1 at least and `max_samples` at most. Where a server does not tell its tokens, as many
-      as the debate made calls.
+      the block has used so far, 1 at least and `max_samples` at most. `equal` names something else than tokens:
+      "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". Where a server does not tell its
+      tokens, as many as the debate made calls.
 
     Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else. The other
     `options` are those of the default blocks, so that baselines have the same tools, context and settings as debaters.
@@ -168,12 +174,15 @@ def create_baselines(
     if not positions:
         raise ConfigurationError(block_name, "stances", stances, "at least one stance")
     check_count(block_name, max_samples=max_samples)
+    if equal not in get_args(Equal):
+        raise ConfigurationError(block_name, "equal", equal, f"one of {list(get_args(Equal))}")
     return Baselines(
         block_name,
         positions=positions,
         models=tuple([None] * len(stances) if models is None else models),
         asked=baselines_asked(baselines, where=block_name),
         max_samples=max_samples,
+        equal=equal,
         template=template,
         options=generator_options(options, "intent/chat", Visibility(client=False, history=False), where=block_name),
     )
@@ -198,6 +207,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         models: tuple[Model | str | None, ...],
         asked: tuple[BaselineName, ...],
         max_samples: int,
+        equal: Equal,
         template: BaselineTemplate,
         options: dict[str, Any],
     ) -> None:
@@ -205,6 +215,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._models = models
         self._asked = asked
         self._max_samples = max_samples
+        self._equal = equal
         self._template = template
         self._options = options
         self._asking = lru_cache(maxsize=_ORDERS)(self._of_order)
@@ -212,7 +223,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
-        budget = await ctx.step(partial(_as_found, _used(ctx, _debate_of(ctx))), key="budget", returns=Usage)
+        debate = _debate_of(ctx)
+        budget = await ctx.step(partial(_as_found, _used(ctx, debate)), key="budget", returns=Usage)
+        if self._equal == "cost" and _price(ctx, debate) is None:
+            raise ConfigurationError(self.name, "equal", "cost", "used with `prices` in the run's limits")
         question = question_of(value, ctx)
         return [await self._answer(name, question, budget, ctx) for name in self._asked]
 
@@ -242,12 +256,29 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _samples(self, question: str, budget: Usage, ctx: Context, place: str) -> list[_Vote]:
         """Answers of the default model, until the next one would take more than `budget`."""
         votes: list[_Vote] = []
-        while room := min(_room(budget, _used(ctx, place), len(votes)), self._max_samples - len(votes), _WAVE):
+        whole = self._amount(budget, ctx, _debate_of(ctx))
+        while room := min(
+            _room(whole, self._amount(_used(ctx, place), ctx, place), budget.calls, len(votes)),
+            self._max_samples - len(votes),
+            _WAVE,
+        ):
             wave = await self._votes(question, [None] * room, ctx, place, first=len(votes) + 1)
             votes += wave
             if all(vote.problem is not None for vote in wave):
                 break  # who has answered nothing so often will not answer now
         return votes
+
+    def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
+        """What was used below `place` of what is to be equal; None for calls, and where it is not known."""
+        match self._equal:
+            case "tokens":
+                return used.total_tokens
+            case "completion_tokens":
+                return used.completion_tokens
+            case "cost":
+                return _price(ctx, place)
+            case "calls":
+                return None
 
     async def _votes(
         self, question: str, voters: Sequence[int | None], ctx: Context, place: str, *, first: int = 1
@@ -293,14 +324,13 @@ def _winner(votes: Sequence[_Vote], positions: Sequence[str]) -> str | None:
     return tally(ballots, choices=positions, eligible=[ballot.voter for ballot in ballots], quorum=1).winner
 
 
-def _room(budget: Usage, used: Usage, votes: int) -> int:
+def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
     """Number of further answers that the budget pays for, judging by those so far; the first is always made."""
     if not votes:
         return 1
-    tokens, spent = budget.total_tokens, used.total_tokens
-    if not tokens or not spent:  # unknown to the server, or not counted: at equal calls
-        return max(budget.calls - votes, 0)
-    return max(int((tokens - spent) * votes // spent), 0)
+    if not budget or not spent:  # unknown to the server, or not counted: at equal calls
+        return max(calls - votes, 0)
+    return max(int((budget - spent) * votes // spent), 0)
 
 
 def _debate_of(ctx: Context) -> str:
@@ -311,11 +341,21 @@ def _debate_of(ctx: Context) -> str:
 
 def _used(ctx: Context, place: str) -> Usage:
     """Usage of the calls below `place` so far."""
-    total = Usage.none()
+    return sum((event.usage for event in _calls(ctx, place)), start=Usage.none())
+
+
+def _price(ctx: Context, place: str) -> float | None:
+    """Cost of the calls below `place` so far; None without prices."""
+    budget = ctx.run.budget
+    costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known else None
+
+
+def _calls(ctx: Context, place: str) -> Iterator[ModelCalled]:
     for event in ctx.run.records.events:
         if isinstance(event, ModelCalled) and (not place or _is_below(event.path, place)):
-            total += event.usage
-    return total
+            yield event
 
 
 def _is_below(path: str, place: str) -> bool:
@@ -336,6 +376,7 @@ def with_baselines(
     *,
     baselines: bool | Sequence[BaselineName] = True,
     max_samples: int = 64,
+    equal: Equal = "tokens",
     **options: Unpack[BlockOptions],
 ) -> Sequencer[Any, Any]:
     """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
@@ -357,7 +398,9 @@ def with_baselines(
     """
     roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})")
     model = options.pop("model", None)
-    return compared(pattern, roster, model=model, baselines=baselines, max_samples=max_samples, options=options)
+    return compared(
+        pattern, roster, model=model, baselines=baselines, max_samples=max_samples, equal=equal, options=options
+    )
 
 
 def compared(
@@ -368,6 +411,7 @@ def compared(
     baselines: bool | Sequence[BaselineName],
     options: BlockOptions,
     max_samples: int = 64,
+    equal: Equal = "tokens",
 ) -> Sequencer[Any, Any]:
     """`pattern`, and its baselines; `model` is for the whole."""
     asked = create_baselines(
@@ -376,6 +420,7 @@ def compared(
         models=[debater.model for debater in roster],
         baselines=baselines,
         max_samples=max_samples,
+        equal=equal,
         **options,
     )
     comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)

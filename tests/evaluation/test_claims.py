@@ -1,0 +1,461 @@
+"""Reports claim no more than was measured: an example for each way in which they once did."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+from flowdebate import Debater, FailurePolicy, debate
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.evaluation import (
+    BenefitItem,
+    MethodAnswer,
+    audit_run,
+    benefit_report,
+    evaluate_sync,
+    full_audit,
+    recount,
+)
+from flowdebate.evaluation.decision_rules.rules import instant_runoff
+from flowdebate.evaluation.judges.audit import spoken_in
+from flowdebate.evaluation.judges.report import LIMITS
+from flowdebate.evaluation.sample_sizes import required_n
+from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test, wilson
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.testing import ModelRequest
+
+SIDES = [{"name": "a", "stance": "yes, even"}, {"name": "b", "stance": "no, odd"}]
+
+
+def answered(right: float, *, calls: int = 5, tokens: int = 100) -> MethodAnswer:
+    """An answer that is right, or wrong."""
+    return MethodAnswer(answer=["y"] if right else ["n"], calls=calls, tokens=tokens)
+
+
+def compared(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
+    """A question, answered by the debate and by self-consistency."""
+    baselines: Any = {"self_consistency": answered(baseline)}
+    return BenefitItem(truth="y", debate=answered(right), baselines=baselines, cluster=cluster)
+
+
+def failed() -> BenefitItem:
+    """A question whose debate has no verdict."""
+    return BenefitItem(truth="y", debate=MethodAnswer(answer=[]), baselines={}, failed=True)
+
+
+def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
+    """A ballot on sides of one letter each."""
+    return JudgeBallot(order=list(order), winner=winner, **more)
+
+
+def leaning(last: int, of: int = 3) -> list[JudgeBallot]:
+    """An item with `of` ballots, of which `last` are for the last slot."""
+    return [ballot(order, order[at < last]) for at, order in zip(range(of), ("ab", "ba") * of, strict=False)]
+
+
+# Did the debate help?
+
+
+def test_a_gain_that_is_smaller_than_asked_for_is_not_told_as_none() -> None:
+    """36 better and 22 worse of 300: a gain of 10 points is ruled out, help is not; the interval is in the headline."""
+    items = [compared(1, 0)] * 36 + [compared(0, 1)] * 22 + [compared(1, 1)] * 180 + [compared(0, 0)] * 62
+    report = benefit_report(items, min_gain=0.1)
+    assert report.finding == "none_worth_it"
+    assert report.summary.startswith(
+        "No gain of 10 points or more: the debate was right in 216 of 300, self-consistency in 202 "
+        "(difference +4.7 points, 95% interval -0.3 to +9.6)"
+    )
+    assert "did not help" not in report.summary
+    assert benefit_report(items).finding == "too_few"  # a gain of 5 points is not ruled out
+
+
+@pytest.mark.parametrize("names", [("single",), ("single", "drafts", "self_consistency")])
+def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names: Sequence[str]) -> None:
+    """Simulated: a gain of just `min_gain` over each baseline is excluded in at most 5 of 100 reports."""
+    random, wrong = Random(2), 0
+    for _ in range(200):
+        items = []
+        for _ in range(150):
+            right = random.random() < 0.7
+            others: Any = {name: answered(random.random() < 0.6) for name in names}
+            items.append(BenefitItem(truth="y", debate=answered(right), baselines=others))
+        report = benefit_report(items, min_gain=0.1)
+        wrong += any(each.finding == "none_worth_it" for each in report.comparisons)
+    assert wrong / 200 <= 0.05
+
+
+def test_debates_that_fail_count_as_wrong_and_are_told() -> None:
+    """The judge's provider fails on all questions that the debate would get wrong: it is right in half of them."""
+
+    def answer(request: ModelRequest) -> Any:
+        number = int(str(request.messages).split("Number ")[1].split(" ")[0])
+        if request.output_schema is None:
+            return "So it is."
+        if request.block == "t-judge":
+            if number % 2:
+                raise ProviderFailed("down")
+            return {"reasoning": "So.", "winner": "yes, even", "verdict": "So."}
+        return {"reasoning": "So.", "winner": "yes, even" if number % 4 < 2 else "no, odd"}
+
+    pattern = debate(
+        name="t", debaters=SIDES, max_rounds=1, synthesizer=False, baselines=["single"],
+        failures=FailurePolicy(on_failure="skip", quorum=1),
+    )  # fmt: skip
+    rows = [{"question": f"Number {n} is even?", "answer": "no, odd" if n % 2 else "yes, even"} for n in range(80)]
+    options: Any = {"truth": "answer", "model": FunctionModel(answer), "store": False, "batch_id": "half"}
+    report = evaluate_sync(pattern, rows, **options).report
+    assert (report.n, report.attempted, report.failed, report.methods[0].right) == (80, 80, 40, 40)
+    assert (report.finding, report.comparisons[0].difference) == ("too_few", 0)
+    assert (report.comparisons[0].worst, report.comparisons[0].best) == (-0.25, 0.75)
+    assert report.summary.endswith(
+        "40 of 80 debates ended without a verdict and count as wrong, and the baselines there as right as elsewhere; "
+        "depending on what they would have found, the difference is anything from -25 to +75 points."
+    )
+    asked = evaluate_sync(pattern, rows, missing="left out", **options).report
+    assert (asked.n, asked.attempted, asked.finding) == (40, 80, "helped")
+    assert asked.summary.endswith(
+        "40 of 80 debates ended without a verdict and are left out: what they would have found is not known."
+    )
+
+
+@given(
+    cells=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=15),
+    missing=st.integers(0, 10),
+    data=st.data(),
+)
+def test_the_bounds_hold_whatever_failed_debates_would_have_found(
+    cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
+) -> None:
+    """The law of `worst` and `best`."""
+    items = [compared(one, other) for one, other in cells]
+    (found,) = benefit_report([*items, *[failed()] * missing]).comparisons
+    would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
+    difference = sum(one - other for one, other in [*cells, *would]) / len([*cells, *would])
+    assert found.worst - 1e-9 <= difference <= found.best + 1e-9
+    assert found.worst - 1e-9 <= found.difference <= found.best + 1e-9
+
+
+def test_asking_the_same_questions_again_is_no_further_evidence() -> None:
+    """40 questions asked five times each: neither the interval nor the p-value is that of 200."""
+    random = Random(5)
+    once = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
+    (few,), (many,) = (benefit_report(once * times).comparisons for times in (1, 5))
+    assert (many.n, many.clusters) == (200, 40)
+    assert many.p == pytest.approx(few.p)
+    assert many.high - many.low >= 0.99 * (few.high - few.low)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
+def test_intervals_of_questions_that_go_together_cover_what_they_say(shared: float) -> None:
+    """Simulated: 30 topics of 5 questions, which go together; 95% intervals hold the truth in 93% or more."""
+    random, held = Random(7), 0
+    ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
+    topics = [topic for topic in range(30) for _ in range(5)]
+    for _ in range(400):
+        methods = []
+        for end in ends:
+            common = [random.gauss(0, 1) for _ in range(30)]
+            noise = [random.gauss(0, 1) for _ in topics]
+            methods.append(
+                [
+                    float(common[topic] * shared**0.5 + own * (1 - shared) ** 0.5 < end)
+                    for topic, own in zip(topics, noise, strict=True)
+                ]
+            )
+        one, other = methods
+        size = effective_size([a - b for a, b in zip(one, other, strict=True)], topics)
+        low, high = newcombe(one, other, size=size)
+        held += low <= 0.1 <= high
+    assert held / 400 >= 0.93
+
+
+def test_an_evaluation_counts_repeats_and_topics_as_what_they_are() -> None:
+    """Repeated rows, rows with one question, and rows of one topic are each one cluster."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is None:
+            return "So it is."
+        found = {"reasoning": "So.", "winner": "yes, even"}
+        return {**found, "verdict": "So."} if request.block == "t-judge" else found
+
+    pattern = debate(name="t", debaters=SIDES, max_rounds=1, synthesizer=False, baselines=["single"])
+    rows = [{"question": f"Is {n // 2} even?", "answer": "yes, even", "topic": n % 3} for n in range(6)]
+    options: Any = {"truth": "answer", "model": FunctionModel(answer), "store": False}
+    for more, n, clusters in (({}, 6, 3), ({"repeats": 2}, 12, 3), ({"cluster": "topic", "repeats": 2}, 12, 3)):
+        (found,) = evaluate_sync(pattern, rows, batch_id="t", **more, **options).report.comparisons
+        assert (found.n, found.clusters) == (n, clusters)
+    with pytest.raises(ConfigurationError, match=r"evaluate\(\): `repeats` must be an int >= 1, got 0"):
+        evaluate_sync(pattern, rows, repeats=0, **options)
+
+
+def test_the_right_position_does_not_always_speak_first() -> None:
+    """Choices are dealt by lot, though the data set has the right one first in all rows; the same by the same seed."""
+
+    def made(row: dict[str, Any], positions: Sequence[str]) -> Any:
+        spoke.append(positions[0] == row["choices"][0])
+        roles = [Debater(name, position) for name, position in zip("ab", positions, strict=True)]
+        return debate(name="t", debaters=roles, max_rounds=1, synthesizer=False, baselines=["single"])
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is None:
+            return "So it is."
+        found = {"reasoning": "So.", "winner": "it is"}
+        return {**found, "verdict": "So."} if request.block == "t-judge" else found
+
+    rows = [{"question": f"Is {n} even?", "choices": ["it is", "it is not"], "answer": "it is"} for n in range(20)]
+    options: Any = {"truth": "answer", "choices": "choices", "model": FunctionModel(answer), "store": False, "seed": 1}
+    drawn = []
+    for _ in range(2):
+        spoke: list[bool] = []
+        report = evaluate_sync(made, rows, **options).report
+        assert report.methods[0].right == 20
+        drawn.append(spoke)
+    assert drawn[0] == drawn[1]
+    assert 5 <= sum(drawn[0]) <= 15
+    with pytest.raises(
+        ConfigurationError, match=r"evaluate\(\): `pattern` must be a function of a row and its positions"
+    ):
+        evaluate_sync(made(rows[0], ["it is", "it is not"]), rows, **options)
+
+
+def test_the_vote_of_two_drafts_is_no_comparison_of_its_own() -> None:
+    """With two debaters it is right as often as one call: it is shown, and takes no place in the adjustment."""
+    drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
+    items = [
+        each.model_copy(update={"baselines": {**each.baselines, "drafts": drafts}}) for each in [compared(1, 0)] * 9
+    ]
+    report = benefit_report(items)
+    assert [each.method for each in report.methods] == ["debate", "drafts", "self_consistency"]
+    assert [(each.baseline, each.p_holm) for each in report.comparisons] == [("self_consistency", 2 / 2**9)]
+    three = MethodAnswer(answer=["n"], calls=3, votes=3)
+    items[0] = items[0].model_copy(update={"baselines": {**items[0].baselines, "drafts": three}})
+    assert [each.baseline for each in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
+
+
+def test_written_tokens_and_the_price_are_told_beside_tokens_and_calls() -> None:
+    """A debate reads, self-consistency writes: equal tokens are not equal cost."""
+    cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
+    dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
+    report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
+    (found,) = report.comparisons
+    assert found.tokens_ratio == 1.0
+    assert (found.completion_tokens_ratio, found.cost_ratio) == pytest.approx((0.5, 1.6 / 2.2))
+    assert (
+        "it cost 0.7 times the price, 1.0 times the tokens, 0.5 times the tokens written and 0.6 times"
+        in report.summary
+    )
+
+
+@pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
+def test_the_number_of_questions_has_the_power_of_the_test_that_is_used(gain: float, differing: float) -> None:
+    """By going through all outcomes of the exact test: 80% with this number, less with one fewer."""
+
+    def power(n: int) -> float:
+        found = 0.0
+        for differ in range(1, n + 1):
+            low = stats.binom.cdf(range(differ + 1), differ, 0.5)
+            rejected = [k for k in range(differ + 1) if 2 * min(low[k], low[differ - k]) <= 0.05]  # it is symmetric
+            found += stats.binom.pmf(differ, n, differing) * sum(
+                stats.binom.pmf(rejected, differ, (differing + gain) / 2 / differing)
+            )
+        return float(found)
+
+    n = required_n(gain, differing=differing)
+    assert power(n) >= 0.8 > power(n - 1)
+
+
+# Decision rules
+
+
+def test_no_side_wins_a_runoff_that_it_wins_in_no_order_of_elimination() -> None:
+    """b, c and a are last with a vote each: one by one a or c is elected, never d, whom all of them would beat."""
+    orders = ("dcab", "cadb", "bcad", "dabc", "acdb")
+    rankings = [{side: Fraction(-order.index(side)) for side in order} for order in orders]
+    assert instant_runoff(rankings, list("abcd")).lead == ["a", "c"]
+    cast = [JudgeBallot(order=list("abcd"), scores={s: (3 - o.index(s)) / 6 for s in o}) for o in orders]
+    row = recount(cast, sides=list("abcd"), rules=["instant_runoff"]).row("instant_runoff")
+    assert (row.end, row.winner, row.tied) == ("tie", None, ["a", "c"])
+    assert (
+        row.why
+        == "'a' or 'c' wins, depending on which side goes first of those that tie for the last place after count 1"
+    )
+
+
+def test_a_runoff_of_many_tied_sides_ends() -> None:
+    """24 sides with a ballot each: there are too many orders to follow, and nobody is said to have won."""
+    names = [f"side {number:02}" for number in range(24)]
+    rankings = [{name: Fraction((at + shift) % 24) for at, name in enumerate(names)} for shift in range(24)]
+    assert len(instant_runoff(rankings, names).lead) > 1
+
+
+# Audits of judges
+
+
+def test_the_interval_of_a_slot_agrees_with_its_test() -> None:
+    """Items that lean by three count three times as much as items that lean by one, in the test as in the interval."""
+    strong = full_audit([leaning(3)] * 12 + [leaning(1)] * 28 + [leaning(2)] * 22)
+    assert strong.slots[0].p is not None
+    assert strong.slots[0].p <= 0.05
+    assert strong.findings[0].startswith("favours the last slot")
+    borderline = full_audit([leaning(3)] * 10 + [leaning(1)] * 28 + [leaning(2)] * 22).slots[0]
+    assert borderline.p == pytest.approx(0.0509, abs=1e-4)
+    assert borderline.places[1].low is not None
+    assert borderline.places[1].low <= 0.5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
+def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tuple[int, int]]) -> None:
+    """The law: with p above 5%, one half lies in the intervals of both slots."""
+    (slots,) = full_audit([leaning(min(last, of), of) for last, of in items], resamples=200).slots
+    assert slots.p is not None
+    for place in slots.places:
+        assert place.low is not None
+        assert place.high is not None
+        assert slots.p <= 0.05 or place.low <= 0.5 <= place.high
+
+
+@given(st.lists(st.integers(-3, 3), max_size=9))
+def test_the_sign_flip_test_is_all_assignments_of_signs(leans: list[int]) -> None:
+    """Counted in full."""
+    sums = [0]
+    for lean in leans:
+        sums = [total + sign * lean for total in sums for sign in (1, -1)]
+    as_far = sum(abs(total) >= abs(sum(leans)) for total in sums)
+    assert sign_flip_test(leans) == pytest.approx(as_far / len(sums))
+
+
+@pytest.mark.parametrize("n", [10, 20, 30])
+def test_intervals_of_consistency_cover_what_they_say(n: int) -> None:
+    """Each item is consistent or not: the exact interval, which grows with the share and covers 95% at any rate."""
+    same, other = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
+    intervals = []
+    for k in range(n + 1):
+        found = full_audit([same] * k + [other] * (n - k)).position_consistency
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        intervals.append((found.low, found.high))
+        exact = stats.binomtest(k, n).proportion_ci(method="exact")
+        assert intervals[-1] == pytest.approx((exact.low, exact.high))
+    assert intervals == sorted(intervals)
+    for rate in (0.05, 0.2, 0.5, 0.9):
+        held = sum(stats.binom.pmf(k, n, rate) for k, (low, high) in enumerate(intervals) if low <= rate <= high)
+        assert held >= 0.95
+
+
+def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
+    """Five fair judges, slots and labels: 12 tests, and a preference is found in at most one of twenty audits or so."""
+    random, accused = Random(3), 0
+    for _ in range(60):
+        items = []
+        for _ in range(60):
+            ballots = []
+            for model in "vwxyz":
+                order, labels = random.choice(("ab", "ba")), dict(zip("ab", random.choice(("AB", "BA")), strict=True))
+                ballots.append(ballot(order, random.choice("ab"), labels=labels, model=model))
+            items.append(ballots)
+        found = full_audit(items, resamples=0)
+        assert found.tests == 12
+        accused += any("favours" in said for said in found.findings)
+    assert accused <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
+    assert any("12 tests were made and p-values are adjusted for that" in said for said in found.findings)
+
+
+def test_what_only_one_of_many_tests_shows_is_not_told_as_found_or_as_absent() -> None:
+    """P = .04 among four tests: neither "favours" nor "no slot bias found"."""
+    cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
+    cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
+    found = full_audit(cast, resamples=0)
+    said = [finding for finding in found.findings if finding.startswith("m: ")]
+    assert 0.05 < (found.models["m"].slots[0].p_holm or 0) <= 1
+    assert not any("favours" in finding for finding in said)
+
+
+def test_what_a_panel_is_worth_has_an_interval_and_needs_50_items() -> None:
+    """Three judges on 60 items: the interval holds the estimate; on 49 items nothing is said."""
+    random = Random(4)
+    items = [
+        [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
+        for side in (random.choice("ab") for _ in range(60))
+    ]
+    found = full_audit(items)
+    assert found.rho is not None
+    assert found.rho.low is not None
+    assert found.rho.high is not None
+    assert found.rho.low < found.rho.value < found.rho.high
+    assert None not in (found.effective_n_low, found.effective_n, found.effective_n_high)
+    assert (found.effective_n_low or 0) < (found.effective_n or 0) < (found.effective_n_high or 0)
+    assert any("independent ones (95% CI" in said for said in found.findings)
+    assert full_audit(items[:49]).effective_n is None
+    assert full_audit(list(reversed(items))) == found
+
+
+def rebuttals_win(request: ModelRequest) -> Any:
+    """A judge that gives everything to whoever has answered the other side."""
+    text = str(request.messages[-1]["content"]).split("Round 1:")[1]
+    said = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
+    return {
+        "reasoning": "-",
+        "scores": {side: 90 if "rebut" in said.get(side, "") else 10 for side in ("tea", "coffee")},
+        "verdict": "-",
+    }
+
+
+def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order_is_known() -> None:
+    """All views have one speaking order, so slots look clean; the order of turns shows it, and LIMITS names it."""
+
+    def chat(request: ModelRequest) -> str:
+        text = " ".join(str(message["content"]) for message in request.messages)
+        return "I rebut what was said." if "I open" in text or "I rebut" in text else "I open."
+
+    items, spoken = [], []
+    for at in range(60):
+        names = ["tea", "coffee"] if at % 2 else ["coffee", "tea"]
+        pattern = debate(
+            name="d", debaters=[Debater(n, n) for n in names], max_rounds=1, judge="cyclic", synthesizer=False
+        )
+        model = {"chat": FunctionModel(chat), "synthesize": FunctionModel(rebuttals_win)}
+        result = pattern.run_sync("Tea or coffee?", model=model, seed=at, store=False)
+        assert result.raw.verdict.winner == names[-1]
+        items.append(result.raw.verdict.judging.ballots)
+        spoken.append(spoken_in(result.raw.transcript))
+    blind, known = full_audit(items), full_audit(items, spoken=spoken)
+    assert blind.findings[0].startswith("no slot bias found")
+    assert "the side that spoke last" in blind.findings[-1] == LIMITS
+    assert any(said.startswith("favours the last speaker: 120 of 120 (100%") for said in known.findings)
+    assert audit_run(result).judge.turns[0].places[1].wins == 2
+    fixed = full_audit([items[0]] * 60, spoken=[spoken[0]] * 60).findings
+    assert any("the sides spoke in one order" in said for said in fixed)
+    with pytest.raises(ConfigurationError, match=r"audit\(\): `spoken` must be 60 of them"):
+        full_audit(items, spoken=spoken[:3])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: wilson(0.5, 0), r"wilson\(\): `n` must be a number > 0, got 0"),
+        (lambda: wilson(1.5, 3), r"wilson\(\): `share` must be a number from 0 to 1"),
+        (lambda: newcombe([], []), r"newcombe\(\): `ones` must be an int >= 1, got 0"),
+        (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must be 1 of them"),
+        (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1, got 0"),
+        (lambda: required_n(-0.1, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1, got -0.1"),
+        (lambda: benefit_report([compared(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
+    ],
+)
+def test_statistics_of_nothing_are_refused(call: Any, message: str) -> None:
+    """With what would be allowed, and without a division by zero."""
+    with pytest.raises(ConfigurationError, match=message):
+        call()
