@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures import INITIAL_RATING, K_FACTOR, elo_changes, expected
+from flowdebate.measures import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
 from tests.measures.drawn import names
 
 ratings = st.floats(0, 4000)
@@ -105,3 +105,60 @@ def test_what_is_no_rating_is_refused(field: str, options: dict[str, Any]) -> No
     with pytest.raises(ConfigurationError) as caught:
         elo_changes(given_options.pop("ratings"), **given_options)
     assert caught.value.field == field
+
+
+# Calibration
+
+forecasts = st.tuples(st.floats(0, 1), st.booleans())
+
+
+def test_a_voter_of_whom_nothing_is_known_has_no_calibration() -> None:
+    """Its vote weighs as if there were no such thing."""
+    assert calibration([]) is None
+    assert vote_weight(None, calibration([])) == 1
+
+
+@given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
+def test_a_calibration_is_a_share_whatever_the_order(made: list[tuple[float, bool]], random: Any) -> None:
+    """From 0 to 1; and the factor of a vote is from a half to one and a half."""
+    found = calibration(made)
+    random.shuffle(made)
+    assert found is not None
+    assert calibration(made) == found
+    assert 0 <= found <= 1
+    assert 0.5 <= vote_weight(None, found) <= 1.5
+
+
+@given(st.integers(1, 500))
+def test_who_is_sure_and_right_gains_and_who_is_sure_and_wrong_loses(count: int) -> None:
+    """The more outcomes the more; one alone moves the weight of a vote by less than a twentieth."""
+    right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
+    assert right is not None
+    assert wrong is not None
+    assert right - 0.5 == pytest.approx(0.5 - wrong)
+    assert right == pytest.approx(0.5 + 0.5 * count / (count + 10))
+    assert 1 < vote_weight(None, calibration([(1.0, True)])) < 1.05
+
+
+@given(st.lists(st.booleans(), min_size=1))
+def test_who_never_says_anything_is_neutral(outcomes: list[bool]) -> None:
+    """A confidence of one half is borne out by any outcome."""
+    assert calibration([(0.5, right) for right in outcomes]) == pytest.approx(0.5)
+
+
+@given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
+def test_a_better_forecast_never_makes_a_worse_calibration(made: list[tuple[float, bool]], confidence: float) -> None:
+    """Of two who differ in one confidence, the one that is nearer to what turned out is better."""
+    (first, right), *others = made
+    near, far = sorted((first, confidence), key=lambda share: abs(share - right))
+    better, worse = calibration([(near, right), *others]), calibration([(far, right), *others])
+    assert better is not None
+    assert worse is not None
+    assert better >= worse or better == pytest.approx(worse)
+
+
+@pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
+def test_a_forecast_beyond_its_scale_is_refused(confidence: float) -> None:
+    """From 0 to 1, as all confidences."""
+    with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be a number from 0 to 1, got"):
+        calibration([(confidence, True)])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
-from flowdebate.measures import Position
+from flowdebate.measures import Ballot, Position
 from flowdebate.patterns.consensus.schemas import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
-from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
+from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, VerdictOutcome
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
@@ -49,12 +49,16 @@ positions = st.builds(
     Position, agent=names, claim=texts, answer=st.none() | texts, confidence=st.floats(0, 1), round=st.integers(1, 3)
 )
 records = st.builds(PersonaRecord, debates=counts, wins=counts, failures=counts, critiques=counts, flips=counts)
+ballots = st.builds(Ballot, voter=names, choice=names, confidence=st.floats(0, 1))
+outcomes = st.builds(VerdictOutcome, right=names) | st.builds(VerdictOutcome, wrong=names)
 acts = st.one_of(
     st.tuples(st.just("past_debates"), ids, debates),
     st.tuples(st.just("critique_patterns"), ids, st.lists(patterns, max_size=3)),
     st.tuples(st.just("ratings"), ids, st.dictionaries(names, st.floats(-64, 64))),
     st.tuples(st.just("positions"), ids, st.lists(positions, max_size=3)),
     st.tuples(st.just("personas"), ids, st.dictionaries(names, records)),
+    st.tuples(st.just("votes"), ids, st.lists(ballots, max_size=3)),
+    st.tuples(st.just("outcomes"), ids, outcomes),
 )
 
 
@@ -67,6 +71,8 @@ async def tell(archive: Archive, act: Act) -> None:
         "ratings": lambda: archive.ratings.apply(debate, value),
         "positions": lambda: archive.positions.add(debate, value),
         "personas": lambda: archive.personas.record(debate, value),
+        "votes": lambda: archive.outcomes.add(debate, value),
+        "outcomes": lambda: archive.outcomes.resolve(debate, value),
     }
     await tells[part]()
 
@@ -85,6 +91,8 @@ async def answers(archive: Archive) -> list[Any]:
         dict(await archive.ratings.of(everybody)),
         [list(await archive.positions.of(name)) for name in everybody],
         [await archive.personas.of(name) for name in everybody],
+        [list(await archive.outcomes.ballots(debate)) for debate in "123"],
+        {name: sorted(made) for name, made in (await archive.outcomes.of(everybody)).items()},
     ]
 
 
@@ -115,6 +123,8 @@ async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
         ("ratings", "1", {"ann": 16.0, "bob": -16.0}),
         ("positions", "1", [Position(agent="ann", answer="yes", round=1)]),
         ("personas", "1", {"ann": PersonaRecord(debates=1, wins=1)}),
+        ("votes", "1", [Ballot(voter="ann", choice="bob", confidence=0.8)]),
+        ("outcomes", "1", VerdictOutcome(right="bob")),
     ]
     memory = Archive()
     store = SqliteStore(tmp_path / "runs.sqlite3")

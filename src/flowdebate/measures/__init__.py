@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowdebate.measures.convergence import Convergence, ConvergenceStatus, convergence
-from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, elo_changes, expected, vote_weight
+from flowdebate.measures.ratings import INITIAL_RATING, K_FACTOR, calibration, elo_changes, expected, vote_weight
 from flowdebate.measures.similarity import Embeddings, Jaccard, Similarity, TfIdf, best_similarity
 from flowdebate.measures.statements import (
     Flip,
@@ -37,6 +37,7 @@ __all__ = (
     "VotingRule",
     "agreement",
     "best_similarity",
+    "calibration",
     "claims_without_evidence",
     "convergence",
     "edges",

@@ -1,4 +1,4 @@
-"""Elo ratings (Elo 1978) of agents, and the weight of a vote by rating and calibration."""
+"""Elo ratings (Elo 1978) of agents, their calibration (Brier 1950), and the weight of a vote by both."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = (
     "INITIAL_RATING",
     "K_FACTOR",
+    "calibration",
     "elo_changes",
     "expected",
     "vote_weight",
@@ -26,6 +27,8 @@ K_FACTOR = 32.0
 
 _SCALE = 400.0
 """A lead of this many points means odds of 10 to 1."""
+_NEUTRAL = 10
+"""Neutral forecasts that a calibration is mixed with, so that a few outcomes say little."""
 _FARTHEST = 300.0
 """The largest exponent: 10.0 ** 309 overflows."""
 
@@ -65,6 +68,29 @@ def elo_changes(
     changes.update((name, -gain) for name, gain in won.items())
     changes[winner] = math.fsum(won.values())
     return changes
+
+
+def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
+    """How well confidences were borne out, from 0 to 1, of pairs `(confidence, right)`; None without any.
+
+    The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is sure and right, and 0.25 for one who
+    always says 0.5. It becomes 1 - 2 * Brier, 0 at least: 1 is perfect, 0.5 neutral. That is mixed with ten neutral
+    forecasts: after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor 1.
+
+    >>> calibration([(0.9, True)]), calibration([(0.9, False)] * 90)
+    (0.5436363636363636, 0.05)
+    """
+    misses = [(_share(confidence) - bool(right)) ** 2 for confidence, right in forecasts]
+    if not misses:
+        return None
+    score = max(1 - 2 * math.fsum(misses) / len(misses), 0.0)
+    return (len(misses) * score + _NEUTRAL * 0.5) / (len(misses) + _NEUTRAL)
+
+
+def _share(confidence: float) -> float:
+    if isinstance(confidence, bool) or not 0 <= confidence <= 1:
+        raise ConfigurationError("calibration()", "confidence", confidence, "a number from 0 to 1")
+    return confidence
 
 
 def vote_weight(elo: float | None, calibration: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Archive beyond single runs: past debates, critique patterns, ratings, positions and persona records.
+"""Archive beyond single runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
 Each is a small asynchronous interface with an implementation in memory; a persistent store implements the same.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+
+from pydantic import model_validator
 
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
-from flowdebate.measures import Position, Strength
+from flowdebate.measures import Ballot, Position, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +22,8 @@ __all__ = (
     "Archive",
     "CritiquePattern",
     "CritiquePatterns",
+    "Forecast",
+    "Outcomes",
     "PastDebate",
     "PastDebates",
     "PersonaRecord",
@@ -27,6 +31,8 @@ __all__ = (
     "Positions",
     "Rating",
     "Ratings",
+    "VerdictOutcome",
+    "forecasts",
 )
 
 
@@ -35,7 +41,7 @@ class Rating(WireModel):
 
     elo: float = 1500.0
     calibration: float | None = None
-    """How well its confidence matches how often it is right, from 0 to 1; None if unknown."""
+    """How well its confidence matches how often it is right, from 0 to 1; None: learned from outcomes."""
     debates: int = 0
 
 
@@ -102,6 +108,60 @@ class Personas(Protocol):
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         """Add to the records; a second call for the same debate changes nothing."""
+
+
+class VerdictOutcome(WireModel):
+    """What turned out after a debate: whose proposal was right, or, if that is not known, whose was wrong."""
+
+    right: str | None = None
+    wrong: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.right is None) is (self.wrong is None):
+            message = "either `right` or `wrong` must name an agent"
+            raise ValueError(message)
+        return self
+
+
+class Forecast(NamedTuple):
+    """A vote, after it turned out whether the choice was right."""
+
+    confidence: float
+    right: bool
+
+
+class Outcomes(Protocol):
+    """Votes of debates, and which choices turned out right."""
+
+    async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
+        """Store the valid votes of a debate; a second call for the same debate changes nothing."""
+
+    async def ballots(self, debate: str, /) -> Sequence[Ballot]:
+        """The votes of a debate; none if it is unknown."""
+
+    async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
+        """Store what turned out; a second call for the same debate changes nothing."""
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
+        """The votes of `names` in debates whose outcome is known, as `forecasts` has them."""
+
+
+def forecasts(
+    ballots: Mapping[str, Sequence[Ballot]], outcomes: Mapping[str, VerdictOutcome], names: Sequence[str]
+) -> dict[str, list[Forecast]]:
+    """The votes of `names` that turned out right or wrong, from votes and outcomes by debate.
+
+    If only the wrong proposal is known, votes for others say nothing.
+    """
+    found: dict[str, list[Forecast]] = {}
+    for debate, outcome in outcomes.items():
+        for ballot in ballots.get(debate, ()):
+            known = outcome.right is not None or ballot.choice == outcome.wrong
+            if known and ballot.voter in names:
+                right = ballot.choice == outcome.right
+                found.setdefault(ballot.voter, []).append(Forecast(ballot.confidence, right))
+    return found
 
 
 @dataclass(slots=True)
@@ -189,6 +249,24 @@ class _Personas:
             self.records[name] = self.records.get(name, PersonaRecord()).plus(record)
 
 
+@dataclass(slots=True)
+class _Outcomes:
+    votes: dict[str, Sequence[Ballot]] = field(default_factory=dict)
+    outcomes: dict[str, VerdictOutcome] = field(default_factory=dict)
+
+    async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
+        self.votes.setdefault(debate, list(ballots))
+
+    async def ballots(self, debate: str, /) -> Sequence[Ballot]:
+        return self.votes.get(debate, ())
+
+    async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
+        self.outcomes.setdefault(debate, outcome)
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
+        return forecasts(self.votes, self.outcomes, names)
+
+
 @dataclass(slots=True, kw_only=True)
 class Archive:
     """Memory of debates for later ones; the application may replace each part by its own store.
@@ -204,12 +282,29 @@ class Archive:
     ratings: Ratings = field(default_factory=_Ratings)
     positions: Positions = field(default_factory=_Positions)
     personas: Personas = field(default_factory=_Personas)
+    outcomes: Outcomes = field(default_factory=_Outcomes)
     patience: float = 10.0
     """Seconds that a debate waits for each read or write; then it continues without."""
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
             raise ConfigurationError("Archive", "patience", self.patience, "a number of seconds > 0")
+
+    async def record_outcome(self, debate: str, *, right: str | None = None, wrong: str | None = None) -> None:
+        """Record whose proposal turned out `right`, or, if only that is known, whose turned out `wrong`.
+
+        `debate` is `output.feedback.debate`. From these outcomes the agents' calibration is computed, by which their
+        votes weigh in later debates with `voting="weighted"`. The first outcome of a debate counts.
+        """
+        where = "Archive.record_outcome"
+        if (right is None) is (wrong is None):
+            raise ConfigurationError(where, "right", right, "an agent's name, unless `wrong` is one")
+        field, name = ("right", right) if wrong is None else ("wrong", wrong)
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(where, field, name, "an agent's name")
+        if not await self.outcomes.ballots(debate):
+            raise ConfigurationError(where, "debate", debate, "the `feedback.debate` of a debate with this archive")
+        await self.outcomes.resolve(debate, VerdictOutcome(right=right, wrong=wrong))
 
 
 _SHORT = 3

@@ -13,14 +13,29 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from flowdebate.errors import ConfigurationError, StoreError, error_text, problems_of, shown
-from flowdebate.measures import Position
-from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
+from flowdebate.measures import Ballot, Position
+from flowdebate.resources.archive import (
+    Archive,
+    CritiquePattern,
+    PastDebate,
+    PersonaRecord,
+    VerdictOutcome,
+    forecasts,
+)
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flowdebate.resources.archive import CritiquePatterns, PastDebates, Personas, Positions, Rating, Ratings
+    from flowdebate.resources.archive import (
+        CritiquePatterns,
+        Forecast,
+        PastDebates,
+        Personas,
+        Positions,
+        Rating,
+        Ratings,
+    )
     from flowdebate.store.base import Store
     from flowdebate.store.open import StoreChoice
 
@@ -55,6 +70,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
         ratings=_StoredRatings(opened, prefix),
         positions=_StoredPositions(opened, prefix),
         personas=_StoredPersonas(opened, prefix),
+        outcomes=_StoredOutcomes(opened, prefix),
         patience=patience,
     )
 
@@ -179,3 +195,26 @@ class _StoredPersonas:
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         await self._log.record(debate, dict(records))
+
+
+class _StoredOutcomes:
+    def __init__(self, store: Store, prefix: str) -> None:
+        async def add_to(part: dict[str, Any], debate: str, value: object) -> None:
+            part[debate] = value
+
+        made: Callable[[], dict[str, Any]] = dict
+        self._votes = _Log(store, f"{prefix}/votes", list[Ballot], made, add_to)
+        self._outcomes = _Log(store, f"{prefix}/outcomes", VerdictOutcome, made, add_to)
+
+    async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
+        await self._votes.record(debate, list(ballots))
+
+    async def ballots(self, debate: str, /) -> Sequence[Ballot]:
+        found: Sequence[Ballot] = (await self._votes.aggregate()).get(debate, ())
+        return found
+
+    async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
+        await self._outcomes.record(debate, outcome)
+
+    async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
+        return forecasts(await self._votes.aggregate(), await self._outcomes.aggregate(), names)

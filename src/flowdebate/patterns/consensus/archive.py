@@ -10,7 +10,7 @@ from flowdebate._util.text import clean_text, one_line
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler, result_of
 from flowdebate.errors import LimitReached, error_text
-from flowdebate.measures import Position, elo_changes, flips
+from flowdebate.measures import Position, calibration, elo_changes, flips
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from flowdebate.patterns.consensus.assembly import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput, ContextSource
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusState, ContextSource
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.context import Context
 
@@ -59,10 +59,15 @@ async def _ask_archive(
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """The ratings of those of `names` that `archive` knows."""
+    """The ratings of those of `names` that `archive` knows, with the calibration that their outcomes show."""
 
     async def read() -> dict[str, Rating]:
-        return dict(await archive.ratings.of(names))
+        ratings = dict(await archive.ratings.of(names))
+        for name, made in (await archive.outcomes.of(names)).items():
+            rating = ratings.get(name, Rating())
+            if rating.calibration is None:
+                ratings[name] = rating.model_copy(update={"calibration": calibration(made)})
+        return ratings
 
     return await _ask_archive(archive, read, ctx, key="ratings", returns=dict[str, Rating])
 
@@ -112,7 +117,7 @@ async def _is_of_first_edition(ctx: Context) -> bool:
     journal, key = ctx.run.journal, "edition"
     if journal is None:
         return False
-    if journal.has_steps(ctx.sequencer.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
+    if journal.has_steps(ctx.scope.handle.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
         return True
 
     async def second() -> int:
@@ -182,6 +187,9 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         changes.update(await writer.rate(options.names, output))
         return True
 
+    state: ConsensusState = ctx.scope.handle.state
+    valid = [] if state.first_edition else [ballot for ballot in output.ballots if ballot.choice in state.proposals]
+    writes = [lambda: writer.write("votes", lambda: archive.outcomes.add(debate, valid))] if valid else []
     _, remembered, *_ = await in_order(
         [
             rate,
@@ -189,9 +197,11 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
             lambda: writer.write("positions", lambda: archive.positions.add(debate, positions)),
             lambda: writer.write("patterns", lambda: archive.critique_patterns.record(debate, patterns)),
             lambda: writer.write("personas", lambda: archive.personas.record(debate, records)),
+            *writes,
         ]
     )
     return Feedback(
+        debate=debate,
         rating_changes=changes,
         positions=positions,
         flips=changed,
@@ -206,7 +216,7 @@ class _Writer:
     def __init__(self, archive: Archive, ctx: Context) -> None:
         self._archive = archive
         self._ctx = ctx
-        self.debate = f"{ctx.run_id}:{ctx.sequencer.path}"
+        self.debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
         """The key by which the archive knows a debate that it has already."""
         self.problems: list[str] = []
 

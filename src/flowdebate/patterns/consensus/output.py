@@ -57,7 +57,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
     async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
         began = time.perf_counter()
-        names, path = tuple(self._options.names), ctx.sequencer.path
+        names, path = tuple(self._options.names), ctx.scope.handle.path
         ctx.emit(DebateStarted(task=value.task, agents=names, max_rounds=self._options.max_rounds, path=path))
         error: str | None = None
         try:

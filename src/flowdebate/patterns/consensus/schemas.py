@@ -336,6 +336,8 @@ class Analytics(WireModel):
 class Feedback(WireModel):
     """Traces of the debate in the archive."""
 
+    debate: str | None = None
+    """The id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
     """ELO, by agent; the sum is 0."""
     positions: list[Position] = Field(default_factory=list)

@@ -1,0 +1,130 @@
+"""What turned out after debates weighs in the votes of later ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import calibration
+from flowdebate.resources.archive import Archive, Rating, VerdictOutcome
+from flowdebate.store import MemoryStore, stored_archive
+
+from .debates import TASK, Call, answer_of, model, plan
+
+pytestmark = pytest.mark.anyio
+
+VOTES = {"ann": ("ann", 0.9), "bob": ("ann", 0.6), "cy": ("cy", 0.8)}
+
+
+def voting(call: Call) -> Any:
+    """Ann and bob are for ann, more or less sure; cy is for itself."""
+    if call.phase != "vote":
+        return None
+    choice, confidence = VOTES[call.agent]
+    return {**answer_of(call), "choice": choice, "confidence": confidence}
+
+
+async def held(archive: Archive, **options: Any) -> Any:
+    """The output of a debate with the archive."""
+    return (await plan(max_rounds=1, archive=archive, **options).run(TASK, model=model(voting), seed=1)).output
+
+
+async def weights(archive: Archive) -> dict[str, float]:
+    """The weight for each proposal in a weighted vote, where all ratings are the same."""
+    output = await held(archive, voting="weighted")
+    assert output.tally is not None
+    return {name: round(weight, 6) for name, weight in output.tally.weights.items()}
+
+
+async def leveled(archive: Archive) -> None:
+    """Set all ratings back, so that weights differ by calibration alone."""
+    rated = await archive.ratings.of(tuple(VOTES))
+    await archive.ratings.apply("level", {name: 1500 - rating.elo for name, rating in rated.items()})
+
+
+@pytest.mark.parametrize("kind", ["memory", "stored"])
+async def test_who_was_right_and_sure_weighs_more_in_later_votes(kind: str) -> None:
+    """Cy's choice turned out right, ann's and bob's wrong; nobody's weight moves before that is recorded."""
+    archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
+    first = await held(archive)
+    await leveled(archive)
+    factors = {name: 0.5 + (calibration([(sure, choice == "cy")]) or 0.0) for name, (choice, sure) in VOTES.items()}
+    assert factors["cy"] > 1 > factors["bob"] > factors["ann"]
+    await archive.record_outcome(first.feedback.debate, right="cy")
+    assert await weights(archive) == {
+        "ann": round(factors["ann"] + factors["bob"], 6),
+        "bob": 0.0,
+        "cy": round(factors["cy"], 6),
+    }
+
+
+async def test_without_outcomes_a_vote_weighs_by_its_rating_alone() -> None:
+    """No history of outcomes is no calibration."""
+    archive = Archive()
+    await held(archive)
+    await leveled(archive)
+    assert await weights(archive) == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
+
+
+async def test_of_a_wrong_verdict_nothing_is_known_about_other_choices() -> None:
+    """Ann's proposal failed: whether cy's would have been better, nobody knows."""
+    archive = Archive()
+    first = await held(archive)
+    await archive.record_outcome(first.feedback.debate, wrong="ann")
+    known = await archive.outcomes.of(("ann", "bob", "cy"))
+    assert known == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
+
+
+async def test_the_first_outcome_of_a_debate_counts() -> None:
+    """Recording one again, or another one, changes nothing."""
+    archive = Archive()
+    first = await held(archive)
+    for name in ("cy", "cy", "ann"):
+        await archive.record_outcome(first.feedback.debate, right=name)
+    assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, True)]}
+
+
+async def test_a_calibration_of_the_application_comes_first() -> None:
+    """A store of ratings that knows it is believed."""
+
+    class Known:
+        async def of(self, names: Any, /) -> dict[str, Rating]:
+            return {name: Rating(calibration=1.0) for name in names}
+
+        async def apply(self, debate: str, changes: Any, /) -> None:
+            pass
+
+    archive = Archive(ratings=Known())
+    first = await held(archive)
+    await archive.record_outcome(first.feedback.debate, right="bob")
+    assert await weights(archive) == {"ann": 3.0, "bob": 0.0, "cy": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("debate", "options", "field"),
+    [
+        ("none", {"right": "ann"}, "debate"),
+        (None, {}, "right"),
+        (None, {"right": "ann", "wrong": "bob"}, "right"),
+        (None, {"right": " "}, "right"),
+        (None, {"wrong": 7}, "wrong"),
+    ],
+)
+async def test_an_outcome_that_cannot_be_is_refused(debate: str | None, options: dict[str, Any], field: str) -> None:
+    """An unknown debate, no name, two names; nothing is recorded."""
+    archive = Archive()
+    first = await held(archive)
+    with pytest.raises(ConfigurationError) as caught:
+        await archive.record_outcome(debate or first.feedback.debate, **options)
+    assert caught.value.field == field
+    assert await archive.outcomes.of(("ann", "bob", "cy")) == {}
+
+
+def test_an_outcome_names_one_agent() -> None:
+    """Right or wrong, not both, not neither."""
+    with pytest.raises(ValueError, match="either `right` or `wrong`"):
+        VerdictOutcome(right="ann", wrong="bob")
+    with pytest.raises(ValueError, match="either `right` or `wrong`"):
+        VerdictOutcome()
