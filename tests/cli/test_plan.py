@@ -277,6 +277,31 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     assert "\x1b" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "plan", "meant"),
+    [
+        (["--modell", "x"], "", "--model"),
+        (["--model", "openai:gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
+        (["--fallback", "gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
+        ([], 'modle = "local"', "Did you mean `model`?"),
+        ([], 'judge-model = "local"', "Did you mean `judge_model`?"),
+        ([], 'model = "opnai/gpt-5"', "Did you mean 'openai/gpt-5'?"),
+        ([], '[[debaters]]\nname = "a"\nstanse = "x"', "Did you mean `stance`?"),
+        ([], '[[debaters]]\nname = "a"\nstance = "x"\nmodel = "openai:gpt-5"', "Did you mean 'openai/gpt-5'?"),
+    ],
+    ids=str,
+)
+def test_what_is_mistyped_is_answered_with_what_is_meant(
+    arguments: list[str], plan: str, meant: str, tmp_path: Path
+) -> None:
+    """Options, keys of plan files and of speakers in them, and names of models, wherever they stand."""
+    path = tmp_path / "plan.toml"
+    path.write_text(plan)
+    result = CliRunner().invoke(app, ["debate", "Q?", "--file", str(path), "--no-store", *arguments])
+    assert result.exit_code == 2
+    assert meant in result.stderr
+
+
 @given(
     st.dictionaries(
         st.sampled_from(["question", "debaters", "rounds", "model", "schema", "x"]),

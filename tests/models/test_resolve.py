@@ -160,6 +160,30 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
         assert "intent/chat" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("openai:gpt-5-mini", "openai/gpt-5-mini"),
+        ("opnai/gpt-5", "openai/gpt-5"),
+        ("OpenAI/gpt-5", "openai/gpt-5"),
+        ("ollama:gemma3:1b", "ollama/gemma3:1b"),
+        ("openai / gpt-5", "openai/gpt-5"),
+        ("gpt-5-mini", "openai/gpt-5-mini"),
+        ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
+        ("LOCAL", "local"),
+        ("local/qwen", "local"),
+        ("nobody/gpt", None),
+        ("openai/", None),
+        ("", None),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, meant: str | None) -> None:
+    """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
+    with pytest.raises(ConfigurationError) as caught:
+        check_model(name, where="debate 'x'")
+    assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant!r}?")
+
+
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
 def test_what_is_no_model_is_refused(value: Any) -> None:
     """A class is not a model, and a mapping's keys are intents."""

@@ -15,6 +15,7 @@ installed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -233,7 +234,8 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
     provider = PROVIDERS.get(provider_name)
     if not slash or not name.strip() or provider is None:
         allowed = f'"local", "intent/chat", "intent/synthesize" or "provider/model" with one of {", ".join(PROVIDERS)}'
-        raise ConfigurationError(where, field, spec, allowed)
+        meant = _meant(spec)
+        raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
     from flowdebate.models.openai.model import OpenAIModel
 
     return OpenAIModel(
@@ -243,6 +245,28 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         structured=provider.structured,
         tools_with_schema=provider.tools_with_schema,
         label=spec,
+    )
+
+
+_FAMILIES = {
+    "gpt": "openai", "claude": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral",
+    "deepseek": "deepseek",
+}  # fmt: skip
+"""Providers of models that are often named without one, by the beginning of the name."""
+
+
+def _meant(spec: str) -> str | None:
+    """The valid name that is close to `spec`, whose sign or provider is mistyped or missing; None without a guess."""
+    import difflib
+
+    provider, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
+    if provider.lower() == "local":
+        return "local"
+    if name:
+        close = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
+        return f"{close[0]}/{name[0]}" if close and name[0] else None
+    return next(
+        (f"{maker}/{provider}" for start, maker in _FAMILIES.items() if provider.lower().startswith(start)), None
     )
 
 
