@@ -222,7 +222,7 @@ async def _check_stream(response: httpx2.Response) -> None:
         value = json.loads(await response.aread())
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
-        raise MalformedResponse("a page came back instead of a stream: is base_url an API?", transient=False)
+        raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)
 
 
 def _offered(response: ModelResponse, request: ModelRequest) -> ModelResponse:

@@ -283,7 +283,7 @@ def _transport(  # noqa: PLR0911 - a table
         return ConnectionLost(f"the endpoint{at} went silent")
     ended = any(_ENDED.search(_safe_str(link)) for link in links)
     if not ended and _any(links, aiohttp.ClientResponseError, httpx2.RemoteProtocolError, httpx2.DecodingError):
-        return MalformedResponse(f"what came back{at} is not HTTP ({reason})")
+        return MalformedResponse(f"the response of the endpoint{at} is not HTTP ({reason})")
     if _any(links, aiohttp.ClientError, httpx2.TransportError, httpx2.StreamError, ConnectionError):
         return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
     if _any(links, OSError):

@@ -99,7 +99,7 @@ class Reader:
                         raise ResponseTooLarge(max_chars, "characters")
                     on_text(redacted(piece, self.secrets))
         if not parts.chunks:
-            raise MalformedResponse("no event stream came back, though one was asked for: is base_url an API?")
+            raise MalformedResponse("the response is not an event stream, as requested: is base_url an API?")
         return self._answer(
             text="".join(parts.text),
             refusal="".join(parts.refusal) or None,
@@ -128,7 +128,7 @@ class Reader:
         if reason == "error":
             raise ProviderFailed("the endpoint failed while it was answering")
         if not isinstance(reason, str) or not reason:
-            raise OutputTruncated("the answer ended without saying that it is whole")
+            raise OutputTruncated("the answer ended without a finish reason, so it may be incomplete")
         cleaned = clean_text(text)
         by = _clean(model, self.secrets)[:_LONGEST_NAME] if isinstance(model, str) else None
         odd: dict[Flag, bool] = {
@@ -228,11 +228,11 @@ _LONGEST_NAME = 200
 def _no_json(text: str, secrets: Sequence[str]) -> MalformedResponse:
     """Return the error for a body that openai returned as text: pages are permanent, incomplete JSON is transient."""
     if not text.strip():
-        return MalformedResponse("nothing came back")
+        return MalformedResponse("the response is empty")
     begin = one_line(text[:200], secrets=secrets)
     if text.lstrip()[0] in "{[":
-        return MalformedResponse(f"what came back is no whole JSON ({begin})")
-    return MalformedResponse(f"a page came back instead of JSON ({begin}): is base_url an API?", transient=False)
+        return MalformedResponse(f"the response is incomplete JSON ({begin})")
+    return MalformedResponse(f"the response is a page, not JSON ({begin}): is base_url an API?", transient=False)
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
@@ -294,7 +294,7 @@ def _list(value: object) -> list[Json]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise MalformedResponse(f"a list was promised, got {_kind(value)}")
+        raise MalformedResponse(f"a list was expected in the response, got {_kind(value)}")
     return value
 
 

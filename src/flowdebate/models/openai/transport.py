@@ -125,7 +125,7 @@ class _Bounded(httpx2.AsyncByteStream):
             return
         window = _WINDOWS.get(self._encoding)
         if window is None:
-            raise MalformedResponse(f"the answer is packed as {self._encoding[:40]!a}, which nobody asked for")
+            raise MalformedResponse(f"the response is encoded as {self._encoding[:40]!a}, which was not requested")
         unpacking = zlib.decompressobj(window)
         async for packed in self._stream:
             rest = packed
@@ -133,11 +133,13 @@ class _Bounded(httpx2.AsyncByteStream):
                 try:
                     part = unpacking.decompress(rest, _SENT)
                 except zlib.error as error:
-                    raise MalformedResponse(f"the answer's {self._encoding} cannot be unpacked ({error})") from None
+                    raise MalformedResponse(
+                        f"the response's {self._encoding} encoding cannot be decoded ({error})"
+                    ) from None
                 rest = unpacking.unconsumed_tail
                 yield part
         if not unpacking.eof:
-            raise MalformedResponse(f"the answer's {self._encoding} ends too early")
+            raise MalformedResponse(f"the response's {self._encoding} encoding ends too early")
 
     async def aclose(self) -> None:
         await self._stream.aclose()
