@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = (
+    "CutOff",
     "clean_data",
     "clean_text",
     "counted",
     "fold",
     "is_blank",
+    "is_unseen",
     "one_line",
     "origins",
     "redacted",
@@ -69,17 +71,26 @@ def clean_text(text: str) -> str:
     return text
 
 
-def is_blank(text: str) -> bool:
-    r"""Whether `text` is empty, or only white space and zero-width characters.
+class CutOff(str):
+    """Text of a model that ran out of room before its end."""
 
-    >>> is_blank(" \u200b\n"), is_blank(".")
+    __slots__ = ()
+
+
+def is_blank(text: str) -> bool:
+    r"""Whether `text` is empty, or only white space and characters that are invisible by themselves.
+
+    >>> is_blank(" \u200b\u3164\n"), is_blank(".")
     (True, False)
     """
     if not text or text.isspace():
         return True
-    if text.isascii() or text[0].isalnum():
-        return False
-    return all(c.isspace() or category(c) == "Cf" for c in text)
+    return not text.isascii() and all(c.isspace() or is_unseen(c) for c in text)
+
+
+def is_unseen(char: str) -> bool:
+    """Whether `char` is invisible by itself: a control or format character, a filler, a variation selector."""
+    return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
 def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape

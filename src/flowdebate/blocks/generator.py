@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from flowdebate._util.text import CutOff
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Invocation, checked_resources, invocation, result_of
@@ -84,7 +85,9 @@ class Generator(Block[Any, OutT]):
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         messages = await self._messages(value, ctx)
         response, call = await self._converse(messages, ctx)
-        output: Any = response.text if self.output is None else response.data
+        output: Any = response.data
+        if self.output is None:
+            output = CutOff(response.text) if response.finish == "length" else response.text
         if call is not None:
             output = await self._answer_of(call, ctx)
         if self._transform is not None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from flowdebate._util.text import one_line
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ModelError, ModelTimeout, error_text
+from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, error_text
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.events import RoleFailed
-from flowdebate.patterns.state import ProviderFailure, pattern_state
+from flowdebate.patterns.state import ProviderFailure, anything_heard, pattern_state
 from flowdebate.runs.context import place_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = (
     "MISSING",
     "FailurePolicy",
+    "IfHeard",
     "OnFailure",
     "StandIn",
     "WithFallback",
@@ -234,6 +235,34 @@ class WithFallback(Block[Any, Any]):
             if not self._losses(error):
                 raise
             return self._recover(error, value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
+
+
+class IfHeard(Block[Any, Any]):
+    """`inner`, a role that decides about what was said; if nothing was `heard`, it is not asked: a loss, `MISSING`."""
+
+    def __init__(
+        self,
+        inner: Block[Any, Any],
+        *,
+        role: Role,
+        instead: Recovery,
+        heard: Callable[[Context], bool] = anything_heard,
+    ) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self._role = role
+        self._instead = instead
+        self._heard = heard
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        if self._heard(ctx):
+            return await self._inner(value, ctx)
+        error = FlowDebateError("nothing was said, so that there is nothing to decide about")
+        record_failure(error, ctx, block=self.name, role=self._role, name=self.name, instead=self._instead)
+        return MISSING
 
     def outline(self) -> Outline:
         return self._inner.outline()

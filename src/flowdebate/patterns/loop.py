@@ -358,7 +358,8 @@ def _end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None)
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
-        voices = [voice_of(entry) for entry in entries_of(ctx) if entry.round == state.round]
+        heard = [entry for entry in entries_of(ctx) if entry.round == state.round and entry.flag != "empty"]
+        voices = [voice_of(entry) for entry in heard]
         check_quorum(state, voices, quorum=quorum, block=ctx.block)
 
 

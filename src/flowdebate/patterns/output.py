@@ -12,7 +12,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.binding import own_options
 from flowdebate.patterns.failures import record_failure
-from flowdebate.patterns.state import PatternInput, pattern_state
+from flowdebate.patterns.state import PatternInput, anything_heard, pattern_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,7 +133,10 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """The status of a pattern that completed: "degraded" if a provider failed for good."""
+    """The status of a pattern that completed: "no_verdict" if nothing was said, "degraded" with any loss."""
+    if not anything_heard(ctx):
+        ctx.run.degrade("no_verdict")
+        return "no_verdict"
     return "degraded" if pattern_state(ctx).losses else "complete"
 
 
@@ -149,13 +152,12 @@ def with_synthesizer(
     *,
     options: RoleOptions,
     schema: OutputSchema | None,
-    around: Callable[[Block[Any, Any]], Block[Any, Any]] | None = None,
 ) -> Sequencer[Any, Any]:
     """`pipeline` with its last step, unless `synthesizer` is False: the one that `create` makes, or the application's.
 
     An output of the application's own synthesizer is validated against `schema`; the default one's model is asked for
     it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output is
-    published again with that failure. `around` wraps the step.
+    published again with that failure. Without a verdict the synthesizer is not asked, and the output is None.
     """
     if synthesizer is False:
         return pipeline
@@ -168,8 +170,7 @@ def with_synthesizer(
         record_failure(error, ctx, block=ctx.block, role="synthesizer", name=ctx.block, instead="no_output")
         publish(loop.spec.make_output(ctx, status_of(ctx)), ctx)
 
-    step = loop.guarded(block, recover)
-    pipeline = pipeline.then(step if around is None else around(step))
+    pipeline = pipeline.then(SkipWithoutVerdict(loop.guarded(block, recover)))
     if schema is None or (own is not None and "output_schema" not in own):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
@@ -194,13 +195,29 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
     """A block that validates what the application's own synthesizer returned."""
 
     @handler(name=f"{name}-validate-output")
-    def validate(value: object) -> object:
+    def validate(value: object, ctx: Context) -> object:
+        if value is None and status_of(ctx) == "no_verdict":
+            return None
         try:
             return schema.validate(value)
         except SchemaViolation as violation:
             raise OutputError(synthesizer, schema.name, violation.problems) from None
 
     return validate
+
+
+class SkipWithoutVerdict(Block["PatternOutput", Any]):
+    """`inner` for raw outputs with a verdict; None for those without."""
+
+    def __init__(self, inner: Block[Any, Any]) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+
+    async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
+        return None if value.status == "no_verdict" else await self._inner(value, ctx)
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
 
 
 def _is_something(value: object) -> bool:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
+from flowdebate._util.text import CutOff
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
 from flowdebate.prompts.escaping import tag_name, tag_text
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelResponse, ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.state import Flag
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "FLAGGED",
     "NOT_KEPT",
     "SHOWN",
     "BlockOptions",
@@ -39,6 +42,7 @@ __all__ = (
     "SynthesizerOptions",
     "debater_block",
     "generator_options",
+    "render_flag",
     "render_members",
     "speaker_tag",
     "trim_to_sentence",
@@ -189,7 +193,7 @@ class RosterBlock(Block[Any, OutT], Generic[OutT]):
 
 def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
     """`text`, cut at its last full sentence if the answer ran out of room."""
-    return trim_to_sentence(text) if response.finish == "length" else text
+    return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
 
 
 _SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’)\]]*(?=\s|$)")
@@ -210,6 +214,18 @@ Members: TypeAlias = "Mapping[str, str | None]"
 
 EMPTY = "(nothing yet)"
 """Stands for a transcript without entries."""
+
+FLAGGED: dict[str, Flag] = {
+    "(cut off: the speaker ran out of room)": "cut_off",
+    "(the speaker said nothing)": "empty",
+}
+"""The flags of contributions by the lines that tell of them."""
+
+
+def render_flag(flag: Flag | None) -> str:
+    """The line below a flagged contribution, which no text can forge: it begins with no bar; empty for no flag."""
+    return next((line for line, meant in FLAGGED.items() if meant == flag), "")
+
 
 HOW_TO_READ_SAID = (
     'How to read the transcript: "Round N:" opens a round; what somebody said begins at the start of a line with the '

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "Contribution",
     "DebateStatus",
+    "Flag",
     "PatternInput",
     "PatternState",
     "ProviderFailure",
     "Recovery",
     "Role",
     "TranscriptState",
+    "anything_heard",
     "as_model",
     "entries_of",
     "pattern_state",
@@ -37,9 +40,26 @@ InputT = TypeVar("InputT", bound="PatternInput")
 Role: TypeAlias = str
 """Who acts in a pattern: "debater", "moderator", "judge", "synthesizer", "referee", "reviewer", "chair" and so on."""
 
-Recovery = Literal["skipped", "stand_in", "declared_order", "no_verdict", "no_output", "no_report", "drawn"]
+Recovery = Literal[
+    "skipped",
+    "stand_in",
+    "declared_order",
+    "no_verdict",
+    "no_output",
+    "no_report",
+    "drawn",
+    "cut_off",
+    "empty",
+    "unheard",
+    "not_counted",
+]
 """The recovery from a provider failure: the turn is left out, another model argues, all debaters speak in declared
-order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot."""
+order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. And what a
+result would otherwise hide: an argument is cut off, or empty; nobody was asked to argue a stance; a winner is no stance,
+and does not count."""
+
+Flag = Literal["cut_off", "empty"]
+"""What is wrong with a contribution: its speaker ran out of room; it has no text."""
 
 DebateStatus = Literal["complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """How a debate ended: complete; with provider failures; without a verdict; cancelled; by a limit of
@@ -47,7 +67,7 @@ its run; failed; not yet, since it waits for a human."""
 
 
 class ProviderFailure(WireModel):
-    """A provider failure that the pattern went on without."""
+    """What the pattern went on without: most often the answer of a provider that failed."""
 
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
@@ -60,6 +80,7 @@ class ProviderFailure(WireModel):
     error: str
     """The error's class and message."""
     instead: Recovery
+    """What happened in its place."""
 
 
 class PatternInput(WireModel):
@@ -95,6 +116,13 @@ class PatternState(WireModel):
     """Why the loop ended; None while it goes on."""
 
 
+class Contribution(WireModel):
+    """Base of all entries of transcripts."""
+
+    flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
+    """What is wrong with it; None, and not written, if nothing is."""
+
+
 class TranscriptState(WireModel, Generic[EntryT]):
     """The transcript of a pattern: its entries in order."""
 
@@ -124,6 +152,11 @@ def entries_of(ctx: Context) -> Sequence[Any]:
     """The entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
+
+
+def anything_heard(ctx: Context) -> bool:
+    """Whether anybody has said anything in the pattern so far."""
+    return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
 def question_of(value: object, ctx: Context) -> str:

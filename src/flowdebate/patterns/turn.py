@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from flowdebate._util.text import LONGEST_ARGUMENT, clean_text
+from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank
 from flowdebate.blocks.base import Block, merged_resources
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.outline import Outline
-from flowdebate.errors import LimitReached, OutputError, ReadOnly, error_text
+from flowdebate.errors import FlowDebateError, LimitReached, OutputError, OutputTruncated, ReadOnly, error_text
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import pattern_state
@@ -17,10 +17,10 @@ from flowdebate.resources.tasks.collection import create_task_collection
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from flowdebate.patterns.failures import FailurePolicy
-    from flowdebate.patterns.state import PatternInput, Recovery
+    from flowdebate.patterns.state import Flag, PatternInput, ProviderFailure, Recovery
     from flowdebate.resources.resource import Resource, StateResource
     from flowdebate.resources.tasks.collection import TaskCollection
     from flowdebate.resources.tasks.task import Task
@@ -32,11 +32,15 @@ __all__ = (
     "TurnTask",
     "audit_resources",
     "complete_turn",
+    "contribution_of",
     "create_init_transcript",
+    "flag_of",
     "hear",
+    "record_flag",
     "record_turn",
     "take_turn",
     "text_said",
+    "warn_of_nothing",
 )
 
 T = TypeVar("T")
@@ -226,13 +230,14 @@ def record_turn(
     transcript: StateResource[Any],
     collection_id: str,
     entry: Callable[..., object],
+    stance: str | None = None,
 ) -> Handler[Any, str]:
-    """`create_record_argument` for any transcript: `entry(round=…, text=…)` makes what is added to it."""
+    """`create_record_argument` for any transcript: `entry(round=…, text=…, flag=…)` makes what is added to it."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     def record(value: object, ctx: Context) -> str:
-        text = text_said(value, agent_name, ctx)
-        said = entry(round=max(pattern_state(ctx).round, 1), text=text)
+        text, flag = contribution_of(value, agent_name, ctx, stance=stance)
+        said = entry(round=max(pattern_state(ctx).round, 1), text=text, flag=flag)
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(said))
         complete_turn(agent_name, text, ctx)
@@ -246,7 +251,7 @@ def hear(*, name: str, agent_name: str, transcript: StateResource[Any], collecti
 
     @handler(name=f"{name}-hear-{agent_name}", resources=audit_resources(transcript, collection_id))
     def record(value: object, ctx: Context) -> str:
-        text = text_said(value, agent_name, ctx)
+        text, _ = contribution_of(value, agent_name, ctx)
         state: Any = pattern_state(ctx)
         ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         complete_turn(agent_name, text, ctx)
@@ -273,12 +278,50 @@ def _added(audit: TaskCollection, agent_name: str, ctx: Context) -> Task:
     return task
 
 
+def contribution_of(
+    value: object, agent_name: str, ctx: Context, *, stance: str | None = None
+) -> tuple[str, Flag | None]:
+    """The text that `agent_name`'s block returned, and its flag: a text that is cut off or empty is also a loss."""
+    text = text_said(value, agent_name, ctx)
+    flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
+    if flag is not None:
+        record_flag(flag, agent_name, ctx, stance=stance)
+    if flag == "empty":
+        warn_of_nothing(agent_name, ctx)
+    return "" if flag == "empty" else str(text), flag
+
+
+def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None = None) -> None:
+    """Record that what `agent_name` said is cut off or empty."""
+    error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
+    if flag == "cut_off":
+        error = OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    record_failure(error, ctx, block=ctx.block, role="debater", name=agent_name, stance=stance, instead=flag)
+
+
+def warn_of_nothing(agent_name: str, ctx: Context) -> None:
+    """Warn once of a block of the application that returned an empty text."""
+    ctx.run.warn_once(
+        f"{ctx.block}: empty",
+        f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
+        'that is not blank, or {"text": str}',
+    )
+
+
+def flag_of(name: str, losses: Iterable[ProviderFailure], *, round: int) -> Flag | None:  # noqa: A002
+    """The flag of what `name` said in `round`, in patterns in which everybody speaks once a round."""
+    for loss in losses:
+        if (loss.round, loss.name) == (round, name) and loss.instead in ("cut_off", "empty"):
+            return loss.instead
+    return None
+
+
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
     """The output of a debater's block as text.
 
-    It takes `str`, `{"text": str}` or a model with a `text`; anything else is turned into `str()`, with one
-    `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than `LONGEST_ARGUMENT`
-    characters.
+    It takes `str`, `{"text": str}` or a model with a `text`; None is an empty text, and anything else is turned into
+    `str()`, with one `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than
+    `LONGEST_ARGUMENT` characters.
     """
     text = _text_of(value, agent_name, ctx)
     if len(text) > LONGEST_ARGUMENT:
@@ -288,11 +331,15 @@ def text_said(value: object, agent_name: str, ctx: Context) -> str:
 
 
 def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 - whatever a block returned
-    if isinstance(value, str):
-        return str(value)
-    text = value.get("text") if isinstance(value, Mapping) else getattr(value, "text", None)
+    if value is None:
+        return ""
+    text = value
+    if not isinstance(value, str):
+        text = value.get("text", value) if isinstance(value, Mapping) else getattr(value, "text", value)
+    if text is None:
+        return ""
     if isinstance(text, str):
-        return text
+        return text if type(text) is CutOff else str(text)
     try:
         coerced = str(value)
     except Exception as error:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from unicodedata import category, normalize
+from unicodedata import normalize
 
+from flowdebate._util.text import is_unseen
 from flowdebate.errors import ViewError
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def as_seen(name: str) -> str:
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
     """
-    seen = "".join(c for c in normalize("NFKC", name) if category(c) not in {"Cf", "Cc"} or c.isspace())
+    seen = "".join(c for c in normalize("NFKC", name) if c.isspace() or not is_unseen(c))
     return " ".join(normalize("NFKC", seen.casefold()).split())
 
 

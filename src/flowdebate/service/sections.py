@@ -150,6 +150,10 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "no_output": "there is no output",
     "no_report": "the round has no report",
     "drawn": "the next speaker is drawn by lot",
+    "cut_off": "the argument ends there",
+    "empty": "it has no argument",
+    "unheard": "its side was not heard",
+    "not_counted": "that winner does not count",
 }
 """Recovery from a role's failure, in words."""
 

@@ -58,7 +58,7 @@ def test_a_debater_returns_text_in_several_forms(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "None"), (7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
+    [(7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
     ids=repr,
 )
 def test_anything_else_is_turned_into_its_str_with_a_warning(value: object, text: str) -> None:
@@ -92,11 +92,6 @@ def test_text_is_cleaned() -> None:
     output = _with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
-
-
-def test_an_empty_text_is_an_argument() -> None:
-    """A block of one's own may say nothing."""
-    assert _said(lambda _: "") == ""
 
 
 def _plain(value: DebateInput) -> str:

@@ -177,7 +177,8 @@ async def test_the_speaker_is_asked_once_more_and_its_first_words_stand(case: Ca
     assert event.problem in asked
     if case.text:
         assert f"\n[Pro] {case.text}\n" in asked
-    assert result.status == "complete"
+    cut_off = "cut off" in case.id and bool(case.text)
+    assert result.status == ("degraded" if cut_off else "complete")
 
 
 async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:

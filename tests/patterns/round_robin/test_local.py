@@ -63,7 +63,8 @@ async def test_a_panel_is_held_by_the_small_model() -> None:
     assert [entry.agent_name for entry in result.raw.transcript] == ["Ruth", "Omar"]
     assert all(entry.text.strip() for entry in result.raw.transcript)
     assert isinstance(result.output, Word)
-    assert (result.status, result.usage.calls) == ("complete", 3)
+    flags = [entry.flag for entry in result.raw.transcript]  # 40 tokens are little
+    assert (result.status, result.usage.calls) == ("degraded" if any(flags) else "complete", 3)
 
 
 @pytest.mark.large_model

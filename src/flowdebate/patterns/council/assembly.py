@@ -20,11 +20,11 @@ from flowdebate.patterns.council.schemas import (
     CouncilOutput,
     CouncilState,
 )
-from flowdebate.patterns.failures import MISSING, record_failure
+from flowdebate.patterns.failures import MISSING, IfHeard, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, check_quorum, round_limit
 from flowdebate.patterns.output import publish, status_of
 from flowdebate.patterns.state import as_model
-from flowdebate.patterns.turn import hear
+from flowdebate.patterns.turn import flag_of, hear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,13 @@ def assemble(council: CouncilOptions) -> Sequencer[Any, Any]:
         pipeline = pipeline.tap(sequencer(name=f"{loop.name}-reviews").parallel(reviews, max_concurrency=limit))
     chair = _chair(council)
     rank = sum_up_reviews(loop, council.names, reviewed=council.review is not None, anonymity=council.anonymity)
-    pipeline = pipeline.then(rank).then(loop.guarded(chair, _without_answer))
+    answered = IfHeard(
+        loop.guarded(chair, _without_answer),
+        role="chair",
+        instead="no_output",
+        heard=lambda ctx: bool(council_state(ctx).heard),
+    )
+    pipeline = pipeline.then(rank).then(answered)
     pipeline = pipeline.then(_build_output(council, chair.name))
     return pipeline if council.output_schema is None else pipeline.then(_answer_alone(loop.name))
 
@@ -100,7 +106,7 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
         ctx.scope.handle.deadline = None
         state = council_state(ctx)
         if state.losses:
-            check_quorum(state, list(state.spoken), quorum=loop.failures.quorum, block=ctx.block)
+            check_quorum(state, state.heard, quorum=loop.failures.quorum, block=ctx.block)
 
     return close
 
@@ -166,7 +172,12 @@ def _build_output(council: CouncilOptions, chair: str) -> Handler[Any, CouncilOu
             ctx.scope.handle.update(**_read_answer(value, schema, block=chair))
         state = council_state(ctx)
         said = [
-            CouncilEntry(agent_name=member.name, role=member.role, text=state.spoken[member.name])
+            CouncilEntry(
+                agent_name=member.name,
+                role=member.role,
+                text=state.spoken[member.name],
+                flag=flag_of(member.name, state.losses, round=1),
+            )
             for member in council.roster
             if member.name in state.spoken
         ]
@@ -220,6 +231,7 @@ def raw_output(ctx: Context, status: RunStatus, *, roster: Sequence[Persona]) ->
                 role=member.role,
                 alias=state.aliases.get(member.name, ""),
                 text=state.spoken[member.name],
+                flag=flag_of(member.name, state.losses, round=1),
             )
             for member in roster
             if member.name in state.spoken

@@ -66,11 +66,11 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
         state = council_state(ctx)
-        names = sorted(state.spoken)
+        names = sorted(state.heard)
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
-        if scope is None:
+        if scope is None or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
         ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
@@ -179,7 +179,7 @@ def sum_up_reviews(
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
         state = council_state(ctx)
-        names = [name for name in members if name in state.spoken]
+        names = [name for name in members if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.scope.handle.deadline = None

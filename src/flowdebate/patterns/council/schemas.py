@@ -9,7 +9,14 @@ from pydantic import Field, create_model, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
 from flowdebate.resources.resource import StateResource
 
 __all__ = (
@@ -50,13 +57,13 @@ class CouncilInput(PatternInput):
     question: str
 
 
-class CouncilOpinion(WireModel):
+class CouncilOpinion(Contribution):
     """A member's answer, written without knowledge of the others'."""
 
     agent_name: str
     role: str | None = None
     alias: str
-    """The letter under which reviewers and chair see it."""
+    """The letter under which reviewers and chair see it; empty for an empty answer, which they do not see."""
     text: str
 
 
@@ -70,7 +77,7 @@ class CouncilRanked(WireModel):
     reason: str
 
 
-class CouncilEntry(WireModel):
+class CouncilEntry(Contribution):
     """A member's answer in the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
@@ -166,6 +173,11 @@ class CouncilState(PatternState):
     """The chair's answer."""
     dissent: str | None = None
     stop_reason: StopReason | None = None
+
+    @property
+    def heard(self) -> list[str]:
+        """The members with an answer that is not empty."""
+        return [name for name, text in self.spoken.items() if text]
 
 
 class CouncilOutput(PatternOutput):

@@ -7,11 +7,10 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.errors import BadAnswer, RosterError
+from flowdebate.errors import BadAnswer, FlowDebateError, OutputError, RosterError, shown
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -33,15 +32,16 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
 from flowdebate.patterns.debate.transcript import create_record_argument
-from flowdebate.patterns.failures import MISSING, WithFallback, is_provider_failure, record_failure
+from flowdebate.patterns.failures import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
 from flowdebate.patterns.output import publish, status_of, with_synthesizer
 from flowdebate.patterns.state import as_model, entries_of, state_of
+from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from flowdebate.blocks.outline import Outline
+    from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.anonymity.anonymity import Anonymity
@@ -107,7 +107,8 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
     pipeline = loop.until_stopped(pipeline)
-    pipeline = pipeline.then(loop.guarded(judge, without_verdict)).then(build_raw_output(loop, judge.name))
+    judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
+    pipeline = pipeline.then(judged).then(build_raw_output(loop, judge.name, debate.roster))
     return with_synthesizer(
         pipeline,
         loop,
@@ -115,7 +116,6 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         create_synthesizer,
         options=debate.of_synthesizer,
         schema=debate.output_schema,
-        around=SkipWithoutVerdict if loop.failures.goes_on else None,
     )
 
 
@@ -247,16 +247,18 @@ def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[Verifi
     return quotes_in(entries_of(ctx), sources)
 
 
-def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
+def build_raw_output(loop: Loop, judge: str, roster: Sequence[Debater]) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output."""
+    stances = list(dict.fromkeys(debater.stance for debater in roster))
 
     @handler(name=f"{loop.name}-build-raw-output")
     def build(value: object, ctx: Context) -> DebateRawOutput:
         status: RunStatus = "no_verdict"
+        record_unheard(roster, ctx)
         if value is not MISSING:
             verdict = as_model(value, DebateVerdict, block=judge)
-            if verdict.judging is not None and not isinstance(value, JudgedVerdict):
-                verdict = verdict.model_copy(update={"judging": None})  # only the library's judge can know
+            if not isinstance(value, JudgedVerdict):
+                verdict = of_application(verdict, stances, ctx, block=judge)
             ctx.scope.handle.update(verdict=verdict)
             ctx.emit(VerdictReached(block=judge, verdict=verdict))
             status = status_of(ctx)
@@ -267,24 +269,37 @@ def build_raw_output(loop: Loop, judge: str) -> Handler[Any, DebateRawOutput]:
     return build
 
 
+def of_application(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
+    """The verdict of an application's own judge: without ballots, and with a winner that is one of `stances`, or none.
+
+    A winner that is written in another Unicode form is the stance that reads the same; any other is not counted.
+    """
+    plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # only the library can know
+    if verdict.winner is None or verdict.winner in stances:
+        return plain
+    seen = {as_seen(stance): stance for stance in stances}
+    if (stance := seen.get(as_seen(verdict.winner))) is not None:
+        return plain.model_copy(update={"winner": stance})
+    error = OutputError(block, "a DebateVerdict", [("winner", f"{shown(verdict.winner)} is none of {stances}")])
+    record_failure(error, ctx, block=block, role="judge", name=block, instead="not_counted")
+    return plain.model_copy(update={"winner": None, "unknown_winner": verdict.winner})
+
+
+def record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
+    """Record the stances that nobody was asked to argue, such as those that a moderator never gave the floor."""
+    shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
+    for debater in roster:
+        if debater.stance not in shown_up:
+            shown_up.add(debater.stance)
+            error = FlowDebateError(f"nobody was asked to argue {debater.stance!r}")
+            about: Any = {"role": "debater", "name": debater.name, "stance": debater.stance}
+            record_failure(error, ctx, block=ctx.block, instead="unheard", **about)
+
+
 def without_verdict(error: Exception, _: object, ctx: Context) -> object:
     """Go on without the verdict of a judge whose provider failed."""
     record_failure(error, ctx, block=ctx.block, role="judge", name=ctx.block, instead="no_verdict")
     return MISSING
-
-
-class SkipWithoutVerdict(Block[DebateRawOutput, Any]):
-    """`inner` for debates with a verdict; None for those without."""
-
-    def __init__(self, inner: Block[Any, Any]) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
-
-    async def act(self, value: DebateRawOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
-        return None if value.verdict is None else await self._inner(value, ctx)
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
 
 
 def _speakers_of_round(_: object, ctx: Context) -> list[str]:

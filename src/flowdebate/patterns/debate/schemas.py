@@ -17,7 +17,14 @@ from flowdebate.patterns.anonymity.leaks import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.quotes.schemas import VerifiedQuote
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
 from flowdebate.prompts.escaping import quoted, tag_text
 
 __all__ = (
@@ -98,7 +105,7 @@ class DebateInput(PatternInput):
     """The question that is argued."""
 
 
-class DebateContributionEntry(WireModel):
+class DebateContributionEntry(Contribution):
     """One argument of the transcript."""
 
     round: Annotated[int, Field(ge=1)]
@@ -155,11 +162,15 @@ class DebateVerdict(WireModel):
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
     """All ballots behind it; None (and not written) for a judge of the application's own. No
     model is asked for it, and what one says here does not count."""
+    unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
+    """What a judge of the application's own named as the winner though it is no stance; `winner` is None then. None
+    (and not written) otherwise."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
         schema = handler.resolve_ref_schema(handler(core_schema))
-        schema["properties"].pop("judging", None)
+        for ours in ("judging", "unknown_winner", "unknownWinner"):
+            schema["properties"].pop(ours, None)
         return schema
 
 

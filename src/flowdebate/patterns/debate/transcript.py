@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTranscriptState
+from flowdebate.patterns.roles import FLAGGED, render_flag
 from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
@@ -64,7 +65,12 @@ def create_record_argument(
     """
     entry = partial(DebateContributionEntry, agent_name=agent_name, stance=stance)
     return record_turn(
-        name=name, agent_name=agent_name, transcript=transcript, collection_id=collection_id, entry=entry
+        name=name,
+        agent_name=agent_name,
+        transcript=transcript,
+        collection_id=collection_id,
+        entry=entry,
+        stance=stance,
     )
 
 
@@ -96,8 +102,9 @@ def render_entries(
 ) -> str:
     """The transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
-    Rendering more entries only adds to the end. No entries are `(empty)`. `below` has for each entry a line that
-    stands below it (empty for none), such as `flowdebate.patterns.debate.quotes.prompt.render_quotes` writes.
+    Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
+    is cut off or empty. `below` has another line for each entry (empty for none), such as
+    `flowdebate.patterns.debate.quotes.prompt.render_quotes` writes.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -111,6 +118,8 @@ def render_entries(
             heading = entry.round
             lines.append(f"Round {heading}:")
         lines.append(_line(entry.agent_name if names else None, entry.stance, entry.text))
+        if entry.flag is not None:
+            lines.append(render_flag(entry.flag))
         if line := next(notes, ""):
             lines.append(line)
     return "\n".join(lines) if lines else EMPTY
@@ -136,6 +145,8 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             heading = int(match[1])
         elif heading is None:
             raise ViewError(line, "a round's heading")
+        elif line in FLAGGED and entries:
+            entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_entry(line, heading, names=names))
     if render_entries(entries, names=names) != text:  # such as an empty round, or an escape where none is needed

@@ -28,6 +28,7 @@ from flowdebate.patterns.deliberation.transcript import (
     record_round,
     said_in_progress,
 )
+from flowdebate.patterns.failures import IfHeard
 from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
 from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
@@ -180,7 +181,7 @@ def _closing(
     )
     return (
         sequencer(name=f"{loop.name}-close-round")
-        .then(loop.guarded(moderator, without_report))
+        .then(IfHeard(loop.guarded(moderator, without_report), role="moderator", instead="no_report"))
         .then(stash_report(loop.name, moderator.name))
     )
 
@@ -222,7 +223,7 @@ def raw_output(ctx: Context, status: RunStatus, *, participants: Members) -> Del
     return DeliberationOutput(
         topic=state.question,
         rounds=state.round,
-        history=[*entries_of(ctx), *said_in_progress(state, participants)],
+        history=[*entries_of(ctx), *said_in_progress(ctx, participants)],
         summaries=["" if report is None else report.summary for report in state.reports],
         final_decision=_decision(state),
         is_settled=state.is_settled,

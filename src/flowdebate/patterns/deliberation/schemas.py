@@ -9,7 +9,14 @@ from pydantic import AfterValidator, Field
 
 from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
 
 __all__ = (
     "DeliberationEntry",
@@ -54,7 +61,7 @@ class DeliberationInput(PatternInput):
     """The topic of the deliberation."""
 
 
-class DeliberationEntry(WireModel):
+class DeliberationEntry(Contribution):
     """One persona's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]

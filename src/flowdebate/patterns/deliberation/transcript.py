@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, DeliberationState, DeliberationTranscriptState
-from flowdebate.patterns.roles import EMPTY, render_members, speaker_tag
+from flowdebate.patterns.roles import EMPTY, render_flag, render_members, speaker_tag
 from flowdebate.patterns.state import state_of
+from flowdebate.patterns.turn import flag_of
 from flowdebate.prompts.escaping import quoted
 from flowdebate.prompts.template import filled
 from flowdebate.resources.resource import StateResource
@@ -45,10 +46,17 @@ def create_deliberation_transcript() -> DeliberationTranscript:
     return StateResource(key="transcript", initial=DeliberationTranscriptState)
 
 
-def said_in_progress(state: DeliberationState, participants: Members) -> list[DeliberationEntry]:
+def said_in_progress(ctx: Context, participants: Members) -> list[DeliberationEntry]:
     """Contributions to the round in progress, in declared order, whoever was the fastest."""
+    state = state_of(ctx, DeliberationState)
     return [
-        DeliberationEntry(round=state.round, name=name, role=role, text=state.spoken[name])
+        DeliberationEntry(
+            round=state.round,
+            name=name,
+            role=role,
+            text=state.spoken[name],
+            flag=flag_of(name, state.losses, round=state.round),
+        )
         for name, role in participants.items()
         if name in state.spoken
     ]
@@ -61,7 +69,7 @@ def record_round(
 
     @handler(name=f"{name}-record-round", resources={"transcript": transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
-        entries = said_in_progress(state_of(ctx, DeliberationState), participants)
+        entries = said_in_progress(ctx, participants)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
         ctx.scope.handle.update(spoken={})
@@ -92,6 +100,8 @@ def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None)
             lines.append(f"Round {heading}:")
         mark = OWN if entry.name == own else ""
         lines.append(f"[{speaker_tag(entry.name, entry.role, mark)}] {quoted(entry.text)}")
+        if entry.flag:
+            lines.append(render_flag(entry.flag))
     return "\n".join(lines) if lines else EMPTY
 
 

@@ -126,11 +126,11 @@ def salvaged(answer: str, names: Sequence[str]) -> HandoffAnswer:
         return read_text(answer, names)
     if not _begins_well(answer):
         return HandoffAnswer(response="")
-    said = _part(answer, partial=True)
-    if said is None:
-        said = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
     # the name is not taken from what was cut off: it could be the beginning of another one
-    return HandoffAnswer(response=clean_text(said))
+    if (said := _part(answer, partial=True)) is not None:
+        return HandoffAnswer(response=clean_text(said))
+    part = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
+    return HandoffAnswer(response=clean_text(part), cut_off=True)
 
 
 def _written_down(text: str) -> HandoffFields | None:

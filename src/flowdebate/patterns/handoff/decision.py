@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model
 
-from flowdebate._util.text import clean_text, is_blank
+from flowdebate._util.text import CutOff, clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, RosterError, shown
@@ -23,7 +23,7 @@ from flowdebate.patterns.handoff.schemas import (
 )
 from flowdebate.patterns.handoff.transition import read_transition
 from flowdebate.patterns.state import state_of
-from flowdebate.patterns.turn import audit_resources, complete_turn, text_said
+from flowdebate.patterns.turn import audit_resources, complete_turn, record_flag, text_said, warn_of_nothing
 from flowdebate.prompts.escaping import name_among
 from flowdebate.resources.resource import StateResource
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.patterns.handoff.schemas import ChosenBy, OnInvalid
+    from flowdebate.patterns.state import Flag
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -87,8 +88,15 @@ class HandoffDecision:
     """The problem of the answer; None without one."""
     named: str | None = None
     """Whom it named, as it did."""
+    cut_off: bool = False
+    """Whether the text ran out of room."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
     """The block to ask once more; None for one that cannot be asked again."""
+
+    @property
+    def flag(self) -> Flag | None:
+        """What is wrong with the text."""
+        return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
 def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
@@ -99,11 +107,11 @@ def answer_of(value: object, agent_name: str, names: Sequence[str], ctx: Context
     """
     said = _held(value, _TEXTS)
     text = text_said(said if isinstance(said, str) else value, agent_name, ctx)
-    named = _held(value, _NAMES)
+    named, cut_off = _held(value, _NAMES), isinstance(text, CutOff)
     if named is not None:
-        return HandoffAnswer(response=text, next_agent_name=written(named))
-    transition = read_transition(text, names)
-    return HandoffAnswer(response=transition.text, next_agent_name=transition.name)
+        return HandoffAnswer(response=str(text), next_agent_name=written(named), cut_off=cut_off)
+    transition = read_transition(str(text), names)
+    return HandoffAnswer(response=transition.text, next_agent_name=transition.name, cut_off=cut_off)
 
 
 def check_decision(
@@ -124,6 +132,7 @@ def check_decision(
         chosen_by=None if name is None else chosen_by,
         problem=problem,
         named=answer.next_agent_name,
+        cut_off=answer.cut_off,
         speaker=speaker,
     )
 
@@ -151,11 +160,12 @@ def merged(first: HandoffDecision, second: HandoffDecision) -> HandoffDecision:
 
     Where its second answer names nobody who can speak next, its first choice stands, if only its words were missing.
     """
+    said = first if first.text else second
+    first = replace(first, text=said.text, cut_off=said.cut_off)
     if second.next_agent_name is None:
-        return replace(first, text=first.text or second.text)
+        return first
     return replace(
         first,
-        text=first.text or second.text,
         next_agent_name=second.next_agent_name,
         chosen_by="retry",
         named=second.named,
@@ -201,7 +211,8 @@ def record_said(
     def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
             value = check_decision(answer_of(value, agent_name, names, ctx), agent_name=agent_name, names=names)
-        entry = HandoffEntry(round=max(state_of(ctx, HandoffState).round, 1), agent_name=agent_name, text=value.text)
+        number = max(state_of(ctx, HandoffState).round, 1)
+        entry = HandoffEntry(round=number, agent_name=agent_name, text=value.text, flag=value.flag)
         held = ctx.scope.handles["transcript"]
         held.set(held.state.with_entry(entry))
         complete_turn(agent_name, value.text, ctx)
@@ -236,7 +247,12 @@ def hand_over(
         if next_name is None or by is None:
             next_name, by = ctx.random.choice([other for other in names if other != state.speaker]), "random"
         if value is not None:
-            _complete(ctx, text=value.text, next_agent_name=next_name, chosen_by=by, problem=value.problem)
+            if value.flag is not None:
+                record_flag(value.flag, state.speaker, ctx)
+            if value.flag == "empty" and value.speaker is None:
+                warn_of_nothing(state.speaker, ctx)
+            flagged = {"text": value.text, "flag": value.flag}
+            _complete(ctx, **flagged, next_agent_name=next_name, chosen_by=by, problem=value.problem)
         event = HandoffMade(
             round=state.round,
             agent_name=state.speaker,

@@ -9,7 +9,14 @@ from pydantic import Field
 
 from flowdebate._util.wire import BaseEvent, WireModel
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
 
 __all__ = (
     "ChosenBy",
@@ -53,9 +60,11 @@ class HandoffAnswer(WireModel):
     """The text."""
     next_agent_name: str | None = None
     """The name that it gave for the next speaker; None for nobody."""
+    cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
+    """Whether the text ran out of room."""
 
 
-class HandoffEntry(WireModel):
+class HandoffEntry(Contribution):
     """One turn."""
 
     round: Annotated[int, Field(ge=1)]

@@ -169,7 +169,9 @@ def _reader(names: tuple[str, ...]) -> Callable[[Any, ModelResponse, Context], H
 
     def read(output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
         if isinstance(output, str):
-            return read_text(trim_to_sentence(output) if response.finish == "length" else output, names)
+            if response.finish != "length":
+                return read_text(output, names)
+            return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
         answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
         if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
             return answer.model_copy(update={"response": response.text})  # it spoke beside its call

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
+from flowdebate.patterns.failures import IfHeard
 from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, in_declared_order, round_limit
 from flowdebate.patterns.output import build_output, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
@@ -246,7 +247,7 @@ def _audit(
     return (
         sequencer(name=f"{loop.name}-audit-round")
         .tap(loop.end_of_turns())
-        .then(loop.guarded(referee, without_report))
+        .then(IfHeard(loop.guarded(referee, without_report), role="referee", instead="no_report"))
         .then(stash_audit(loop.name, referee.name, loop.transcript))
     )
 

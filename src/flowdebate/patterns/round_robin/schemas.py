@@ -9,7 +9,14 @@ from pydantic import BeforeValidator, Field
 
 from flowdebate._util.wire import BaseEvent, WireModel, as_list
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, TranscriptState
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
 
 __all__ = (
     "Assessment",
@@ -35,7 +42,7 @@ class RoundRobinInput(PatternInput):
     """The question that it answers."""
 
 
-class RoundRobinEntry(WireModel):
+class RoundRobinEntry(Contribution):
     """One debater's contribution to one round."""
 
     round: Annotated[int, Field(ge=1)]

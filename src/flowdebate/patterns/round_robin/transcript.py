@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.roles import EMPTY, speaker_tag
+from flowdebate.patterns.roles import EMPTY, render_flag, speaker_tag
 from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RoundRobinTranscriptState
 from flowdebate.prompts.escaping import quoted, tag_name
 from flowdebate.resources.resource import StateResource
@@ -85,6 +85,8 @@ def _lines(entries: Iterable[RoundRobinEntry], audits: dict[int, RefereeAudit], 
             heading = entry.round
             yield f"Round {heading}:"
         yield f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}"
+        if entry.flag:
+            yield render_flag(entry.flag)
     if heading is not None:
         yield from _found(audits.get(heading), scores=scores)
 
