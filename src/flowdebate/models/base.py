@@ -35,9 +35,12 @@ Message = dict[str, Any]
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
 
-Flag = Literal["cleaned", "json_in_text", "more_choices", "other_model", "unknown_finish", "usage_unknown"]
+Flag = Literal[
+    "cleaned", "json_in_text", "more_choices", "other_model", "other_request", "unknown_finish", "usage_unknown"
+]
 """Oddities of a usable answer: invalid characters were replaced, the JSON was inside prose, the first of several
-answers was taken, another model answered, the finish reason is unknown, the server reported no tokens."""
+answers was taken, another model answered, it was recorded for an earlier form of the request, the finish reason is
+unknown, the server reported no tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,8 @@ Recovery = Literal[
 ]
 """The recovery from a provider failure: the turn is left out, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. And what a
-result would otherwise hide: an argument is cut off, or empty; nobody was asked to argue a stance; a winner is no stance,
-and does not count."""
+result would otherwise hide: an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no
+stance, and does not count."""
 
 Flag = Literal["cut_off", "empty"]
 """What is wrong with a contribution: its speaker ran out of room; it has no text."""

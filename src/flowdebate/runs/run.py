@@ -25,7 +25,7 @@ from flowdebate.runs.limits import Budget
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
+    from flowdebate.models.base import Flag, Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.models.usage import Attempt
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
@@ -283,7 +283,7 @@ class Run:
             digest = digest_of(request)
             row = journal.found(path, digest)
             if row is not None:
-                return self._replay(model, request, path, row)
+                return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
             await journal.intend(path, "call", digest)
             self.count_failed(path)
         if id(model) not in self._opened_models:
@@ -336,10 +336,13 @@ class Run:
                     error=failure["error"],
                 )
 
-    def _replay(self, model: Model, request: ModelRequest, path: str, row: StepRow) -> ModelResponse:
+    def _replay(
+        self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
+    ) -> ModelResponse:
         """Return the answer recorded in `row`, counted and emitted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
         response, made, seconds = self.journal.read(row, lambda body: read_call(body, request.output))
+        response.flags = (*response.flags, *odd)
         if self.budget is not None:
             self.budget.count(made, request)
         self._called(request.block, model.name, path, response=response, made=made, seconds=seconds, error=None)

@@ -188,7 +188,10 @@ def _judge(debate: DebateOptions) -> Block[Any, Any]:
 
 
 def debate_spec(
-    max_rounds: int, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
+    max_rounds: int,
+    roster: Sequence[Debater] = (),
+    sources: Mapping[str, str] | None = None,
+    anonymity: Anonymity | None = None,
 ) -> PatternSpec:
     """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
 
@@ -198,7 +201,9 @@ def debate_spec(
 
     return PatternSpec(
         input_type=DebateInput,
-        new_state=DebateState,
+        new_state=partial(
+            DebateState, stances={debater.name: debater.stance for debater in roster}, max_rounds=max_rounds
+        ),
         make_output=partial(raw_output, sources=sources, anonymity=anonymity),
         stop_reason=stops,
         voice_of=attrgetter("stance"),

@@ -206,7 +206,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         model=model,
         collection_id=collection_id,
         failures=failures,
-        spec=debate_spec(max_rounds, texts, anonymity),
+        spec=debate_spec(max_rounds, roster, texts, anonymity),
     )
     own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
     defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
+from flowdebate._util.text import is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, RosterError, shown
@@ -21,11 +22,11 @@ from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entr
 from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.roles import SHOWN, RosterBlock, generator_options
 from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
-from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.models.base import ModelResponse
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
@@ -40,6 +41,7 @@ __all__ = (
     "create_moderator",
     "decide_declared_order",
     "decision_among",
+    "owed_a_turn",
     "render_moderator_system",
     "render_moderator_turn",
     "stash_moderator_decision",
@@ -55,14 +57,16 @@ class ModeratorTemplate(Template):
             "You moderate a debate. You open each round, and you take no side.\n\n"
             "Question: {question}\n"
             "Debaters:\n{roster}\n\n"
-            "For each round you decide four things. The next speakers: who speaks in this round, by name, in which "
-            "order. The briefing: one or two sentences of facts that all of them should know, or null. The new angle: "
-            "one question that this round should focus on, or null. Done: true if this round is to be the last.\n\n"
+            "For each round you decide five things. The next speakers: all the debaters, by name, in the order in "
+            "which they speak. The reason: null. Only if a position needs no turn in this round, leave its debater out "
+            "of the speakers, and let the reason say why; whoever was answered since it last spoke is never left out. "
+            "The briefing: one or two sentences of facts that all of them should know, or null. The new angle: one "
+            "question that this round should focus on, or null. Done: true if this round is to be the last.\n\n"
             f"{HOW_TO_READ_NAMED}"
         ),
         metadata=uses("question", "roster"),
     )
-    """The same for all rounds."""
+    """The same for all rounds; `{roster}` has each debater's name and position."""
     research: str = field(
         default=(
             "You have tools. Before you decide, look up the facts that the debaters need, and put what you found into "
@@ -76,16 +80,17 @@ class ModeratorTemplate(Template):
     decisions: str = field(default="What you have decided so far:\n{decisions}", metadata=uses("decisions"))
     opening: str = field(
         default=(
-            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, or a balanced part of "
-            "them, and give them a briefing that frames the question."
+            "Open round {round}{rounds}. Nobody has argued yet: let all the debaters speak, and give them a briefing "
+            "that frames the question."
         ),
         metadata=uses("round", "rounds"),
     )
     """What to do when nobody has argued yet."""
     next: str = field(
         default=(
-            "Open round {round}{rounds}. Choose who should speak now; give a new angle if an important point was "
-            "passed over, and facts if they are missing. Set done to true if you expect nothing new after this round."
+            "Open round {round}{rounds}. Let all the debaters speak, unless you have a reason to leave one out; give a "
+            "new angle if an important point was passed over, and facts if they are missing. Set done to true if you "
+            "expect nothing new after this round."
         ),
         metadata=uses("round", "rounds"),
     )
@@ -96,10 +101,20 @@ MODERATOR = ModeratorTemplate()
 
 
 def render_moderator_system(
-    *, question: str, roster: Sequence[str], has_tools: bool = False, template: ModeratorTemplate = MODERATOR
+    *,
+    question: str,
+    roster: Sequence[str],
+    stances: Mapping[str, str] | None = None,
+    has_tools: bool = False,
+    template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """The task, the question and the debaters' names: the same for all rounds."""
-    text = filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
+    """The task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
+    known = stances or {}
+    debaters = [
+        f"{tag_name(name)}, who defends: {tag_text(known[name])}" if name in known else tag_name(name)
+        for name in roster
+    ]
+    text = filled(template.system, question=quoted(question), roster=listed(*debaters))
     return f"{text}\n\n{template.research}" if has_tools else text
 
 
@@ -123,10 +138,42 @@ def render_moderator_turn(
 
 def _told(decision: DebateModeratorDecision) -> Iterator[str]:
     yield f"round {decision.round}, speakers: {', '.join(map(tag_name, decision.next_speakers)) or '(nobody)'}"
+    if decision.reason:
+        yield f"round {decision.round}, reason for leaving somebody out: {quoted(decision.reason)}"
     if decision.briefing:
         yield f"round {decision.round}, briefing: {quoted(decision.briefing)}"
     if decision.new_angle:
         yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
+
+
+class CompletedDecision(DebateModeratorOutput):
+    """A decision of the default moderator's model, completed by the speakers that it must not leave out."""
+
+    added: list[str]
+
+
+def owed_a_turn(
+    decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
+) -> list[str]:
+    """Who has to speak in a round although `decision` leaves its side out; `stances` has all debaters' by name.
+
+    A side may be left out for a reason, if it was heard after all sides that do speak. A round without speakers leaves
+    nobody out once all were heard.
+
+    >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
+    ['bea']
+    """
+    heard = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
+    spoke = {entry.agent_name: place for place, entry in enumerate(entries)}
+    speaking = {stances[name] for name in decision.next_speakers if name in stances}
+    latest = max((heard.get(stance, -1) for stance in speaking), default=-1)
+    with_reason = not speaking or not is_blank(decision.reason or "")
+    owed = []
+    for stance in dict.fromkeys(stances.values()):
+        if stance not in speaking and not (with_reason and heard.get(stance, -1) > latest):
+            team = [name for name in stances if stances[name] == stance]
+            owed.append(min(team, key=lambda name: spoke.get(name, -1)))
+    return owed
 
 
 class Moderator(RosterBlock[DebateModeratorOutput]):
@@ -143,11 +190,13 @@ def create_moderator(
     template: ModeratorTemplate = MODERATOR,
     **options: Unpack[BlockOptions],
 ) -> Moderator:
-    """The block `{name}-moderator`: opens a round with `{next_speakers, briefing, new_angle, done}`.
+    """The block `{name}-moderator`: opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
 
-    It sees the whole transcript with names, and its own earlier decisions. With `tools` (or `uses`) it is asked to
-    look facts up and to put what it finds into the briefing. The schema that its model gets has `roster_names` as an
-    enum. Its prompt states `max_rounds` if it is given.
+    It sees who defends what, the whole transcript with names, and its own earlier decisions. All debaters speak, unless
+    it gives a `reason` to leave a side out; a side that was not heard since a speaking one was has a turn in any case,
+    and is in the decision's `added`. With `tools` (or `uses`) it is asked to look facts up and to put what it finds
+    into the briefing. The schema that its model gets has `roster_names` as an enum. `max_rounds` is stated in its
+    prompt (None: that of the debate).
     """
     where = f"moderator {name!r}"
     roster = list(roster_names)
@@ -158,6 +207,7 @@ def create_moderator(
         return render_moderator_system(
             question=question_of(value, ctx),
             roster=roster,
+            stances=state_of(ctx, DebateState).stances,
             has_tools=bool(inner.tools),
             template=template,
         )
@@ -168,12 +218,18 @@ def create_moderator(
             entries=entries_of(ctx),
             decisions=state.moderator_decisions,
             round=max(state.round, 1),
-            max_rounds=max_rounds,
+            max_rounds=state.max_rounds if max_rounds is None else max_rounds,
             template=template,
         )
 
-    def decided(answer: Any, _: ModelResponse, __: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
-        return DebateModeratorOutput(**{key: getattr(answer, key) for key in _FIELDS})
+    def decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
+        said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
+        decision = DebateModeratorOutput(**said)
+        if "other_request" in response.flags:  # recorded when there was no such rule
+            return decision
+        added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
+        said["next_speakers"] = [*decision.next_speakers, *added]
+        return CompletedDecision(**said, added=added) if added else decision
 
     block_name = f"{name}-moderator"
     inner: Generator[DebateModeratorOutput] = generator(
@@ -216,7 +272,9 @@ def stash_moderator_decision(
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
         state = state_of(ctx, DebateState)
-        decision = DebateModeratorDecision(round=max(state.round, 1), **{key: getattr(output, key) for key in _FIELDS})
+        said: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
+        added = value.added if isinstance(value, CompletedDecision) else []
+        decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **said)
         ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision
@@ -230,13 +288,20 @@ _TURNS_EACH = 4
 
 
 def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
-    """The moderator's answer: the roster is an enum for models that can be held to one, and a reason for all others."""
+    """The moderator's answer: the roster is an enum for models that can be held to one, and checked for all others.
+
+    Without `next_speakers` all of them speak.
+    """
     speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
     words = Annotated[str, AfterValidator(_short)]
     return create_model(
         "DebateModeratorOutput",
         __base__=DebateModeratorOutput,
-        next_speakers=(list[speaker], Field(strict=True, max_length=_TURNS_EACH * len(roster))),
+        reason=(words | None, None),
+        next_speakers=(
+            Annotated[list[speaker], BeforeValidator(lambda names: list(roster) if names is None else names)],
+            Field(default_factory=lambda: list(roster), strict=True, max_length=_TURNS_EACH * len(roster)),
+        ),
         briefing=(words | None, None),
         new_angle=(words | None, None),
         done=(bool, False),

@@ -125,6 +125,8 @@ class DebateTranscriptState(TranscriptState[DebateContributionEntry]):
 class DebateModeratorOutput(WireModel):
     """A moderator's decision when it opens a round."""
 
+    reason: str | None = Field(default=None, exclude_if=_is_none)
+    """Why a side does not speak in this round; None (and not written) if there is no need to say."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
     """Who speaks in this round, in this order; the same name twice has two turns."""
     briefing: str | None = None
@@ -148,6 +150,9 @@ class DebateModeratorDecision(DebateModeratorOutput):
     round: Annotated[int, Field(ge=1)]
     fallback: bool = False
     """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
+    added: list[str] = Field(default_factory=list, exclude_if=lambda added: not added)
+    """The last of `next_speakers`, whom the default moderator's model had left out though their side has to be heard;
+    not written without any."""
 
 
 class DebateVerdict(WireModel):
@@ -181,6 +186,9 @@ class JudgedVerdict(DebateVerdict):
 class DebateState(PatternState):
     """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
 
+    stances: dict[str, str] = Field(default_factory=dict)
+    """The debaters' stances by name, in declared order."""
+    max_rounds: int | None = None
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=list)
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None

@@ -60,6 +60,7 @@ class Journal:
         rows: Sequence[StepRow] | None = None,
         owned: bool = False,
         on_uncertain: OnUncertain = "retry",
+        accepts_changes: bool = False,
     ) -> None:
         self.store = store
         self.header = header
@@ -67,6 +68,8 @@ class Journal:
         """Whether the run was in the store before; its `rows` were read then."""
         rows = rows or ()
         self._on_uncertain = on_uncertain
+        self._accepts_changes = accepts_changes
+        """Whether a recorded answer counts although its request would be another one now."""
         self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
@@ -99,14 +102,14 @@ class Journal:
             creating.result()
 
     def found(self, key: str, request: str | None = None) -> StepRow | None:
-        """The recorded step at `key`; JournalMismatch if it answers another request, or the key comes up twice."""
+        """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request."""
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
         self._seen.add(key)
         row = self._done.get(key)
         if row is None:
             return None
-        if row.request != request:
+        if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
                 "have changed"

@@ -42,6 +42,7 @@ _ALL = "all"
 """Where a header names the model that replaces all others."""
 
 _COMPLETE = ("complete", "degraded", "no_verdict")
+"""Statuses of runs in which nothing is left to be asked: their answers count whatever a prompt would be now."""
 
 MAX_RECOVERIES = 25
 """How often in a row a run may crash its process without progress."""
@@ -133,8 +134,14 @@ async def load_run(  # noqa: PLR0913 - the options of resume
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
         if not retry_dead_letter:
             _check_alive(opened, stored)
-        rows = await opened.steps(run_id)
-        journal = Journal(opened, header, rows=rows, owned=owned, on_uncertain=on_uncertain)
+        journal = Journal(
+            opened,
+            header,
+            rows=await opened.steps(run_id),
+            owned=owned,
+            on_uncertain=on_uncertain,
+            accepts_changes=allow_changes or stored.status in _COMPLETE,
+        )
         run = Run(
             run_id=run_id,
             session=_session_of(opened, header, where) if session is None else as_session(session),

@@ -108,7 +108,13 @@ def ballots_of(judging: Judging) -> str | None:
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
     """A moderator's decision."""
-    parts = (("Briefing", decision.briefing), ("Angle", decision.new_angle))
+    added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else None
+    parts = (
+        ("Left out because", decision.reason),
+        ("Added", added),
+        ("Briefing", decision.briefing),
+        ("Angle", decision.new_angle),
+    )
     return Group(
         label="Moderator calls on",
         text=", ".join(decision.next_speakers) or "nobody",
