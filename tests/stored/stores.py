@@ -58,12 +58,12 @@ def timeless(value: Any) -> Any:
     return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
-async def carried_on(case: Case, run_id: str, store: Store) -> dict[str, Any]:
+async def carried_on(case: Case, run_id: str, store: Store, *, allow_changes: bool = False) -> dict[str, Any]:
     """What a run of a program comes to: what is asked for, its raw output, events, steps and tasks."""
     spoken = case.speaker(later=True)
     spoken.archive = stored_archive(store, name=ARCHIVE)
     people: list[str] = []
-    result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store)
+    result = await case.made(spoken).resume(run_id, model=spoken.model(), store=store, allow_changes=allow_changes)
     while result.status == "awaiting":
         for request in result.pending:
             people.append(request.place)
@@ -88,13 +88,16 @@ def kind_of(event: Any) -> str:
     return str(event.kind)
 
 
-def carried_on_by_command(run_id: str, store: Path, *, awaiting: bool = False) -> dict[str, Any]:
+def carried_on_by_command(
+    run_id: str, store: Path, *, awaiting: bool = False, allow_changes: bool = False
+) -> dict[str, Any]:
     """What a run of the command comes to: what is asked for, and the document."""
     with stage() as on:
         if awaiting:
             answered = command("answer", run_id, "--json", VERDICT, "--later", store=store)
             assert answered.exit_code == 0, answered.stderr
-        result = command("resume", run_id, "--base-url", on.base_url, "--max-calls", "99", "--json", store=store)
+        options = ("--base-url", on.base_url, "--max-calls", "99", "--json", *["--allow-changes"] * allow_changes)
+        result = command("resume", run_id, *options, store=store)
         assert result.exit_code in (0, 3), result.stderr
         document = timeless(json.loads(result.stdout))
         steps = of_store(store, lambda opened: opened.steps(run_id))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import outline
+from flowdebate.errors import JournalMismatch
 from flowdebate.store import MemoryStore, SqliteStore, export_run, import_runs
 
 from .command import command
@@ -51,6 +52,10 @@ FIELD_RENAMED = {"panelists": "debaters", "seat": "role"}
 """Fields of raw outputs and documents that are called otherwise now."""
 PATTERN_RENAMED = {"panel": "round_robin"}
 """Patterns that documents call otherwise now."""
+OTHER_PROMPT = "debate-moderated-interrupted"
+"""An unfinished run of a program whose moderator is asked otherwise now: all sides speak, and it says why if not."""
+OTHER_PROMPT_OF_COMMAND = ("cli-run-left-behind", "cli-run-limit")
+"""Unfinished runs of the command with such a moderator."""
 _ONE_AT_A_TIME = ("debate", "debate-strict", "debate-moderated", "debate-human", "handoff", "handoff-human")
 """Patterns in which nothing goes on at the same time."""
 _ALL: dict[str, Any] = read(EXPECTED)["runs"]
@@ -85,7 +90,7 @@ def test_a_run_is_shown_as_it_was(name: str, unchanged: Path) -> None:
     assert shown(run_id, unchanged) == _SHOWN["runs"][run_id]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != OTHER_PROMPT])
 def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
     """Only what is missing is asked for: of a run that is over, nothing. It comes to what it would have come to."""
     end = of_store(copied(tmp_path), lambda store: carried_on(CASES[name], name, store))
@@ -95,6 +100,19 @@ def test_a_run_of_a_program_is_carried_on(name: str, tmp_path: Path) -> None:
     emitted = [kind for kind in end.pop("events") if kind not in added]
     assert _in_order(name, emitted) == _in_order(name, kinds)
     assert _without_added(end) == expected
+
+
+def test_an_unfinished_run_with_another_prompt_is_carried_on_if_changes_are_allowed(tmp_path: Path) -> None:
+    """Else JournalMismatch says what to do. Recorded answers stand as they are; the new rule holds from there on."""
+    case, store = CASES[OTHER_PROMPT], copied(tmp_path)
+    with pytest.raises(JournalMismatch, match="allow_changes=True"):
+        of_store(store, lambda opened: carried_on(case, OTHER_PROMPT, opened))
+    end = of_store(store, lambda opened: carried_on(case, OTHER_PROMPT, opened, allow_changes=True))
+    first, *others = end["raw"]["transcript"]
+    assert first == _ALL[OTHER_PROMPT]["end"]["raw"]["transcript"][0]
+    assert [made["nextSpeakers"] for made in end["raw"]["moderatorDecisions"][:1]] == [["ann"]]
+    assert "bob" in {entry["agentName"] for entry in others}
+    assert (end["status"], end["raw"]["losses"]) == ("complete", [])
 
 
 def _renamed(value: Any) -> Any:
@@ -121,11 +139,20 @@ def _in_order(name: str, kinds: list[str]) -> list[str]:
 def test_a_run_of_the_command_is_carried_on(name: str, tmp_path: Path) -> None:
     """Built again from what is kept of its options, it asks for what is missing, and comes to the same document."""
     run_id = _BY_NAME[name]
-    end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"))
+    changed = name in OTHER_PROMPT_OF_COMMAND
+    end = carried_on_by_command(run_id, copied(tmp_path), awaiting=name.endswith("awaiting"), allow_changes=changed)
     expected = _renamed(_ALL[run_id]["end"])
     pattern = expected["document"]["pattern"]
     expected["document"] = {**expected["document"], "pattern": PATTERN_RENAMED.get(pattern, pattern)}
     assert _without_added(end) == expected
+
+
+@pytest.mark.parametrize("name", OTHER_PROMPT_OF_COMMAND)
+def test_the_command_says_that_a_run_with_another_prompt_needs_allow_changes(name: str, tmp_path: Path) -> None:
+    """It asks nobody, and the run stays as it is."""
+    refused = command("resume", _BY_NAME[name], "--max-calls", "99", store=copied(tmp_path))
+    assert refused.exit_code != 0
+    assert "--allow-changes" in refused.stderr
 
 
 @pytest.mark.parametrize("cut", ["interrupted", "limit"])
@@ -177,6 +204,8 @@ async def test_runs_of_an_export_are_carried_on() -> None:
     store = MemoryStore()
     await import_runs(store, EXPORT.read_text(encoding="utf-8").splitlines())
     for run_id, case in CASES.items():
+        if run_id == OTHER_PROMPT:
+            continue
         end = await carried_on(case, run_id, store)
         expected = _renamed(_ALL[run_id]["end"])
         assert (_without_added(end["raw"]), end["calls"]) == (expected["raw"], expected["calls"])

@@ -100,9 +100,9 @@ def test_fewer_voices_than_the_quorum_end_the_debate() -> None:
 
 def test_the_quorum_counts_stances_and_not_more_than_were_to_speak() -> None:
     """A moderator's round with one speaker needs that one; two debaters of one stance are one voice."""
-    alone = rent(max_rounds=1, **moderated())
+    alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="only nobody could be heard"):
-        alone.run_sync(QUESTION, model=ScriptedModel(decision("ben"), DOWN))
+        alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
     two = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     with pytest.raises(QuorumLost):
         rent(debaters=two, max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B", DOWN))
@@ -179,9 +179,9 @@ def test_a_lost_synthesizer_leaves_the_verdict() -> None:
 
 def test_a_lost_moderator_leaves_all_to_speak_in_declared_order() -> None:
     """For that round; the next one it may open again."""
-    model = ScriptedModel(DOWN, "A1", "B1", decision("ben"), "B2", VERDICT)
+    model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
-    assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2"]
+    assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
     assert [made.fallback for made in result.output.moderator_decisions] == [True, False]
     assert losses(result) == [("moderator", "rent-moderator", 1, "declared_order")]
     with pytest.raises(ProviderFailed):

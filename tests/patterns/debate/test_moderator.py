@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flowdebate import DebateModeratorOutput, Debater, debate
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import Retry, Retrying
-from flowdebate.patterns.debate.schemas import ModeratorDecided
+from flowdebate.patterns.debate.moderator import owed_a_turn
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, ModeratorDecided
 from flowdebate.patterns.events import RoundStarted, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_role, decision, events, moderated, turn_of
@@ -37,25 +40,30 @@ def _own(*decisions: Any) -> dict[str, Any]:
 
 
 def test_the_moderator_opens_every_round_and_its_speakers_have_the_floor() -> None:
-    """Each decision drives a real round: one speaker, then both in the order that was decided, then the judge."""
-    model = ScriptedModel(decision("ben"), "B1", decision("ben", "anna"), "B2", "A2", decision("anna"), "A3", VERDICT)
+    """Each decision drives a real round: both in the order that was decided, then one speaker, then the judge."""
+    alone = decision("anna", reason="Ben has nothing to add.")
+    model = ScriptedModel(
+        decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
+    )
     result = _rent().run_sync(QUESTION, model=model)
-    assert asked(model) == [MODERATOR, BEN, MODERATOR, BEN, ANNA, MODERATOR, ANNA, JUDGE]
+    assert asked(model) == [MODERATOR, BEN, ANNA, MODERATOR, ANNA, BEN, MODERATOR, ANNA, JUDGE]
     assert [(entry.round, entry.text) for entry in result.output.transcript] == [
         (1, "B1"),
-        (2, "B2"),
+        (1, "A1"),
         (2, "A2"),
+        (2, "B2"),
         (3, "A3"),
     ]
+    assert [made.reason for made in result.output.moderator_decisions] == [None, None, "Ben has nothing to add."]
     assert result.output.stop_reason == "max_rounds"
 
 
 def test_the_decision_is_told_between_the_rounds_start_and_its_first_turn() -> None:
     """Events: the round starts, the moderator decides, then turns start."""
-    model = ScriptedModel(decision("anna", done=True), "A1", VERDICT)
+    model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     kinds = (RoundStarted, ModeratorDecided, TurnStarted)
-    assert [type(event) for event in result.events if isinstance(event, kinds)] == list(kinds)
+    assert [type(event) for event in result.events if isinstance(event, kinds)] == [*kinds, TurnStarted]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -84,17 +92,89 @@ def test_a_done_round_still_runs() -> None:
 
 def test_nobody_may_speak_in_a_done_round() -> None:
     """An empty `next_speakers` with `done` is a round without turns; the judge finds on what there is."""
-    model = ScriptedModel(decision("anna"), "A1", decision(done=True), VERDICT)
+    model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
-    assert [entry.round for entry in output.transcript] == [1]
+    assert [entry.round for entry in output.transcript] == [1, 1]
     assert (output.rounds, len(output.moderator_decisions), output.stop_reason) == (2, 2, "moderator_done")
 
 
-def test_a_debate_may_have_no_argument_at_all() -> None:
-    """A moderator that ends at once leaves the judge an empty transcript."""
-    model = ScriptedModel(decision(done=True), VERDICT)
-    assert _rent().run_sync(QUESTION, model=model).output.transcript == []
-    assert "(empty)" in model.calls[-1].prompt
+def test_a_model_cannot_end_a_debate_before_all_sides_were_heard() -> None:
+    """Whom its decision leaves out speaks all the same, and the decision says so."""
+    model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
+    result = _rent().run_sync(QUESTION, model=model)
+    assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
+    (made,) = result.output.moderator_decisions
+    assert (made.next_speakers, made.added, made.done) == (["anna", "ben"], ["anna", "ben"], True)
+    assert (result.status, result.output.stop_reason) == ("complete", "moderator_done")
+
+
+def test_without_next_speakers_all_debaters_speak() -> None:
+    """The full roster is the default: left out or null, it is everybody in declared order."""
+    null = {**decision(), "nextSpeakers": None}
+    model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
+    output = _rent(max_rounds=2).run_sync(QUESTION, model=model).output
+    assert [entry.text for entry in output.transcript] == ["A1", "B1", "A2", "B2"]
+    assert all(not made.added and not made.fallback for made in output.moderator_decisions)
+
+
+@pytest.mark.parametrize("reason", [None, "", " "])
+def test_a_side_is_not_left_out_without_a_reason(reason: str | None) -> None:
+    """In round 2 the model names one speaker and says nothing of the other, who speaks as well."""
+    model = ScriptedModel(
+        decision("anna", "ben"), "A1", "B1", decision("anna", done=True, reason=reason), "A2", "B2", VERDICT
+    )
+    output = _rent().run_sync(QUESTION, model=model).output
+    assert [entry.text for entry in output.transcript] == ["A1", "B1", "A2", "B2"]
+    assert output.moderator_decisions[1].added == ["ben"]
+
+
+def test_a_reason_does_not_silence_a_side_that_has_not_spoken_since_the_other_did() -> None:
+    """Ben answered Anna: a round for Ben alone would leave her without a reply."""
+    alone = decision("ben", done=True, reason="Anna has said enough.")
+    model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
+    output = _rent().run_sync(QUESTION, model=model).output
+    assert [entry.text for entry in output.transcript] == ["A1", "B1", "B2", "A2"]
+    assert output.moderator_decisions[1].added == ["anna"]
+
+
+@given(st.data())
+def test_no_side_is_ever_left_behind(data: st.DataObject) -> None:
+    """Whatever was decided: a side that is silent was heard after all those that speak, or nobody speaks."""
+    stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
+    spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
+    entries = [
+        DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-", flag=flag)
+        for name, flag in spoken
+    ]
+    chosen, reason = data.draw(st.lists(st.sampled_from(list(stances)))), data.draw(st.sampled_from([None, "So."]))
+    said = DebateModeratorOutput(next_speakers=chosen, done=True, reason=reason)
+    added = owed_a_turn(said, stances=stances, entries=entries)
+    heard = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
+    speaking = {stances[name] for name in [*chosen, *added]}
+    silent = set(stances.values()) - speaking
+    assert not {stances[name] for name in chosen} & {stances[name] for name in added}
+    assert silent <= heard.keys()
+    assert reason is not None or not silent or not chosen
+    assert all(heard[one] > heard.get(stances[name], -1) for one in silent for name in chosen)
+
+
+def test_a_team_is_heard_by_one_of_its_debaters() -> None:
+    """A stance that two debaters share needs no turn of both; who has not spoken for longest is added."""
+    stances = {"a": "x", "b": "x", "c": "y"}
+    said = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
+    for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
+        decided = DebateModeratorOutput(next_speakers=speakers)
+        assert owed_a_turn(decided, stances=stances, entries=said) == expected
+
+
+@pytest.mark.parametrize("given_to", ["debate", "maker"])
+def test_the_moderator_knows_who_defends_what_and_how_many_rounds_there_are(given_to: str) -> None:
+    """From round 1 on, and without being told twice."""
+    options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
+    _rent(**options).run_sync(QUESTION, model=model)
+    assert "- anna, who defends: for\n- ben, who defends: against\n" in model.calls[0].prompt
+    assert "round 1 of at most 3" in turn_of(model.calls[0])
 
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
@@ -117,9 +197,9 @@ def test_an_instance_that_was_never_validated_is_validated() -> None:
 
 def test_the_same_speaker_twice_has_two_turns() -> None:
     """Duplicates are a turn each, and the second sees the first."""
-    model = ScriptedModel(decision("anna", "anna", done=True), "A1", "A2", VERDICT)
+    model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
-    assert [(entry.agent_name, entry.text) for entry in output.transcript] == [("anna", "A1"), ("anna", "A2")]
+    assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
     assert "[for] A1" in turn_of(model.calls[2])
 
 
@@ -155,9 +235,9 @@ def test_a_model_that_names_a_stranger_is_told_so_and_then_replaced_by_the_decla
 def test_a_model_that_is_told_what_is_wrong_may_get_it_right() -> None:
     """A repaired decision counts as any other: nothing is lost."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
-    model = ScriptedModel(decision(), decision("ben"), "B", VERDICT)
+    model = ScriptedModel(decision(), decision("ben", "anna"), "B", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model))
-    assert [entry.agent_name for entry in result.output.transcript] == ["ben"]
+    assert [entry.agent_name for entry in result.output.transcript] == ["ben", "anna"]
     assert (result.status, result.output.losses) == ("complete", [])
 
 
@@ -183,11 +263,12 @@ def _with_roster(names: list[str]) -> dict[str, Any]:
 
 def test_the_schema_of_the_default_moderator_holds_the_roster_as_an_enum() -> None:
     """A model that can be held to a schema cannot name a stranger."""
-    model = ScriptedModel(decision(done=True), VERDICT)
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     schema = model.calls[0].output_schema
     assert schema is not None
     assert schema["properties"]["nextSpeakers"]["items"]["enum"] == ["anna", "ben"]
+    assert list(schema["properties"]) == ["reason", "nextSpeakers", "briefing", "newAngle", "done"]
 
 
 def test_debaters_see_this_rounds_briefing_and_angle_and_no_earlier_ones() -> None:
@@ -196,9 +277,9 @@ def test_debaters_see_this_rounds_briefing_and_angle_and_no_earlier_ones() -> No
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",
         "B1",
-        decision("anna", newAngle="What of repairs?"),
+        decision("anna", newAngle="What of repairs?", reason="Ben has answered."),
         "A2",
-        decision("ben"),
+        decision("ben", reason="Anna has answered."),
         "B3",
         VERDICT,
     )
@@ -217,7 +298,7 @@ def test_debaters_see_this_rounds_briefing_and_angle_and_no_earlier_ones() -> No
 @pytest.mark.parametrize("words", [{"briefing": "FACTS"}, {"newAngle": "FOCUS"}, {}], ids=str)
 def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
     """Either may be there without the other, or neither."""
-    model = ScriptedModel(decision("anna", done=True, **words), "A1", VERDICT)
+    model = ScriptedModel(decision("anna", "ben", done=True, **words), "A1", "B1", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = turn_of(model.calls[1])
     assert [word for word in ("FACTS", "FOCUS") if word in prompt] == list(words.values())
@@ -226,24 +307,26 @@ def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
 def test_the_moderator_sees_names_and_its_own_decisions() -> None:
     """Its prompt holds the whole ordered transcript with names, and what it decided in earlier rounds."""
     model = ScriptedModel(
-        decision("ben", newAngle="Who pays?"),
+        decision("ben", "anna", newAngle="Who pays?"),
         "B1",
-        decision("anna", "ben"),
-        "A2",
+        "A1",
+        decision("ben", reason="Anna was clear."),
         "B2",
-        decision("anna"),
+        decision("anna", "ben"),
         "A3",
+        "B3",
         VERDICT,
     )
     _rent().run_sync(QUESTION, model=model)
     third = turn_of(model.calls[5])
-    assert "Round 1:\n[ben, against] B1\nRound 2:\n[anna, for] A2\n[ben, against] B2" in third
+    assert "Round 1:\n[ben, against] B1\n[anna, for] A1\nRound 2:\n[ben, against] B2" in third
     assert "Who pays?" in third
+    assert "round 2, reason for leaving somebody out: Anna was clear." in third
 
 
 def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
-    """Before there is a transcript, the default prompt asks for the full roster, or a balanced part, and a briefing."""
-    model = ScriptedModel(decision(done=True), VERDICT)
+    """Before there is a transcript, the default prompt asks for the full roster and a briefing."""
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = model.calls[0].prompt
     for word in ("anna", "ben", QUESTION, "briefing"):
@@ -258,7 +341,7 @@ def test_the_first_round_is_asked_for_research_where_there_are_tools() -> None:
         """Search the web."""
         return query
 
-    model = ScriptedModel(decision(done=True), VERDICT)
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**moderated(tools=[search])).run_sync(QUESTION, model=model)
     assert "tool" in model.calls[0].prompt
     assert model.calls[0].tools == ["search"]

@@ -145,11 +145,11 @@ def test_options_do_not_reach_blocks_of_ones_own(case: Unreached) -> None:
 
 def test_a_moderator_has_its_own_options() -> None:
     """`create_moderator(instructions=…)` reaches the moderator, and the debate's instructions do not."""
-    model = ScriptedModel(decision("anna", done=True), "A", VERDICT)
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     debate(
         name="rent", debaters=SIDES, synthesizer=False, instructions="Be polite.", **moderated(instructions="Be fair.")
     ).run_sync(QUESTION, model=model)
-    first, second, third = (system_of(call) for call in model.calls)
+    first, second, _, third = (system_of(call) for call in model.calls)
     assert "Be fair." in first
     assert "Be polite." not in first
     assert "Be polite." in second
@@ -163,7 +163,7 @@ def _named(name: str) -> FunctionModel:
 
 def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
     """By those that the application made as well: none falls through to the environment's model."""
-    decide = by_role(decide=lambda _: decision("anna", done=True))
+    decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
         debaters=[Debater("anna", "for", block=_own_debater()), SIDES[1]],
@@ -174,7 +174,13 @@ def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
         **moderated(),
     )
     result = rent.run_sync(QUESTION)
-    assert [event.model for event in events(result, ModelCalled)] == ["thinks", "debates", "thinks", "thinks"]
+    assert [event.model for event in events(result, ModelCalled)] == [
+        "thinks",
+        "debates",
+        "debates",
+        "thinks",
+        "thinks",
+    ]
 
 
 def _own_debater() -> Any:
@@ -229,10 +235,16 @@ def test_a_debater_may_have_a_model_of_its_own() -> None:
 def test_intents_are_resolved_by_the_run() -> None:
     """Debaters ask "intent/chat", moderator, judge and synthesizer "intent/synthesize"."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, **moderated())
-    decide = by_role(decide=lambda _: decision("anna", done=True))
+    decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     models = {"chat": _named("talker"), "synthesize": FunctionModel(decide._function, name="thinker")}
     result = rent.run_sync(QUESTION, model=models)
-    assert [event.model for event in events(result, ModelCalled)] == ["thinker", "talker", "thinker", "thinker"]
+    assert [event.model for event in events(result, ModelCalled)] == [
+        "thinker",
+        "talker",
+        "talker",
+        "thinker",
+        "thinker",
+    ]
 
 
 def _answered(**visibility: Any) -> tuple[list[str], list[str], Any]:
@@ -298,11 +310,12 @@ async def test_a_reader_of_the_handle_gets_text_as_it_is_written() -> None:
 
 def test_default_blocks_are_called_after_pattern_and_role() -> None:
     """`{name}-debater-{debater}`, `{name}-moderator`, `{name}-judge`, `{name}-synthesizer`."""
-    model = ScriptedModel(decision("anna", done=True), "A", VERDICT, "S")
+    model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT, "S")
     debate(name="rent", debaters=SIDES, **moderated()).run_sync(QUESTION, model=model)
     assert [call.block for call in model.calls] == [
         "rent-moderator",
         "rent-debater-anna",
+        "rent-debater-ben",
         "rent-judge",
         "rent-synthesizer",
     ]

@@ -267,7 +267,7 @@ def test_a_moderator_opens_with_everybody_and_goes_on_with_a_choice() -> None:
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
     assert "let all the debaters speak" in opening
     assert "of at most" not in opening
-    assert "Choose who should speak" in later
+    assert "Let all the debaters speak, unless you have a reason to leave one out" in later
     assert "round 2 of at most 3" in later
 
 

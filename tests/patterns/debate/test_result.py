@@ -39,14 +39,17 @@ def test_with_a_synthesizer_the_raw_output_is_still_there() -> None:
 
 def test_the_wire_form_has_camel_case_keys() -> None:
     """The raw output on the wire is what the TypeScript original writes, with this library's own additions."""
-    model = ScriptedModel(decision("anna", briefing="Facts.", done=True), "A1", VERDICT)
+    model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
     assert output.to_wire() == snapshot(
         {
             "rounds": 1,
             "question": "Should rents be capped?",
-            "transcript": [{"round": 1, "agentName": "anna", "stance": "for", "text": "A1"}],
+            "transcript": [
+                {"round": 1, "agentName": "anna", "stance": "for", "text": "A1"},
+                {"round": 1, "agentName": "ben", "stance": "against", "text": "B1"},
+            ],
             "verdict": {
                 "verdict": "Cap them.",
                 "winner": "for",
@@ -76,7 +79,7 @@ def test_the_wire_form_has_camel_case_keys() -> None:
             },
             "moderatorDecisions": [
                 {
-                    "nextSpeakers": ["anna"],
+                    "nextSpeakers": ["anna", "ben"],
                     "briefing": "Facts.",
                     "newAngle": None,
                     "done": True,
@@ -187,11 +190,11 @@ def test_without_a_schema_the_synthesizer_returns_text() -> None:
 def test_the_synthesizer_sees_what_the_debate_came_to() -> None:
     """Question, rounds, verdict, winner, reasoning, angles and the stance-tagged transcript stand in its prompt."""
     model = ScriptedModel(
-        decision("anna", newAngle="Who pays?"), "A1", decision("ben", done=True), "B2", VERDICT, "The end."
+        decision("anna", "ben", newAngle="Who pays?"), "A1", "B1", decision(done=True), VERDICT, "The end."
     )
     debate(name="rent", debaters=SIDES, max_rounds=3, **moderated()).run_sync(QUESTION, model=model)
     prompt = turn_of(model.calls[-1])
-    for part in (QUESTION, "2", "Cap them.", "for", "It was not answered.", "Who pays?", "[for] A1", "[against] B2"):
+    for part in (QUESTION, "2", "Cap them.", "for", "It was not answered.", "Who pays?", "[for] A1", "[against] B1"):
         assert part in prompt
     assert "anna" not in prompt
 

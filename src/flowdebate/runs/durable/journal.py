@@ -112,7 +112,7 @@ class Journal:
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
-                "have changed"
+                "have changed (allow_changes=True, or --allow-changes, takes the recorded answers as they are)"
             )
             raise JournalMismatch(self.store.name, self.run_id, key, problem)
         self._clock = max(self._clock, row.at or 0.0)
