@@ -87,7 +87,7 @@ def test_a_verdict_on_nothing_is_no_verdict(pattern: str, value: object) -> None
 
 def test_a_debate_without_a_verdict_has_no_output() -> None:
     """The synthesizer is not asked, and an output schema does not apply to its absence."""
-    silent = debate(name="rent", debaters=_sides(lambda _: ""), max_rounds=1, output_schema=dict[str, str])
+    silent: Any = debate(name="rent", debaters=_sides(lambda _: ""), max_rounds=1, output_schema=dict[str, str])
     with pytest.warns(FlowDebateWarning):
         result = silent.run_sync(QUESTION, model=ScriptedModel())
     assert (result.output, result.raw.winner, result.status) == (None, None, "no_verdict")
@@ -168,7 +168,7 @@ async def _ends_at_once(_: object) -> dict[str, Any]:
 
 def test_a_moderator_that_ends_before_anybody_spoke_leaves_no_verdict() -> None:
     """The judge is not asked, and each side is listed as unheard."""
-    rent = debate(name="rent", debaters=_sides(), moderator=_ends_at_once)
+    rent: Any = debate(name="rent", debaters=_sides(), moderator=_ends_at_once)
     model = ScriptedModel()
     result = rent.run_sync(QUESTION, model=model)
     assert (result.status, result.raw.verdict, result.raw.winner, result.output) == ("no_verdict", None, None, None)
@@ -185,7 +185,7 @@ def test_a_side_that_was_never_asked_is_a_loss() -> None:
     async def prefers_anna(_: object) -> dict[str, Any]:
         return {"next_speakers": ["anna"], "done": True}
 
-    rent = debate(name="rent", debaters=_sides(), moderator=prefers_anna, synthesizer=False)
+    rent: Any = debate(name="rent", debaters=_sides(), moderator=prefers_anna, synthesizer=False)
     result = rent.run_sync(QUESTION, model=by_role())
     assert (result.status, _losses(result)) == ("degraded", [("debater", "ben", "unheard")])
     assert "'against'" in result.raw.losses[0].error
@@ -194,7 +194,7 @@ def test_a_side_that_was_never_asked_is_a_loss() -> None:
 @pytest.mark.parametrize("winner", ["nobody", "anna", "", "for or against", "\u0585"])
 def test_a_winner_that_is_no_stance_does_not_count(winner: str) -> None:
     """What a judge of the application's own named is in the verdict, as no winner; the result is degraded."""
-    rent = debate(name="rent", debaters=_sides(), judge=lambda _: {**VERDICT, "winner": winner}, synthesizer=False)
+    rent: Any = debate(name="rent", debaters=_sides(), judge=lambda _: {**VERDICT, "winner": winner}, synthesizer=False)
     result = rent.run_sync(QUESTION, model=by_role())
     assert (result.output.verdict.winner, result.output.verdict.unknown_winner) == (None, winner)
     assert (result.output.winner, result.status) == (None, "degraded")
@@ -208,7 +208,7 @@ def test_a_winner_that_is_no_stance_does_not_count(winner: str) -> None:
 def test_another_unicode_form_of_a_stance_is_that_stance(stance: str, winner: str) -> None:
     """The winner is written as the stance is, so that it can be compared."""
     sides = _sides(stances=(stance, "against"))
-    rent = debate(name="rent", debaters=sides, judge=lambda _: {**VERDICT, "winner": winner}, synthesizer=False)
+    rent: Any = debate(name="rent", debaters=sides, judge=lambda _: {**VERDICT, "winner": winner}, synthesizer=False)
     result = rent.run_sync(QUESTION, model=by_role())
     assert (result.output.verdict.winner, result.status) == (stance, "complete")
     assert result.output.winner.debaters == ("anna",)
@@ -217,7 +217,7 @@ def test_another_unicode_form_of_a_stance_is_that_stance(stance: str, winner: st
 def test_a_judge_cannot_flag_its_own_winner() -> None:
     """`unknown_winner` and `judging` are the library's to set."""
     said = {**VERDICT, "unknown_winner": "against"}
-    rent = debate(name="rent", debaters=_sides(), judge=lambda _: said, synthesizer=False)
-    verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
+    rent: Any = debate(name="rent", debaters=_sides(), judge=lambda _: said, synthesizer=False)
+    verdict: Any = rent.run_sync(QUESTION, model=by_role()).output.verdict
     assert (verdict.winner, verdict.unknown_winner) == ("for", None)
     assert "unknownWinner" not in verdict.model_dump(by_alias=True)
