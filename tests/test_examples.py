@@ -66,8 +66,14 @@ def decision(request: ModelRequest) -> Reply:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
     second = any("Open round 2" in str(message["content"]) for message in request.messages)
     found = [message["content"] for message in request.messages if message["role"] == "tool"]
-    speakers = ["stayer"] if second else ["mover", "stayer"]
-    return {"next_speakers": speakers, "briefing": found[0] if found else None, "new_angle": None, "done": second}
+    speakers = ["mover"] if second else ["mover", "stayer"]
+    return {
+        "reason": "One reply is due.",
+        "next_speakers": speakers,
+        "briefing": found[0] if found else None,
+        "new_angle": None,
+        "done": second,
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -111,14 +117,15 @@ def test_the_feature_debate_is_moderated_too(capsys: pytest.CaptureFixture[str])
         if not request.block.endswith("-moderator"):
             return await replies.request(request)
         second = any("Open round 2" in str(message["content"]) for message in request.messages)
-        speakers = ["skeptic"] if second else ["advocate", "skeptic"]
-        return {"next_speakers": speakers, "briefing": None, "new_angle": "What if it fails?", "done": second}
+        speakers = ["advocate"] if second else ["advocate", "skeptic"]
+        angle = {"briefing": None, "new_angle": "What if it fails?"}
+        return {"reason": "One reply is due.", "next_speakers": speakers, **angle, "done": second}
 
     assert example.main(FunctionModel(answer), moderator=True) == example.Decision(
         decision="wait", rationale="nobody measured"
     )
     printed = capsys.readouterr().out
-    assert "Round 1: advocate, skeptic; What if it fails?\nRound 2: skeptic; What if it fails?\n" in printed
+    assert "Round 1: advocate, skeptic; What if it fails?\nRound 2: advocate; What if it fails?\n" in printed
     assert printed.count("An argument of feature-debate-debater-") == 3
     assert "Winner: none, a synthesis\nOver after 2 rounds: moderator_done\nDecision: wait" in printed
 
@@ -147,7 +154,7 @@ def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFix
     """What the tool returned is the briefing, and the moderator ends the debate before its cap."""
     example = load("moderated_debate")
     raw = example.main(answering(None))
-    assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["stayer"]]
+    assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
     assert {decided.briefing for decided in raw.moderator_decisions} == {example.MEASURED["latency"]}
     assert (raw.rounds, raw.stop_reason) == (2, "moderator_done")
     assert "Ended by moderator_done" in capsys.readouterr().out
