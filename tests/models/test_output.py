@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jsonschema
 import pytest
@@ -14,9 +16,13 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from flowdebate import DebateVerdict
+from flowdebate.blocks.human.parsing import checked_against
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from tests.ids import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 INTS = st.integers(-(2**53), 2**53)
 
@@ -170,6 +176,59 @@ def test_a_recursive_type_is_validated_all_the_way_down() -> None:
     with pytest.raises(SchemaViolation):
         OutputSchema.of(Tree).validate({"x": 1, "children": [{}]})
     jsonschema.Draft202012Validator(OutputSchema.of(Tree).json_schema).validate(data)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server that has schemas, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Schemas(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "integer"}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Schemas) as serving:
+        thread = Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}", asked
+        serving.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
+@pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
+def test_a_schema_that_refers_to_something_outside_of_it_is_refused(
+    reference: str, extra: dict[str, Any], server: tuple[str, list[str]]
+) -> None:
+    """Before anything runs, and no server is asked and no file is read for it: a schema may come from anybody."""
+    url, asked = server
+    inner = {"$ref": reference.format(url=url)}
+    schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
+    with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
+        OutputSchema.of(schema, where="debate 'x'")
+    with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
+        checked_against(schema, '{"x": [1]}', block="judge")
+    assert asked == []
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
+def test_references_inside_a_schema_are_followed(reference: str) -> None:
+    """Also by anchor, by the name of the schema itself, and to the schemas of JSON Schema."""
+    schema = {
+        "$id": "http://example.com/mine",
+        "type": "object",
+        "properties": {"x": {"$ref": reference}},
+        "$defs": {"n": {"$anchor": "n", "type": "object"}},
+    }
+    assert OutputSchema.of(schema).validate({"x": {}}) == {"x": {}}
+    with pytest.raises(SchemaViolation):
+        OutputSchema.of(schema).validate({"x": 5})
 
 
 def test_a_json_schema_may_have_definitions() -> None:

@@ -24,7 +24,7 @@ from pydantic_core import to_json
 from flowdebate.errors import ConfigurationError, SchemaViolation, problems_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = (
     "OutputSchema",
@@ -32,6 +32,7 @@ __all__ = (
     "inlined",
     "one_object",
     "untitled",
+    "validator_of",
 )
 
 
@@ -214,7 +215,7 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
-    validator = validator_class(schema)
+    validator = validator_of(schema, where=where, field=field)
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
         problems = [
@@ -234,6 +235,45 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
         return deepcopy({"title": name, "type": "object", **schema})
 
     return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})
+
+
+def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
+    """The `jsonschema` validator of `schema`, which reads no file and asks no server for what the schema refers to.
+
+    ConfigurationError for a reference that leads to nothing inside the schema.
+    """
+    import jsonschema
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
+    from referencing import Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    root = Resource.from_contents(dict(schema), default_specification=DRAFT202012)
+    base = root.id() or ""
+    resolver = REGISTRY.with_resource(base, root).crawl().resolver(base)
+    for reference in _references({key: value for key, value in schema.items() if key != "$id"}):
+        try:
+            resolver.lookup(reference)
+        except (Unresolvable, ValueError):
+            allowed = "a JSON Schema that refers to nothing outside of itself"
+            raise ConfigurationError(where, field, {"$ref": reference}, allowed) from None
+    return kind(schema, registry=REGISTRY)
+
+
+def _references(part: Any) -> Iterator[str]:  # noqa: ANN401 - a part of a schema
+    """Each reference in a schema, but for parts with an `$id`, to which theirs are relative."""
+    if isinstance(part, list):
+        for each in part:
+            yield from _references(each)
+    elif isinstance(part, dict) and "$id" not in part:
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for key, value in part.items():
+            if key in _NAMED and isinstance(value, dict):
+                yield from _references(list(value.values()))
+            elif key not in _VALUES:
+                yield from _references(value)
 
 
 _PREFIX = "#/$defs/"

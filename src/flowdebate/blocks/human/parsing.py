@@ -60,10 +60,10 @@ def only_field(schema: Mapping[str, Any]) -> str | None:
 
 def checked_against(schema: Mapping[str, Any], answer: object, *, block: str) -> Any:  # noqa: ANN401 - JSON data
     """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
-    import jsonschema
+    from flowdebate.models.output import validator_of
 
     data = parse_data(answer, schema, block=block)
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+    validator = validator_of(schema, where=block, field="schema of the answer")
     known = schema.get("$defs", {})
     problems = dict.fromkeys(problem for error in validator.iter_errors(data) for problem in _problems(error, known))
     if problems:
