@@ -113,7 +113,7 @@ def gather_context(options: ConsensusOptions) -> Handler[Any, None]:
 
 
 async def _is_of_first_edition(ctx: Context) -> bool:
-    """Whether the run was begun by the first edition: it has steps of this debate, but not the one recorded here."""
+    """Whether the run was started by the first edition: it has steps of this debate, but not the one recorded here."""
     journal, key = ctx.run.journal, "edition"
     if journal is None:
         return False

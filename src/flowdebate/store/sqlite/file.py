@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Disk",
-    "FileGone",
     "connect",
     "connect_quick",
 )
@@ -199,11 +198,7 @@ def _labelled(header: str, labels: str | None) -> bool:
     )
 
 
-class FileGone(OSError):
-    """The database was deleted, moved or replaced while it was in use: nobody would find what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__("was deleted, moved or replaced while it was in use")
+_GONE = "was deleted, moved or replaced while it was in use"
 
 
 class Disk:
@@ -218,7 +213,7 @@ class Disk:
         self._file: tuple[int, int] | None = None
         """The file's device and number, once it is open."""
         self.lost: OSError | None = None
-        """Why a sync failed, or FileGone. Nobody knows what is on the disk then, so nothing more is written."""
+        """Why a sync failed, or FileNotFoundError. Nobody knows what is on the disk then, so nothing more is written."""
 
     def check(self) -> OSError | None:
         """Look whether the file is the one that was found first; return `lost`."""
@@ -226,11 +221,11 @@ class Disk:
             found = self._path.stat()
         except OSError as error:
             if self._file is not None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                self.lost = self.lost or FileGone()
+                self.lost = self.lost or FileNotFoundError(_GONE)
             return self.lost
         file = (found.st_dev, found.st_ino)
         if self._file not in (None, file):
-            self.lost = self.lost or FileGone()
+            self.lost = self.lost or FileNotFoundError(_GONE)
         self._file = file
         return self.lost
 

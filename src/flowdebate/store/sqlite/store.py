@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import Store, StoredRun, header_of, header_text
 from flowdebate.store.sqlite import rows
-from flowdebate.store.sqlite.file import FileGone, connect, connect_quick
+from flowdebate.store.sqlite.file import connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
 
@@ -283,7 +283,7 @@ class SqliteStore(Store):
         if "locked" in str(error):
             return StoreError(self.name, f"is locked by another program, and was for {self._patience:g} s")
         if error is self._writer.lost:
-            what = str(error) if isinstance(error, FileGone) else f"was not put on the disk ({error})"
+            what = str(error) if isinstance(error, FileNotFoundError) else f"was not put on the disk ({error})"
             return StoreLost(self.name, f"{what}, and takes nothing more from this store object")
         return StoreError(self.name, f"cannot be used: {error}")
 

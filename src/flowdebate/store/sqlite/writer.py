@@ -126,7 +126,7 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Why a sync failed, or FileGone; no more jobs are executed then."""
+        """Why a sync failed, or FileNotFoundError; no more jobs are executed then."""
         return self._disk.lost
 
     @property
