@@ -213,7 +213,7 @@ class Disk:
         self._file: tuple[int, int] | None = None
         """The file's device and number, once it is open."""
         self.lost: OSError | None = None
-        """Why a sync failed, or FileNotFoundError. Nobody knows what is on the disk then, so nothing more is written."""
+        """Why a sync failed, or FileNotFoundError. Nobody knows what is on the disk then: nothing more is written."""
 
     def check(self) -> OSError | None:
         """Look whether the file is the one that was found first; return `lost`."""
