@@ -6,9 +6,9 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from evidence.facts import fact_pairs
-from evidence.judgements import MODELS, measure, rows_of
-from evidence.page import kept_real, page
+from evidence.facts import fact_pairs, stored_pairs
+from evidence.judgements import BALLOTS, MODELS, measure, rows_of
+from evidence.page import merged, page, stored_real
 from evidence.real import real
 
 
@@ -17,17 +17,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", choices=["local"], help="ask the local models; goes on where it stopped")
     parser.add_argument("--out", type=Path, default=Path("docs/evidence.md"), help="the page")
-    parser.add_argument("--judgements", type=Path, default=Path("build/evidence.jsonl"), help="the models' answers")
-    parser.add_argument("--only-summary", action="store_true", help="with --model: of the answers that there are")
+    parser.add_argument("--judgements", type=Path, default=BALLOTS, help="the models' answers")
     chosen = parser.parse_args()
-    if chosen.model is None:
-        told = kept_real(chosen.out)
-    else:
-        pairs = fact_pairs()
-        if not chosen.only_summary:
-            chosen.judgements.parent.mkdir(parents=True, exist_ok=True)
-            asyncio.run(measure(MODELS, pairs, chosen.judgements))
-        told = real(rows_of(chosen.judgements), pairs)
+    if chosen.model is not None:
+        asyncio.run(measure(MODELS, fact_pairs(), chosen.judgements))
+    told = merged(real(rows_of(chosen.judgements), stored_pairs()), stored_real(chosen.out))
     chosen.out.write_text(page(told), "utf-8")
 
 

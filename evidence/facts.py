@@ -6,13 +6,42 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
-__all__ = ("PACKAGE", "FactPair", "fact_pairs")
+__all__ = ("PACKAGE", "FactPair", "Pair", "PairFigures", "fact_pairs", "stored_pairs")
 
 PACKAGE = "textarena==0.7.4"
 """Installed without its dependencies: only one of its data files is read."""
+_FIGURES = Path(__file__).with_name("pairs.json")
 SIDES = ("true", "false")
 """What the two statements are called in results; no judge sees it."""
+
+
+class Pair(Protocol):
+    """What the tables need to know of a pair."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def first_is_true(self) -> bool: ...
+    @property
+    def longer_is_true(self) -> float: ...
+    @property
+    def length_matched(self) -> bool: ...
+
+
+class PairFigures(NamedTuple):
+    """The same without the statements."""
+
+    id: str
+    first_is_true: bool
+    longer_is_true: float
+    length_matched: bool
+
+    @classmethod
+    def of(cls, pair: Pair) -> PairFigures:
+        """The figures of a pair."""
+        return cls(pair.id, pair.first_is_true, pair.longer_is_true, pair.length_matched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +68,11 @@ class FactPair:
         """Whether the longer statement has at most a tenth more characters than the shorter."""
         short, long = sorted((len(self.true), len(self.false)))
         return long <= 1.1 * short
+
+
+def stored_pairs() -> list[PairFigures]:
+    """The figures of all pairs, which are in the repository."""
+    return [PairFigures(*row) for row in json.loads(_FIGURES.read_text("utf-8"))]
 
 
 def fact_pairs() -> list[FactPair]:

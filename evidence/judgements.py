@@ -1,8 +1,8 @@
 """Judgements of a local model: which of two statements is true, in three views of each pair.
 
-One line of JSON a call is added to `--out`; a call that stands there is not made again.
+One line of JSON a call is added to `--out`; a call that is there already is not made again.
 
-    python -m evidence.judgements --out build/evidence.jsonl
+    python -m evidence.judgements
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model
 
-__all__ = ("LABELS", "MODELS", "Row", "rows_of", "views_of")
+__all__ = ("BALLOTS", "LABELS", "MODELS", "Row", "rows_of", "views_of")
 
+BALLOTS = Path(__file__).with_name("ballots.jsonl")
+"""The answers in the repository: ids and numbers."""
 LABELS = ("A", "B")
 VIEWS = ("first", "reverse", "again")
 """An order, its reverse with the labels exchanged, and the first view once more with another seed."""
@@ -170,7 +172,7 @@ async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -
         ballot, took = await judged(pair, view, views_of(pair)[view], opened[model])
         row = Row(id=id_, model=model, item=pair.id, view=view, ballot=ballot, **took)
         with out.open("a") as file:
-            file.write(row.model_dump_json() + "\n")
+            file.write(row.model_dump_json(exclude_defaults=True) + "\n")
         print(id_, ballot.problem or ballot.scores, flush=True)
 
 
@@ -188,11 +190,10 @@ def _small() -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("build/evidence.jsonl"), help="the file of judgements")
+    parser.add_argument("--out", type=Path, default=BALLOTS, help="the file of judgements")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--pairs", type=int, help="how many pairs (default: all)")
     chosen = parser.parse_args()
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     asyncio.run(measure(chosen.models, fact_pairs()[: chosen.pairs], chosen.out))
 
 

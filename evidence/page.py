@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from evidence import simulated, simulated_runs
 from evidence.exact import exact
+from evidence.unkind import unkind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("kept_real", "page")
+__all__ = ("merged", "page", "stored_real")
 
 BEGIN, END = "<!-- real: begin -->", "<!-- real: end -->"
 
@@ -23,16 +24,23 @@ After this page you know how much the judge schedules, panels and audits of this
 you can reproduce every number with `make evidence`. There are three kinds of evidence, and they are never mixed:
 
 - *exact*: holds always; all cases were checked;
-- *simulated*: holds if a judge's bias has the simulated form; based on up to 400,000 items;
+- *simulated*: holds if a judge's bias has the simulated form; based on up to 400,000 items. Most of these tables assume what they
+  show, an additive bias and graded scores: they check the code, not the world;
 - *real*: small local models judged a few hundred pairs; intervals are wide, and failures are reported too.
 
+No real debate is evaluated on this page: its real judges read two sentences.
+
 `make evidence` writes this page. Without a model it takes less than two minutes: it computes the exact and the simulated part anew, with
-identical results since all random draws have seeds, and keeps the real part. `make evidence MODEL=local` also asks the local models. That
-takes one to two hours on two cores and continues where it was interrupted. Brackets contain 95 % intervals.
+identical results since all random draws have seeds, and the real part from the ballots in `evidence/ballots.jsonl`, for the models that
+it holds. `make evidence MODEL=local` also asks the local models for the ballots that are missing. For all of them that takes one to two
+hours on two cores; it continues where it was interrupted. Brackets contain 95 % intervals.
 """
 
 SIMULATED = """\
 ## Simulated
+
+The tables of this section are checks of the code: they show that the library computes what its model says. What a judge with other
+habits does to them is under [unkind judges](#unkind-judges).
 
 A simulated judge chooses the side with the largest sum of
 
@@ -62,8 +70,24 @@ Results:
 
 - A shuffled order is no more accurate than a fixed one, since a shuffle moves the bias without reducing it.
 - Asking twice in the same order does not help either: it reduces noise but not bias.
-- `swap` repairs the bias for two sides. For four sides you need `cyclic`; `swap` helps least if both ends are favoured.
+- `swap` repairs an additive bias for two sides, if scores are graded. For four sides you need `cyclic`; `swap` helps least if both ends
+  are favoured.
 - Hard votes lose much of the gain, and with two sides all of it.
+
+### Unkind judges
+
+The `gap` judge, changed so that it breaks what schedules assume: its scores are all or nothing, its bias is not the same in both orders,
+or it prefers something that no order moves. The first row is the judge of the table above.
+
+{unkind}
+
+- All-or-nothing scores are hard votes: two views that disagree leave a tie, and asking twice gains nothing. Of the real models below,
+  `local` writes such scores.
+- A bias that changes from ballot to ballot is cancelled in part; one that depends on the question is cancelled, as it is the same in
+  both orders.
+- A preference for the side that spoke last in the debate is in every view. `swap` makes the judge sure of it.
+- A judge that looks at length alone gains from `swap` too, and looks more right the more length goes with quality. Neither these
+  figures nor an audit of orders can tell it from a good one.
 
 ### Quoted figures
 
@@ -115,17 +139,11 @@ mean error is smaller than that of a single judge. Nine judges with a correlatio
 
 {panels}
 
-### Known names
-
-A simulated debater adopts another debater's position in .608 of its turns if it knows who speaks, and in .024 if it does not. These
-published figures are the input of the simulation, which only shows that a debater cannot follow names that are not in the prompt.
-
-{conformity}
-
 ### Power of the audit
 
 Audits of a judge that favours the first slot, with one verdict per item in a random order. To detect a slot that wins 60 %, 70 % and 80 %
-of the time with a power of 80 %, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5 % of audits.
+of the time with a power of 80 %, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5 % of audits. For such a
+judge this is the binomial distribution: the table checks that the audit computes it.
 
 {audits}
 """
@@ -157,8 +175,12 @@ Results:
   similar length the gain is not significant, so the remaining signal may be a preference for longer statements, which are true more often
   in these pairs.
 - By letter, `smollm2` chooses A in every answer, in either slot, and averaging leaves no signal. If A always came first, this would look like
-  a preference for the first slot, which is how another description of the model reports it (520 of 520). No model showed a slot
-  preference that was not a letter preference.
+  a preference for the first slot, which is how another description of the model reports it (520 of 520). Neither of the
+  models that are asked by letter showed a slot preference that was not a letter preference.
+
+The ballots of the two models that are asked by letter are in the repository (ids and numbers, none of the package's text), so their
+sections are derived from them each time. The ballots of the two that write scores are **not shipped**: they were lost, and asking again
+takes more than an hour. The figures of these two sections are those of an earlier run and cannot be derived anew.
 
 These models are small. They show that a bias can be detected and reduced, not that debates find the truth. Some pairs are
 doubtful themselves ("Humans share approximately 50% of their DNA with bananas" is meant to be false).
@@ -170,21 +192,35 @@ def page(real: str, *, scale: float = 1.0) -> str:
     tables, found = simulated.schedules(scale)
     parts = {
         "schedules": tables,
+        "unkind": unkind(scale),
         "quotes": simulated.quotes(found),
         "labels": simulated.labels(scale),
         "content": simulated.content(scale),
         "debates": simulated_runs.debates(max(5, int(400 * scale))),
         "curtailing": simulated.curtailing(scale),
         "panels": simulated_runs.panels(max(1_000, int(400_000 * scale))),
-        "conformity": simulated_runs.conformity(max(100, int(5_000 * scale))),
         "audits": simulated_runs.audits(max(5, int(1_000 * scale))),
     }
     told = f"## Exact\n\n{exact()}"
     return "\n".join((HEAD, f"{told}\n", SIMULATED.format(**parts), f"{REAL}\n{BEGIN}\n{real}\n{END}")) + "\n"
 
 
-def kept_real(file: Path) -> str:
+def stored_real(file: Path) -> str:
     """The real part of the page as it is."""
     text = file.read_text("utf-8") if file.exists() else ""
     _, _, after = text.partition(f"{BEGIN}\n")
     return after.partition(f"\n{END}")[0] or "Nothing has been judged yet."
+
+
+def merged(derived: str, stored: str) -> str:
+    """The real part with the sections that were `derived` from ballots, and those of other models as they are `stored`."""
+    new, old = _sections(derived), _sections(stored)
+    if not new:
+        return stored
+    lead = derived.partition("\n\n### ")[0]
+    return "\n\n".join((lead, *(f"### {text}" for text in {**old, **new}.values())))
+
+
+def _sections(real: str) -> dict[str, str]:
+    """The sections of the real part, by their headings."""
+    return {text.partition("\n")[0]: text for text in real.split("\n\n### ")[1:]}

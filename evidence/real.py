@@ -14,7 +14,7 @@ from flowdebate.patterns.debate.judging.ballots import decide
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from evidence.facts import FactPair
+    from evidence.facts import Pair
     from evidence.judgements import Row
     from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot
 
@@ -38,7 +38,7 @@ OVER: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
 class Judged(NamedTuple):
     """A pair, and the ballots of one model by view."""
 
-    pair: FactPair
+    pair: Pair
     ballots: Mapping[str, JudgeBallot]
 
     def right(self, views: Iterable[str], by: DecidedBy = "mean") -> float:
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
         return 0.5 if found is None else float(found == "true")
 
 
-def real(rows: Sequence[Row], pairs: Sequence[FactPair]) -> str:
+def real(rows: Sequence[Row], pairs: Sequence[Pair]) -> str:
     """The tables, of pairs that a model has judged in all views; rows are a model's calls."""
     parts = [_about(pairs)]
     for model in sorted({row.model for row in rows}, key=MODELS.index):
@@ -58,7 +58,7 @@ def real(rows: Sequence[Row], pairs: Sequence[FactPair]) -> str:
     return "\n\n".join(parts) if len(parts) > 1 else "Nothing has been judged yet."
 
 
-def _whole(rows: Sequence[Row], pairs: Sequence[FactPair]) -> Iterable[Judged]:
+def _whole(rows: Sequence[Row], pairs: Sequence[Pair]) -> Iterable[Judged]:
     by_item: dict[str, dict[str, JudgeBallot]] = {}
     for row in rows:
         by_item.setdefault(row.item, {})[row.view] = row.ballot
@@ -68,7 +68,7 @@ def _whole(rows: Sequence[Row], pairs: Sequence[FactPair]) -> Iterable[Judged]:
             yield Judged(pair, by_item[pair.id])
 
 
-def _about(pairs: Sequence[FactPair]) -> str:
+def _about(pairs: Sequence[Pair]) -> str:
     first = sum(pair.first_is_true for pair in pairs)
     matched = [pair for pair in pairs if pair.length_matched]
     longer, of_matched = (bootstrapped([pair.longer_is_true for pair in some]) for some in (pairs, matched))
@@ -116,14 +116,16 @@ def _gain(items: Sequence[Judged], others: Sequence[Sequence[str]]) -> Estimate:
 
 
 def _found(items: Sequence[Judged]) -> str:
-    """Which slot and which label a single verdict was for, and what the audit says of all of them."""
+    """Which slot and which label a single verdict was for, and what the audit says; a repeated view counts once."""
     lines = []
     for name, is_it in (("the first slot", _first_slot), ("the label A", _label_a)):
         used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]
         lines.append([name, f"{wilson(sum(map(is_it, used)), len(used)):3}" if used else "-", f"{len(used)}"])
     rates = table(["choice of a single verdict", "share", "verdicts for a side"], lines)
-    said = full_audit([list(item.ballots.values()) for item in items], truth=["true"] * len(items)).findings
-    return f"{rates}\n\nThe audit says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
+    said = list(full_audit([[item.ballots["first"], item.ballots["reverse"]] for item in items]).findings)
+    again = full_audit([[item.ballots["first"], item.ballots["again"]] for item in items]).findings
+    said[-1:-1] = [sentence for sentence in again if sentence.startswith("repetition stability")]
+    return f"{rates}\n\nThe audit of both orders says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
 
 
 def _first_slot(ballot: JudgeBallot) -> bool:

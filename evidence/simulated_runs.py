@@ -10,19 +10,17 @@ import numpy as np
 
 from evidence.estimates import mean_of, table, wilson
 from evidence.simulate import SEED
-from flowdebate import DebateContributionEntry, Debater, debate
+from flowdebate import Debater, debate
 from flowdebate.evaluation import full_audit
 from flowdebate.patterns.debate.judging.ballots import PUBLISHED_CORRELATION, JudgeBallot, effective_n
-from flowdebate.patterns.debate.transcript import render_entries
 from flowdebate.testing.hostile import Returns
-from flowdebate.testing.simulated.debaters import SimDebater
 from flowdebate.testing.simulated.draws import normal, normals
 from flowdebate.testing.simulated.judge import SimJudge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("audits", "conformity", "debates", "panels")
+__all__ = ("audits", "debates", "panels")
 
 HALF = 0.5**0.5
 SIDES = ("yes", "no")
@@ -71,19 +69,6 @@ def panels(items: int = 400_000) -> str:
             ]
         )
     return table(["judges", "correlation of errors", "effective n by the formula", "measured", "right"], rows)
-
-
-def conformity(count: int = 5_000) -> str:
-    """Debaters that go over to others .608 of the time where they know who speaks, and .024 where they do not."""
-    debater = SimDebater("milk", conformity=0.024, named=0.608, names=["ann"], seed=SEED)
-    rows = []
-    for what, names in (("shown", True), ("not shown", False)):
-        over = 0
-        for item in range(count):
-            said = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
-            over += debater.holds(f"{render_entries(said, names=names)}\n\nItem {item}") == "tea"
-        rows.append([what, f"{wilson(over, count):3}", f"{count:,}"])
-    return table(["names in the transcript", "adopted the other position", "turns"], rows)
 
 
 def audits(count: int = 1_000) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +13,13 @@ from hypothesis import strategies as st
 
 from evidence import exact, page, simulated
 from evidence.estimates import Estimate, bootstrapped, mean_of, table, wilson
-from evidence.facts import SIDES, FactPair, fact_pairs
-from evidence.judgements import Row, rows_of, views_of
+from evidence.facts import SIDES, FactPair, PairFigures, fact_pairs, stored_pairs
+from evidence.judgements import BALLOTS, Row, rows_of, views_of
 from evidence.letters import shares_in
 from evidence.real import real
 from evidence.simulate import WORLDS, Ballots, ballots
+from evidence.unkind import unkind
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def pair(number: int, *, longer: bool = True) -> FactPair:
@@ -102,7 +101,7 @@ def test_a_judge_of_slots_and_one_of_truth_are_told_apart() -> None:
     """The first is right by chance, and the audit says so; the second is always right."""
     pairs = [pair(number) for number in range(60)]
     slots, truth = real(rows(pairs, slot_only=True), pairs), real(rows(pairs, slot_only=False), pairs)
-    assert "favours the first slot: 180 of 180" in slots
+    assert "favours the first slot: 120 of 120" in slots
     assert "| `swap` | 2 | .500 [.500, .500] |" in slots
     assert "60 of 60 |" in slots
     assert "| `swap` over one order, the mean of both |  | +.000 [+.000, +.000] |" in truth
@@ -120,9 +119,49 @@ def test_pairs_that_were_not_judged_in_all_views_are_left_out() -> None:
 def test_the_real_part_is_kept(tmp_path: Path) -> None:
     """Without a model the page keeps what it has."""
     file = tmp_path / "evidence.md"
-    assert page.kept_real(file) == "Nothing has been judged yet."
+    assert page.stored_real(file) == "Nothing has been judged yet."
     file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
-    assert page.kept_real(file) == "It was right.\n\nTwice."
+    assert page.stored_real(file) == "It was right.\n\nTwice."
+
+
+def test_sections_of_models_without_ballots_stay_as_they_are() -> None:
+    """What is derived takes the place of what was stored for the same model, and of nothing else."""
+    stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
+    derived = "New lead.\n\n### `two`\n\nNew two."
+    assert page.merged(derived, stored) == "New lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nNew two."
+    assert page.merged("Nothing has been judged yet.", stored) == stored
+
+
+def test_the_sections_of_the_page_follow_from_the_ballots_in_the_repository() -> None:
+    """Of the models that are asked by letter: 260 pairs in three views each, and the tables made of them anew."""
+    found = rows_of(BALLOTS)
+    assert Counter(row.model for row in found) == {"local, by letter": 780, "smollm2, by letter": 780}
+    derived = real(found, stored_pairs())
+    text = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text("utf-8")
+    for section in derived.split("\n\n### ")[1:]:
+        assert section in text
+    assert "**not shipped**" in text
+
+
+def test_the_stored_figures_of_pairs_are_those_of_the_package() -> None:
+    """Ids, lengths and order; none of the text."""
+    assert len(stored_pairs()) == 260
+    try:
+        pairs = fact_pairs()
+    except ModuleNotFoundError as missing:
+        pytest.skip(str(missing))
+    assert stored_pairs() == [PairFigures.of(each) for each in pairs]
+
+
+def test_unkind_judges_gain_less_or_nothing() -> None:
+    """All-or-nothing scores gain nothing by a second order; a judge that favours the last word loses."""
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
+    gains = {name: float(cell.split()[0]) for name, cell in rows.items()}
+    assert gains["graded scores, as above"] > 0.18
+    assert 0.02 < gains["half of all ballots all or nothing"] < 0.1
+    assert abs(gains["all"]) < 0.02
+    assert gains["also 1 for the side that spoke last, in all views"] < 0
+    assert len(rows) == 8
 
 
 def test_letters_have_their_parts_of_what_letters_have() -> None:
