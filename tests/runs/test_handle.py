@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate import generator, handler, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import RunFinished, RunStarted, TextDelta
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.blocks.pipelines import LAW
 
 if TYPE_CHECKING:
@@ -199,3 +199,61 @@ async def test_a_run_that_its_loop_outlives_is_cancelled_with_it() -> None:
     handle = await asyncio.to_thread(other_loop)
     assert handle.status == "interrupted"
     assert isinstance(handle.events[-1], RunFinished)
+
+
+# Many starts
+
+
+@pytest.mark.parametrize("begin", ["run", "start", "batch"])
+async def test_runs_that_start_together_let_others_act_in_between(begin: str) -> None:
+    """Each prepares its first call in a turn of the event loop of its own: answers are read meanwhile."""
+    turns = 0
+    prepared: list[int] = []
+    answering = asyncio.Event()
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def answer(_: ModelRequest) -> str:
+        prepared.append(turns)
+        await answering.wait()
+        return "yes"
+
+    block, model = generator(name="ask"), FunctionModel(answer)
+    counting = asyncio.ensure_future(count())
+    if begin == "batch":
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(block.batch(range(50), model=model, max_concurrency=50).all())
+        ]
+    elif begin == "run":
+        ends = [asyncio.ensure_future(block.run("?", model=model)) for _ in range(50)]
+    else:
+        ends = [asyncio.ensure_future(ended(block.start("?", model=model))) for _ in range(50)]
+    while len(prepared) < 50:  # noqa: ASYNC110 - turns of the loop are counted
+        await asyncio.sleep(0)
+    answering.set()
+    await asyncio.gather(*ends)
+    counting.cancel()
+    assert len(set(prepared)) == 50
+
+
+async def ended(handle: RunHandle[Any]) -> Any:
+    """What the run came to."""
+    return await handle
+
+
+async def test_a_run_that_is_cancelled_before_its_start_holds_up_nobody() -> None:
+    """It ends as interrupted, without a call; the runs after it start."""
+    block = generator(name="ask")
+    handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
+    await asyncio.sleep(0)
+    for handle in handles[1:4]:
+        handle.cancel()
+    assert (await handles[0]).output == (await handles[4]).output == "yes"
+    for handle in handles[1:4]:
+        with pytest.raises(asyncio.CancelledError):
+            await handle
+        assert (handle.status, handle.usage.calls) == ("interrupted", 0)

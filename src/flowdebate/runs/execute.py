@@ -7,8 +7,10 @@ import contextlib
 import contextvars
 import os
 import threading
+from collections import deque
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from flowdebate.errors import ConfigurationError, FlowDebateError, LimitReached, error_text
 from flowdebate.models.resolve import ModelResolver
@@ -130,6 +132,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
     error: str | None = None
     try:
         try:
+            await _start_in_turn()
             if run.journal is not None:
                 await run.journal.begin()
             run.started.set()
@@ -157,6 +160,42 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             await _record_end(run, output, error)
     # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output, seconds=run.seconds)
+
+
+class _Starts:
+    """Starts of runs in one event loop: one in each of its turns, so that others, and answers, come in between."""
+
+    def __init__(self) -> None:
+        self.starting = False
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the next run start, if one waits."""
+        self.starting = False
+        while self.waiting and not self.starting:
+            run = self.waiting.popleft()
+            if not run.done():
+                run.set_result(None)
+                self.starting = True
+                loop.call_soon(self.next, loop)
+
+
+_STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictionary()
+
+
+async def _start_in_turn() -> None:
+    """Wait until no other run starts in this turn of the event loop: preparing a first prompt takes milliseconds."""
+    loop = asyncio.get_running_loop()
+    starts = _STARTS.get(loop)
+    if starts is None:
+        starts = _STARTS[loop] = _Starts()
+    if starts.starting:
+        turn = loop.create_future()
+        starts.waiting.append(turn)
+        await turn
+    else:
+        starts.starting = True
+        loop.call_soon(starts.next, loop)
 
 
 async def _record_end(run: Run, output: object, error: str | None) -> None:

@@ -359,3 +359,28 @@ def test_hostile_texts_come_to_an_end(name: str) -> None:
     """50,000 characters, looked up in as many: what is quadratic would not end before the test is ended."""
     found = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
     assert [(quote.start, quote.end) for quote in found] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
+
+
+# Places in a source
+
+
+@given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
+def test_words_are_found_at_their_first_place(source: list[str], data: st.DataObject) -> None:
+    """As by comparing all runs of words, from any place on; a part of a word is no word."""
+    text = normalised(" ".join(source))
+    part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
+    wanted = normalised(" ".join(part)).text
+    begin = data.draw(st.sampled_from([0, *text.starts]))
+    ends = [*text.starts[1:], len(text.text)]
+    places = [
+        (first, last + 1)
+        for first, start in enumerate(text.starts)
+        for last, end in enumerate(ends)
+        if start >= begin and text.text[start:end] == wanted
+    ]
+    assert text.find(wanted, begin) == (min(places) if places else None)
+
+
+def test_a_quote_inside_one_long_word_is_not_found() -> None:
+    """It matches at each of its letters, and none of them begins a word."""
+    assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

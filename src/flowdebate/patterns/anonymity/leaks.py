@@ -89,7 +89,7 @@ def leak_report(entries: Sequence[DebateContributionEntry], aliases: Aliases) ->
     return LeakReport(
         entries=len(entries),
         leaks=[
-            LeakAt(
+            LeakAt.model_construct(  # validation would take most of the time of an argument full of names
                 entry=place,
                 round=entry.round,
                 author=entry.agent_name,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import fold, origins, with_accents
 from flowdebate._util.validation import check_count
@@ -156,7 +157,12 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return found
 
 
-class Normalised(NamedTuple):
+_BEGINNINGS = (1, 4, 8, 16)
+"""Lengths of the beginnings by which a quote's places in a source are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
     """A text for comparison: letters without spaces and punctuation, numbers and currency signs between spaces."""
 
     text: str
@@ -165,16 +171,28 @@ class Normalised(NamedTuple):
     spans: list[tuple[int, int]]
     """The place of each word in the original."""
     words: list[str]
+    _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
         """The first and the end of the words that equal `part`, at or after `begin` in `text`; None without any."""
-        while (place := self.text.find(part, begin)) >= 0:
-            first, last = bisect_left(self.starts, place), bisect_left(self.starts, place + len(part))
-            end = self.starts[last] if last < len(self.starts) else len(self.text)
-            if self.starts[first] == place and end == place + len(part):
-                return first, last
-            begin = max(self.starts[first], place + 1)
+        length = max(one for one in _BEGINNINGS if one <= len(part))
+        words = self._words_by_beginning(length).get(part[:length], [])
+        for first in words[bisect_left(words, bisect_left(self.starts, begin)) :]:
+            end = self.starts[first] + len(part)
+            if self.text.startswith(part, self.starts[first]):
+                last = bisect_left(self.starts, end)
+                if end == (self.starts[last] if last < len(self.starts) else len(self.text)):
+                    return first, last
         return None
+
+    def _words_by_beginning(self, length: int) -> dict[str, list[int]]:
+        """The words by the characters that begin there: a quote is not compared with the whole text."""
+        if length not in self._indexes:
+            index: dict[str, list[int]] = {}
+            for word, start in enumerate(self.starts):
+                index.setdefault(self.text[start : start + length], []).append(word)
+            self._indexes[length] = index
+        return self._indexes[length]
 
 
 def normalised(text: str) -> Normalised:
