@@ -340,6 +340,8 @@ Outcome
   Answer: Cap rents at 3%.
   Insight: suggested 2 times: Give one.
   Insight: similarity of the proposals: 1.00 after round 1, 1.00 at the end
+  Between agents: Planner: 1 critique of Guardian (severity 0.4, revised after 1)
+  Between agents: Guardian: 1 critique of Planner (severity 0.4, revised after 1), voted for Planner
 """)
 
 

@@ -11,6 +11,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.handler import Handler, handler, result_of
 from flowdebate.errors import LimitReached, error_text
 from flowdebate.measures import Position, calibration, elo_changes, flips
+from flowdebate.patterns.consensus.relations import moments
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Feedback, SkippedContext
 from flowdebate.resources.archive import CritiquePattern, PastDebate, PersonaRecord, Rating
 
@@ -167,7 +168,7 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
     changed = flips(positions, similarity=options.similarity)
     archive = options.archive
     if archive is None:
-        return Feedback(positions=positions, flips=changed)
+        return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
     writer = _Writer(archive, ctx)
     debate = writer.debate
     past = PastDebate(
@@ -181,10 +182,12 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         at=ctx.now(),
     )
     patterns, records = _critique_patterns(output), _records(options, output, changed)
+    before: dict[str, float] = {}
     changes: dict[str, float] = {}
 
     async def rate() -> bool:
-        changes.update(await writer.rate(options.names, output))
+        for known, found in zip((before, changes), await writer.rate(options.names, output), strict=True):
+            known.update(found)
         return True
 
     state: ConsensusState = ctx.scope.handle.state
@@ -202,7 +205,9 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
     )
     return Feedback(
         debate=debate,
+        ratings=before,
         rating_changes=changes,
+        moments=moments(output, changed, before),
         positions=positions,
         flips=changed,
         remembered=remembered,
@@ -233,18 +238,19 @@ class _Writer:
             return False
         return True
 
-    async def rate(self, names: Sequence[str], output: ConsensusOutput) -> dict[str, float]:
-        """Change the agents' ratings, and give the changes; none without a winner, or if the archive failed."""
+    async def rate(self, names: Sequence[str], output: ConsensusOutput) -> tuple[dict[str, float], dict[str, float]]:
+        """Change the agents' ratings; those before and the changes, none without a winner or if the archive failed."""
         if output.winner is None:
-            return {}
+            return {}, {}
         try:
             known = await read_ratings(self._archive, names, self._ctx)
         except Exception as error:  # noqa: BLE001 - as above
             self.problems.append(f"ratings: {one_line(error_text(error))}")
-            return {}
+            return {}, {}
         before = {name: known.get(name, Rating()).elo for name in names}
         changes = elo_changes(before, winner=output.winner, consensus=output.consensus_reached)
-        return changes if await self.write("ratings", lambda: self._archive.ratings.apply(self.debate, changes)) else {}
+        stored = await self.write("ratings", lambda: self._archive.ratings.apply(self.debate, changes))
+        return (before, changes) if stored else ({}, {})
 
 
 def _positions(output: ConsensusOutput) -> list[Position]:

@@ -13,6 +13,7 @@ from flowdebate.errors import error_text
 from flowdebate.measures import agreement, claims_without_evidence
 from flowdebate.patterns.consensus.archive import give_feedback
 from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted
+from flowdebate.patterns.consensus.relations import SEVERE, relationships
 from flowdebate.patterns.consensus.rounds import early_end, time_is_up
 from flowdebate.patterns.consensus.schemas import (
     AgentFailure,
@@ -40,8 +41,6 @@ __all__ = (
     "build_output",
 )
 
-SEVERE = 0.7
-"""From this severity on, an issue is a risk."""
 _SHOWN = 10
 """Entries of a list that grows with the debate."""
 _PHASES = ("proposal", "critique", "revision", "poll", "vote")
@@ -185,6 +184,7 @@ def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
             if (claims := claims_without_evidence(proposal.text)[:_SHOWN])
         },
         insights=list(_insights(output))[:_SHOWN],
+        relationships=relationships(output),
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, create_model
 from flowdebate._util.wire import WireModel
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
+from flowdebate.patterns.consensus.relations import Moment, Relationship
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, Recovery, Role
 from flowdebate.resources.archive import CritiquePattern, PastDebate
@@ -331,6 +332,8 @@ class Analytics(WireModel):
     """By agent: sentences of its last proposal that claim facts without a source (a heuristic)."""
     insights: list[str] = Field(default_factory=list)
     """Suggestions of several critics, and the effect of the debate on the proposals."""
+    relationships: list[Relationship] = Field(default_factory=list)
+    """How each agent dealt with each other agent."""
 
 
 class Feedback(WireModel):
@@ -338,11 +341,15 @@ class Feedback(WireModel):
 
     debate: str | None = None
     """The id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
+    ratings: dict[str, float] = Field(default_factory=dict)
+    """ELO before the debate, by agent; empty where no ratings changed."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
     """ELO, by agent; the sum is 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
     """Positions that agents changed in this debate."""
+    moments: list[Moment] = Field(default_factory=list)
+    """Turning points of the debate."""
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from flowdebate._util.text import counted
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     ConsensusStage,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.measures import Ballot
     from flowdebate.patterns.consensus.events import StageReached
+    from flowdebate.patterns.consensus.relations import Relationship
     from flowdebate.patterns.consensus.schemas import Critique
     from flowdebate.service.plan import Plan
 
@@ -72,6 +74,8 @@ _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
 }
+_SHOWN = 10
+"""Lines about relationships, and about moments."""
 _CONVERGENCE, _DIVERGING = 0.85, 0.40
 _AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "quorum")
 """Options of the pattern under the same names."""
@@ -289,12 +293,24 @@ def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
         ]
         parts += [("Risk", each) for each in found.risk_areas]
         parts += [("Insight", each) for each in found.insights]
+        parts += [("Between agents", text) for each in found.relationships if (text := _relationship(each))][:_SHOWN]
+    if raw.feedback is not None:
+        parts += [("Moment", each.text) for each in raw.feedback.moments][:_SHOWN]
     facts = (
         Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
         for label, text in parts
         if text
     )
     yield Card(title="Outcome", facts=tuple(facts))
+
+
+def _relationship(found: Relationship) -> str:
+    """What one agent did to another; nothing where they only voted."""
+    done = [f"voted for {found.other}"] if found.endorsed else []
+    if found.critiques:
+        made = counted(found.critiques, "critique")
+        done.insert(0, f"{made} of {found.other} (severity {found.severity:.1f}, revised after {found.revised})")
+    return f"{found.agent}: {', '.join(done)}" if done else ""
 
 
 class ConsensusPage(PatternPage):
