@@ -25,6 +25,7 @@ __all__ = (
     "Invocation",
     "as_block",
     "checked_resources",
+    "decision",
     "function_name",
     "handler",
     "invocation",
@@ -50,12 +51,44 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return lambda value, _: function(value)  # a builtin without a signature: str, int, …
+        return _of_value(function)  # a builtin without a signature: str, int, …
     if _takes_context(signature):
         return function
     if _fits(signature, 1):
-        return lambda value, _: function(value)
+        return _of_value(function)
     raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+
+
+def _of_value(function: Function) -> Invocation:
+    def call(value: Any, _: Context) -> Any:  # noqa: ANN401 - those of the function
+        return function(value)
+
+    call.__module__ = getattr(function, "__module__", None) or ""
+    return call
+
+
+async def decision(
+    function: Invocation,
+    value: object,
+    ctx: Context,
+    place: str,
+    *,
+    read: Callable[[Any], T],
+    returns: Any,  # noqa: ANN401 - any type form
+) -> T:
+    """What `read` makes of the answer of `function`, on which it depends what the run does next.
+
+    That of the application's code is a step of the run at `place`: a resumed run holds to it. Functions of this library
+    decide by what is recorded anyway.
+    """
+    if str(getattr(function, "__module__", "")).startswith("flowdebate."):
+        return read(await result_of(function(value, ctx)))
+    inside = ctx if place == ctx.path else ctx.child(ctx.block, place)
+
+    async def call() -> T:
+        return read(await result_of(function(value, inside)))
+
+    return await inside.decide(call, returns=returns)
 
 
 def _takes_context(signature: inspect.Signature) -> bool:
@@ -112,6 +145,7 @@ _LONG = 1.0
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")
+T = TypeVar("T")
 OutT = TypeVar("OutT")
 
 

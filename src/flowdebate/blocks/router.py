@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block, merged_resources
-from flowdebate.blocks.handler import BlockLike, Function, as_block, invocation, result_of
+from flowdebate.blocks.handler import BlockLike, Function, as_block, decision, invocation
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, shown
 
@@ -34,18 +34,19 @@ class Router(Block[Any, Any]):
         self._choose = invocation(choose, where=self._where, field="choose")
 
     async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - as the chosen route
-        chosen = await result_of(self._choose(value, ctx))
-        block = self._route(chosen)
+        key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None)
+        block: Any = self.otherwise if key is None else self.routes[key]
         return await block(value, ctx.child(block.name, f"{ctx.path}/{block.place}"))
 
-    def _route(self, chosen: object) -> Block[Any, Any]:
-        if isinstance(chosen, Block):
-            if any(chosen is route for route in self.routes.values()) or chosen is self.otherwise:
-                return chosen
-        elif isinstance(chosen, str) and chosen in self.routes:
-            return self.routes[chosen]
+    def _key(self, chosen: object) -> str | None:
+        """The key of the chosen route; None for `otherwise`."""
+        if isinstance(chosen, str) and chosen in self.routes:
+            return chosen
+        keys = [key for key, route in self.routes.items() if route is chosen]
+        if keys:
+            return keys[0]
         if self.otherwise is not None:
-            return self.otherwise
+            return None
         known = ", ".join(map(repr, self.routes))
         raise OutputError(self.name, "one of its routes", [("", f"chose {shown(chosen)}; available: {known}")])
 

@@ -16,7 +16,6 @@ from flowdebate.blocks.handler import (
     checked_resources,
     function_name,
     invocation,
-    result_of,
 )
 from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
@@ -233,7 +232,7 @@ class Sequencer(Block[InT, OutT]):
             step = self.steps[index]
             try:
                 if isinstance(step, LoopBack):
-                    if await result_of(step.when(current, inner)) and passes < step.max_iterations:
+                    if await step.goes_back(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
                     passes = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import Invocation, result_of
+from flowdebate.blocks.handler import Invocation, decision, result_of
 from flowdebate.blocks.outline import Outline
 from flowdebate.errors import LoopLimitExceeded, OutputError, shown
 from flowdebate.runs.context import place_of
@@ -63,7 +63,7 @@ class Then(Step):
         return (self.block,)
 
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
-        if self.when is not None and not await result_of(self.when(value, ctx)):
+        if self.when is not None and not await _holds(self.when, value, ctx, path):
             return value
         return await self.block(value, ctx.child(self.block.name, path))
 
@@ -167,8 +167,8 @@ class Branch(Step):
 
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
         chosen = self.otherwise
-        for condition, block in self.cases:
-            if await result_of(condition(value, ctx)):
+        for number, (condition, block) in enumerate(self.cases):
+            if await _holds(condition, value, ctx, f"{path}[{number}]"):
                 chosen = block
                 break
         if chosen is None:
@@ -197,7 +197,7 @@ class DoLoop(Step):
     async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
         for iteration in range(self.max_iterations):
             value = await self.body(value, ctx.child(self.body.name, f"{path}[{iteration + 1}]"))
-            if bool(await result_of(self.condition(value, ctx))) is self.until:
+            if await _holds(self.condition, value, ctx, f"{path}[{iteration + 1}]") is self.until:
                 return value
         raise LoopLimitExceeded(ctx.block, self.max_iterations)
 
@@ -216,6 +216,10 @@ class LoopBack(Step):
     when: Invocation
     max_iterations: int
     label: str
+
+    async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
+        """Whether there is another pass after this many."""
+        return await _holds(self.when, value, ctx, f"{path}[{passes}]") and passes < self.max_iterations
 
     def outline(self) -> Outline:
         return Outline(
@@ -239,6 +243,10 @@ class Rescue(Step):
     def outline(self) -> Outline:
         names = "" if self.on == (Exception,) else f" {' | '.join(error.__name__ for error in self.on)}"
         return _prefixed(f"rescue{names}", self.block)
+
+
+async def _holds(condition: Invocation, value: object, ctx: Context, place: str) -> bool:
+    return await decision(condition, value, ctx, f"{place}#when", read=bool, returns=bool)
 
 
 def _call(block: Block[Any, Any], value: object, ctx: Context) -> Callable[[], Any]:

@@ -8,7 +8,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from flowdebate.blocks.base import Block
+from flowdebate.blocks.handler import Handler
 from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.router import Router
+from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.roles import BlockOptions, RoleOptions
 
@@ -117,6 +120,12 @@ def own_options(value: object) -> dict[str, Any] | None:
     if isinstance(value, RoleOptions):
         return dict(value.for_block())
     return value.given if isinstance(value, UnboundRole) else None
+
+
+def is_own(value: object) -> bool:
+    """Whether a role is taken by code of the application; models' and people's answers are recorded as such."""
+    coded = (Handler, Router, Sequencer)
+    return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def role_block(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate._util.text import clean_text
@@ -328,7 +329,7 @@ def another_round(
         reason = stop_reason(state, predicate=False)
         if reason is None and asked is not None:
             inside = ctx.child(asked.name, f"{ctx.path}/{asked.place}[{state.round}]")
-            reason = stop_reason(state, predicate=await _answer(asked, inside))
+            reason = stop_reason(state, predicate=await inside.decide(partial(_answer, asked, inside)))
         if reason is None:
             return True
         ctx.scope.handle.update(stop_reason=reason)

@@ -12,7 +12,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import OutputError, error_text, problems_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.runs.context import Context
 
@@ -26,6 +26,7 @@ __all__ = (
     "Recovery",
     "Role",
     "TranscriptState",
+    "accepted",
     "anything_heard",
     "as_model",
     "entries_of",
@@ -35,6 +36,7 @@ __all__ = (
 )
 
 EntryT = TypeVar("EntryT")
+T = TypeVar("T")
 InputT = TypeVar("InputT", bound="PatternInput")
 
 Role: TypeAlias = str
@@ -164,6 +166,18 @@ def question_of(value: object, ctx: Context) -> str:
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
+
+
+async def accepted(read: Callable[[], T], ctx: Context, *, returns: Any, own: bool) -> T:  # noqa: ANN401 - any type form
+    """What `read` makes of a block's answer; of one of the application's `own` what it was when the run first was here.
+
+    Models' answers are recorded as such. An answer that `read` refuses is not recorded: the block may be mended.
+    """
+
+    async def call() -> T:
+        return read()
+
+    return await ctx.decide(call, returns=returns) if own else read()
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:

@@ -12,7 +12,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import FlowDebateError, LimitReached, OutputError, OutputTruncated, ReadOnly, error_text
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
-from flowdebate.patterns.state import pattern_state
+from flowdebate.patterns.state import accepted, pattern_state
 from flowdebate.resources.tasks.collection import create_task_collection
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
@@ -231,12 +231,17 @@ def record_turn(
     collection_id: str,
     entry: Callable[..., object],
     stance: str | None = None,
+    own: bool = False,
 ) -> Handler[Any, str]:
-    """`create_record_argument` for any transcript: `entry(round=…, text=…, flag=…)` makes what is added to it."""
+    """`create_record_argument` for any transcript: `entry(round=…, text=…, flag=…)` makes what is added to it.
+
+    `own`: a block of the application's speaks, so that a resumed run holds to what it said before.
+    """
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def record(value: object, ctx: Context) -> str:
-        text, flag = contribution_of(value, agent_name, ctx, stance=stance)
+    async def record(value: object, ctx: Context) -> str:
+        heard = await _text_heard(value, agent_name, ctx) if own else value
+        text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
         said = entry(round=max(pattern_state(ctx).round, 1), text=text, flag=flag)
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(said))
@@ -246,12 +251,15 @@ def record_turn(
     return record
 
 
-def hear(*, name: str, agent_name: str, transcript: StateResource[Any], collection_id: str) -> Handler[object, str]:
+def hear(
+    *, name: str, agent_name: str, transcript: StateResource[Any], collection_id: str, own: bool = False
+) -> Handler[object, str]:
     """A block that records what `agent_name` said in the state (`spoken`), where nobody sees it yet."""
 
     @handler(name=f"{name}-hear-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def record(value: object, ctx: Context) -> str:
-        text, _ = contribution_of(value, agent_name, ctx)
+    async def record(value: object, ctx: Context) -> str:
+        heard = await _text_heard(value, agent_name, ctx) if own else value
+        text, _ = contribution_of(heard, agent_name, ctx)
         state: Any = pattern_state(ctx)
         ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         complete_turn(agent_name, text, ctx)
@@ -276,6 +284,17 @@ def _added(audit: TaskCollection, agent_name: str, ctx: Context) -> Task:
     task = audit.add_task(f"Speak in round {number}", assignee=agent_name, metadata={"round": number})
     audit.claim(task_id=task.id, by=agent_name)
     return task
+
+
+async def _text_heard(value: object, agent_name: str, ctx: Context) -> str:
+    """The text that a block of the application returned when the run first was here."""
+
+    def read() -> tuple[str, bool]:
+        text = text_said(value, agent_name, ctx)
+        return str(text), isinstance(text, CutOff)
+
+    text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
+    return CutOff(text) if cut_off else text
 
 
 def contribution_of(

@@ -6,7 +6,7 @@ import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from flowdebate._util.frozen import frozen
 from flowdebate.errors import ConfigurationError, ReadOnly
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from flowdebate.models.usage import Usage
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.run import Run
+
+T = TypeVar("T")
 
 __all__ = (
     "Context",
@@ -277,6 +279,15 @@ class Context:
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
+
+    async def decide(self, call: Callable[[], Awaitable[T]], *, returns: Any = None) -> T:  # noqa: ANN401 - any type form
+        """Make the one decision of this place, which the application's code takes and the run depends on.
+
+        A resumed run does not ask again: the recorded decision holds. One without a record, as in runs of the first
+        edition, is taken anew. `returns` is its type, where it is no JSON data.
+        """
+        journal = self.run.journal
+        return await call() if journal is None else await journal.decide(f"{self.path}#decision", call, returns)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
         """Return the context of a block inside this one."""

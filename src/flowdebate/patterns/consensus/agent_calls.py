@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import one_line
@@ -14,11 +15,12 @@ from flowdebate.models.base import CircuitChanged
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import AgentFailure
 from flowdebate.patterns.failures import ask, is_provider_failure, record_loss
+from flowdebate.patterns.state import accepted
 from flowdebate.patterns.turn import take_turn
 from flowdebate.resources.resource import HeldResource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from flowdebate.models.policies.circuit_breaker import Step
     from flowdebate.patterns.consensus.schemas import AgentPhase
@@ -55,6 +57,8 @@ class Phase:
     name: AgentPhase
     read: Callable[[Any, str, Any, Context], Any]
     """`(answer, block, asked, ctx)`: the checked answer; OutputError for one that cannot be used."""
+    returns: Any
+    """The type of a checked answer."""
     record: Callable[[Any, Any, Context], object]
     """`(answer, asked, ctx)`: puts the checked answer into the state, and emits it; the output of the task."""
 
@@ -73,6 +77,7 @@ class AgentCalls(Block[Any, None]):
         agents: Mapping[str, Block[Any, Any]],
         stand_ins: Mapping[str, Block[Any, Any]],
         failures: FailurePolicy,
+        own: Collection[str],
     ) -> None:
         members = [*agents.values(), *stand_ins.values()]
         shared, hidden = merged_resources(name, members, closed=members)
@@ -81,6 +86,8 @@ class AgentCalls(Block[Any, None]):
         self._agents = agents
         self._stand_ins = stand_ins
         self._failures = failures
+        self._own = own
+        """The agents with a block of the application's."""
 
     async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
         phase, agent, number, target = self._phase, asked.agent, ctx.scope.handle.state.round, _target(asked)
@@ -102,7 +109,8 @@ class AgentCalls(Block[Any, None]):
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
             with _counted(step, agent, inside) if speaker is block else nullcontext():
                 answer = await ask(speaker, asked, ctx, self._failures)
-                answer = phase.read(answer, speaker.name, asked, ctx)
+                read = partial(phase.read, answer, speaker.name, asked, ctx)
+                answer = await accepted(read, ctx, returns=phase.returns, own=agent in self._own)
             task.heard()
             output = phase.record(answer, asked, ctx)
             task.complete(output)

@@ -18,7 +18,7 @@ from flowdebate.measures.topologies import edges
 from flowdebate.models.policies.circuit_breaker import Breakers
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns import checks
-from flowdebate.patterns.binding import member_options
+from flowdebate.patterns.binding import is_own, member_options
 from flowdebate.patterns.consensus.agent_calls import AgentCalls, Phase, circuits
 from flowdebate.patterns.consensus.agents import create_critic, create_proposer, create_reviser, create_voter
 from flowdebate.patterns.consensus.archive import gather_context
@@ -249,6 +249,7 @@ def _calls(options: ConsensusOptions, phase: Phase, create: Callable[..., Block[
         agents={agent.name: _own_block(options, agent) or default(agent) for agent in options.roster},
         stand_ins={} if model is None else {agent.name: default(agent, model) for agent in options.roster},
         failures=options.failures,
+        own={agent.name for agent in options.roster if is_own(agent.block)},
     )
 
 

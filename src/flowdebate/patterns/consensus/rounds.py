@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.frozen import frozen
@@ -11,7 +12,8 @@ from flowdebate._util.text import clean_data, clean_text, is_blank
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import NoProposals, OutputError
 from flowdebate.measures import Jaccard, convergence
-from flowdebate.measures.topologies import edges
+from flowdebate.measures.topologies import Edge, edges
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
 from flowdebate.patterns.consensus.events import AgentMessage, ConsensusStage, CritiqueMade, enter
 from flowdebate.patterns.consensus.schemas import (
@@ -31,7 +33,7 @@ from flowdebate.patterns.consensus.schemas import (
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.failures import guarded, record_failure, start_clock
 from flowdebate.patterns.loop import another_round, check_quorum, round_limit
-from flowdebate.patterns.state import as_model
+from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import text_said
 
 if TYPE_CHECKING:
@@ -123,28 +125,32 @@ def _record_proposal(proposal: Proposal, asked: ProposalAsked, ctx: Context) -> 
     return proposal.text
 
 
-PROPOSING = Phase(name="proposal", read=_read_proposal, record=_record_proposal)
+PROPOSING = Phase(name="proposal", read=_read_proposal, returns=Proposal, record=_record_proposal)
 
 
 def open_round(options: ConsensusOptions) -> Handler[Any, None]:
     """A tap that opens the next round, and decides who criticises whom."""
 
     @handler(name=f"{options.name}-open-round")
-    def opening(_: object, ctx: Context) -> None:
+    async def opening(_: object, ctx: Context) -> None:
         state: ConsensusState = ctx.scope.handle.state
         number = state.round + 1
-        available = set(breakers_of(ctx).available(options.names))
-        names = [name for name in options.names if name in available or name in state.proposals]
-        chosen = edges(
-            options.topology,
-            names,
-            round=number,
-            random=ctx.random,
-            hub=options.hub if options.hub in names else None,
-            sparsity=options.sparsity,
-            targets=state.proposals,
-            critics=available,
-        )
+
+        async def choose() -> list[Edge]:
+            available = set(breakers_of(ctx).available(options.names))
+            names = [name for name in options.names if name in available or name in state.proposals]
+            return edges(
+                options.topology,
+                names,
+                round=number,
+                random=ctx.random,
+                hub=options.hub if options.hub in names else None,
+                sparsity=options.sparsity,
+                targets=state.proposals,
+                critics=available,
+            )
+
+        chosen = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
         opened = ConsensusRound.model_construct(
             round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
         )
@@ -241,8 +247,8 @@ def _record_revision(revised: tuple[Proposal, bool], asked: RevisionAsked, ctx: 
     return proposal.text
 
 
-CRITICISING = Phase(name="critique", read=_read_critique, record=_record_critique)
-REVISING = Phase(name="revision", read=_read_revision, record=_record_revision)
+CRITICISING = Phase(name="critique", read=_read_critique, returns=Critique, record=_record_critique)
+REVISING = Phase(name="revision", read=_read_revision, returns=tuple[Proposal, bool], record=_record_revision)
 
 
 def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
@@ -312,7 +318,9 @@ def conclusive_judge(options: ConsensusOptions, judge: Block[Any, Any]) -> Handl
         answer = await ask_judge(judge, asked, options, ctx)
         if answer is None:
             return
-        said = as_model({"conclusive": answer} if isinstance(answer, bool) else answer, JudgeAnswer, block=judge.name)
+        plain = {"conclusive": answer} if isinstance(answer, bool) else answer
+        read = partial(as_model, plain, JudgeAnswer, block=judge.name)
+        said = await accepted(read, ctx, returns=JudgeAnswer, own=is_own(judge))
         if said.conclusive:
             end_early(ctx, "judge", clean_text(said.reasoning))
 

@@ -9,6 +9,7 @@ from flowdebate._util.text import clean_data, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, error_text, shown
 from flowdebate.measures import Ballot, Strength, strength, tally, vote_weight
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.archive import read_ratings
@@ -16,7 +17,7 @@ from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStag
 from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge
 from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
 from flowdebate.patterns.failures import start_clock
-from flowdebate.patterns.state import as_model
+from flowdebate.patterns.state import accepted, as_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,8 +101,8 @@ def _record_in_poll(ballot: Ballot, _: VoteAsked, ctx: Context) -> Ballot:
     return ballot
 
 
-VOTING = Phase(name="vote", read=_read, record=_record)
-POLLING = Phase(name="poll", read=_read, record=_record_in_poll)
+VOTING = Phase(name="vote", read=_read, returns=Ballot, record=_record)
+POLLING = Phase(name="poll", read=_read, returns=Ballot, record=_record_in_poll)
 
 
 def count_poll(options: ConsensusOptions, enough: float) -> Handler[Any, None]:
@@ -209,7 +210,11 @@ async def _broken(options: ConsensusOptions, judge: Block[Any, Any], counted: Ta
     if answer is None:
         return None
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
-    chosen = named_agent(choice, counted.tied) if isinstance(choice, str) else None
+
+    def read() -> str | None:
+        return named_agent(choice, counted.tied) if isinstance(choice, str) else None
+
+    chosen = await accepted(read, ctx, returns=str | None, own=is_own(judge))
     if chosen is None:
         problem = f"chose {shown(choice)}; tied: {', '.join(map(repr, counted.tied))}"
         lose_judge(OutputError(judge.name, "one of the tied agents", [("", problem)]), judge, ctx)

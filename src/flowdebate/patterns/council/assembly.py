@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.sequencer import sequencer
-from flowdebate.patterns.binding import member_options, own_options
+from flowdebate.patterns.binding import is_own, member_options, own_options
 from flowdebate.patterns.council.chair import create_chair
 from flowdebate.patterns.council.member import create_council_member, create_council_reviewer
 from flowdebate.patterns.council.review import MakeReviewer, ReviewTurn, council_state, open_reviews, sum_up_reviews
@@ -94,7 +94,13 @@ def _opinion(council: CouncilOptions, member: Persona) -> Turn:
     loop = council.loop
     about = {"role": member.role, "system_prompt": member.system_prompt}
     block, stand_in = loop.speakers(member, create_council_member, options=council.of_members, **about)
-    record = hear(name=loop.name, agent_name=member.name, transcript=loop.transcript, collection_id=loop.collection_id)
+    record = hear(
+        name=loop.name,
+        agent_name=member.name,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+        own=is_own(member.block),
+    )
     return loop.turn(member, debater=block, stand_in=stand_in, record=record)
 
 

@@ -11,6 +11,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import BadAnswer, FlowDebateError, OutputError, RosterError, shown
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.debate.debater import create_debater
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -23,6 +24,7 @@ from flowdebate.patterns.debate.moderator import (
     stash_moderator_decision,
 )
 from flowdebate.patterns.debate.schemas import (
+    DebateContributionEntry,
     DebateInput,
     DebateRawOutput,
     DebateState,
@@ -31,11 +33,11 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
-from flowdebate.patterns.debate.transcript import create_record_argument
 from flowdebate.patterns.failures import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure
 from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
 from flowdebate.patterns.output import publish, status_of, with_synthesizer
-from flowdebate.patterns.state import as_model, entries_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, state_of
+from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
     pipeline = loop.until_stopped(pipeline)
     judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
-    pipeline = pipeline.then(judged).then(build_raw_output(loop, judge.name, debate.roster))
+    pipeline = pipeline.then(judged).then(build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge)))
     return with_synthesizer(
         pipeline,
         loop,
@@ -132,12 +134,14 @@ def _turn(debate: DebateOptions, debater: Debater) -> Turn:
         anonymity=debate.anonymity,
         sources=debate.sources,
     )
-    record = create_record_argument(
+    record = record_turn(
         name=loop.name,
         agent_name=debater.name,
-        stance=debater.stance,
         transcript=loop.transcript,
         collection_id=loop.collection_id,
+        entry=partial(DebateContributionEntry, agent_name=debater.name, stance=debater.stance),
+        stance=debater.stance,
+        own=is_own(debater.block),
     )
     return loop.turn(debater, debater=block, stand_in=stand_in, record=record, stance=debater.stance)
 
@@ -155,7 +159,9 @@ def _moderation(debate: DebateOptions) -> Block[Any, Any]:
         transcript=loop.transcript,
         max_rounds=loop.max_rounds,
     )
-    stash = stash_moderator_decision(name=loop.name, moderator=moderator.name, roster_names=names)
+    stash = stash_moderator_decision(
+        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(debate.moderator)
+    )
     is_default = isinstance(moderator, Moderator)
 
     def losses(error: BaseException) -> bool:
@@ -252,16 +258,17 @@ def _quotes(ctx: Context, sources: Mapping[str, str] | None) -> list[list[Verifi
     return quotes_in(entries_of(ctx), sources)
 
 
-def build_raw_output(loop: Loop, judge: str, roster: Sequence[Debater]) -> Handler[Any, DebateRawOutput]:
+def build_raw_output(loop: Loop, judge: str, roster: Sequence[Debater], *, own: bool) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output."""
     stances = list(dict.fromkeys(debater.stance for debater in roster))
 
     @handler(name=f"{loop.name}-build-raw-output")
-    def build(value: object, ctx: Context) -> DebateRawOutput:
+    async def build(value: object, ctx: Context) -> DebateRawOutput:
         status: RunStatus = "no_verdict"
         record_unheard(roster, ctx)
         if value is not MISSING:
-            verdict = as_model(value, DebateVerdict, block=judge)
+            read = partial(as_model, value, DebateVerdict, block=judge)
+            verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
             if not isinstance(value, JudgedVerdict):
                 verdict = of_application(verdict, stances, ctx, block=judge)
             ctx.scope.handle.update(verdict=verdict)

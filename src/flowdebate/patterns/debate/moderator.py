@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
@@ -21,7 +22,7 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries
 from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.roles import SHOWN, RosterBlock, generator_options
-from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
 
@@ -257,20 +258,25 @@ def decide_declared_order(
 
 
 def stash_moderator_decision(
-    *, name: str, moderator: str, roster_names: Sequence[str]
+    *, name: str, moderator: str, roster_names: Sequence[str], own: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
     """A block that checks what `moderator` decided, and adds it to the debate's state with its round.
 
-    OutputError for what is no decision, RosterError for a speaker who is not in the debate.
+    OutputError for what is no decision, RosterError for a speaker who is not in the debate. `own`: the moderator is the
+    application's, so that a resumed run holds to what it decided before.
     """
     roster = frozenset(roster_names)
 
-    @handler(name=f"{name}-stash-moderator-decision")
-    def stash(value: object, ctx: Context) -> DebateModeratorDecision:
+    def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
         for speaker in output.next_speakers:
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
+        return output
+
+    @handler(name=f"{name}-stash-moderator-decision")
+    async def stash(value: object, ctx: Context) -> DebateModeratorDecision:
+        output = await accepted(partial(read, value), ctx, returns=DebateModeratorOutput, own=own)
         state = state_of(ctx, DebateState)
         said: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         added = value.added if isinstance(value, CompletedDecision) else []

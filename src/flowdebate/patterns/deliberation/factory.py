@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns import checks
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.deliberation.debater import create_persona_debater
 from flowdebate.patterns.deliberation.moderator import (
     ReportForm,
@@ -156,7 +157,13 @@ def _turn(loop: Loop, persona: Persona, members: Members, options: RoleOptions) 
         participants=members,
         max_rounds=loop.max_rounds,
     )
-    record = hear(name=loop.name, agent_name=persona.name, transcript=loop.transcript, collection_id=loop.collection_id)
+    record = hear(
+        name=loop.name,
+        agent_name=persona.name,
+        transcript=loop.transcript,
+        collection_id=loop.collection_id,
+        own=is_own(persona.block),
+    )
     return loop.turn(persona, debater=block, stand_in=stand_in, record=record)
 
 
@@ -182,7 +189,7 @@ def _closing(
     return (
         sequencer(name=f"{loop.name}-close-round")
         .then(IfHeard(loop.guarded(moderator, without_report), role="moderator", instead="no_report"))
-        .then(stash_report(loop.name, moderator.name))
+        .then(stash_report(loop.name, moderator.name, own=is_own(own)))
     )
 
 

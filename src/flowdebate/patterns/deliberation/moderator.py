@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from pydantic import Field, create_model
@@ -18,7 +19,7 @@ from flowdebate.patterns.deliberation.schemas import DeliberationState, Moderato
 from flowdebate.patterns.deliberation.transcript import render_said, system_for_all
 from flowdebate.patterns.failures import MISSING, record_failure
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
-from flowdebate.patterns.state import as_model, entries_of, pattern_state, question_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, pattern_state, question_of, state_of
 from flowdebate.prompts.escaping import tag_name
 from flowdebate.prompts.template import Template, filled, uses
 
@@ -188,7 +189,7 @@ def _report_schema() -> type[WireModel]:
     )
 
 
-def stash_report(name: str, moderator: str) -> Handler[object, ModeratorReport | None]:
+def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, ModeratorReport | None]:
     """A block that adds what `moderator` reported to the state; None for `MISSING`, which settles nothing.
 
     It takes the model, a dict in either key style, or text, which `parse_report` reads; OutputError for what does not
@@ -196,8 +197,10 @@ def stash_report(name: str, moderator: str) -> Handler[object, ModeratorReport |
     """
 
     @handler(name=f"{name}-stash-report")
-    def stash(value: object, ctx: Context) -> ModeratorReport | None:
-        report = None if value is MISSING else _as_report(value, moderator)
+    async def stash(value: object, ctx: Context) -> ModeratorReport | None:
+        report = None
+        if value is not MISSING:
+            report = await accepted(partial(_as_report, value, moderator), ctx, returns=ModeratorReport, own=own)
         state = state_of(ctx, DeliberationState)
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:

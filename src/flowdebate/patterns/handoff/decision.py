@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model
@@ -22,7 +23,7 @@ from flowdebate.patterns.handoff.schemas import (
     HandoffTranscriptState,
 )
 from flowdebate.patterns.handoff.transition import read_transition
-from flowdebate.patterns.state import state_of
+from flowdebate.patterns.state import accepted, state_of
 from flowdebate.patterns.turn import audit_resources, complete_turn, record_flag, text_said, warn_of_nothing
 from flowdebate.prompts.escaping import name_among
 from flowdebate.resources.resource import StateResource
@@ -203,14 +204,22 @@ TURN_LOST = "the turn was lost"
 
 
 def record_said(
-    *, name: str, agent_name: str, names: Sequence[str], transcript: HandoffTranscript, collection_id: str
+    *,
+    name: str,
+    agent_name: str,
+    names: Sequence[str],
+    transcript: HandoffTranscript,
+    collection_id: str,
+    own: bool = False,
 ) -> Handler[Any, HandoffDecision]:
     """A block that adds what a speaker said to the transcript, before it is decided who is next."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
-    def record(value: object, ctx: Context) -> HandoffDecision:
+    async def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
-            value = check_decision(answer_of(value, agent_name, names, ctx), agent_name=agent_name, names=names)
+            read = partial(answer_of, value, agent_name, names, ctx)
+            answer = await accepted(read, ctx, returns=HandoffAnswer, own=own)
+            value = check_decision(answer, agent_name=agent_name, names=names)
         number = max(state_of(ctx, HandoffState).round, 1)
         entry = HandoffEntry(round=number, agent_name=agent_name, text=value.text, flag=value.flag)
         held = ctx.scope.handles["transcript"]

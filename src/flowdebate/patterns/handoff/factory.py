@@ -15,6 +15,7 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import checks
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.handoff.decision import (
     HandoffDecision,
@@ -157,6 +158,7 @@ def _turn_of_speaker(
             names=names,
             transcript=loop.transcript,
             collection_id=loop.collection_id,
+            own=is_own(persona.block),
         )
         turns[persona.name] = loop.turn(persona, debater=block, stand_in=stand_in, record=record)
         speakers += [each for each in (block, stand_in) if isinstance(each, Speaker)]

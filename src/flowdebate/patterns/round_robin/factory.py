@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
+from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.failures import IfHeard
 from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, in_declared_order, round_limit
 from flowdebate.patterns.output import build_output, with_synthesizer
@@ -226,6 +227,7 @@ def _turn(loop: Loop, debater: Persona, members: Members, options: RoleOptions, 
         transcript=loop.transcript,
         collection_id=loop.collection_id,
         entry=partial(RoundRobinEntry, agent_name=debater.name, role=debater.role),
+        own=is_own(debater.block),
     )
     return loop.turn(debater, debater=block, stand_in=stand_in, record=record)
 
@@ -248,7 +250,7 @@ def _audit(
         sequencer(name=f"{loop.name}-audit-round")
         .tap(loop.end_of_turns())
         .then(IfHeard(loop.guarded(referee, without_report), role="referee", instead="no_report"))
-        .then(stash_audit(loop.name, referee.name, loop.transcript))
+        .then(stash_audit(loop.name, referee.name, loop.transcript, own=is_own(own)))
     )
 
 

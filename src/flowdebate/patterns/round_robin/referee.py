@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, Field, create_model
@@ -23,7 +24,7 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinState,
 )
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
-from flowdebate.patterns.state import as_model, entries_of, question_of, state_of
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
 from flowdebate.prompts.template import Template, filled, listed, uses
 
@@ -230,17 +231,20 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
     )
 
 
-def stash_audit(name: str, referee: str, transcript: RoundRobinTranscript) -> Handler[object, RefereeAudit | None]:
+def stash_audit(
+    name: str, referee: str, transcript: RoundRobinTranscript, *, own: bool
+) -> Handler[object, RefereeAudit | None]:
     """A block that adds what `referee` reported to the state; None for `MISSING`.
 
     It takes the model, or a dict in either key style; OutputError for what does not validate.
     """
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})
-    def stash(value: object, ctx: Context) -> RefereeAudit | None:
+    async def stash(value: object, ctx: Context) -> RefereeAudit | None:
         if value is MISSING:
             return None
-        report = as_model(value, RefereeReport, block=referee)
+        read = partial(as_model, value, RefereeReport, block=referee)
+        report = await accepted(read, ctx, returns=RefereeReport, own=own)
         state = state_of(ctx, RoundRobinState)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
         audit = audit_of(report, round=max(state.round, 1), spoke=spoke)

@@ -211,6 +211,18 @@ class Journal:
         await self.commit(key, "effect", body)
         return value
 
+    async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
+        """Return the recorded decision `key`, or that of `call`, which has no effects: only its result is recorded."""
+        row = self.found(key)
+        if row is not None:
+            return self.read(row, lambda body: cast("T", _value_of(body, returns)))
+        value = await call()
+        body = _value_text(value, returns)
+        if body is None:
+            raise NotRecordable(self.store.name, self.run_id, key, value)
+        await self.commit(key, "effect", body)
+        return value
+
     def recorded_failure(self, key: str) -> Exception | None:
         """Return the provider failure recorded at `key`; None for none."""
         row = self.found(key)

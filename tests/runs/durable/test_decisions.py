@@ -1,0 +1,314 @@
+"""What the application's code decided is recorded: a resumed run is the run that it was, whatever is answered now."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, Session, consensus, debate, deliberation, handoff, round_robin, router, sequencer
+from flowdebate.errors import OutputError
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.patterns.every import REPORT, VERDICT, WITH_ROUNDS, every_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+GUARDED = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "budget_guard.py"))["pattern"]
+QUESTION = "Should rents be capped?"
+
+
+class Killed(Exception):
+    """Ends a life of a run."""
+
+
+class Lives:
+    """The life of a run that is going on, and the turns and questions of all of them."""
+
+    def __init__(self) -> None:
+        self.life = 1
+        self.turns: list[int] = []
+        self.asked: list[tuple[int, int]] = []
+
+    def answer(self, when: dict[int, set[int]], *, wait: bool = False) -> Callable[[Context], Any]:
+        """A predicate that is true in the rounds `when` has for the life."""
+
+        def holds(ctx: Context) -> bool:
+            number = ctx.sequencer.state.round
+            self.asked.append((self.life, number))
+            return number in when[self.life]
+
+        async def later(ctx: Context) -> bool:
+            return holds(ctx)
+
+        return later if wait else holds
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> None:
+    """Its answers hold in a later life, in which it would answer otherwise: no turn more, none less."""
+    lives, store = Lives(), MemoryStore()
+
+    def act(_: Any, ctx: Context) -> None:
+        number = ctx.sequencer.state.round
+        if lives.life == 1 and number == 2:
+            raise Killed
+        lives.turns.append(number)
+
+    predicate = lives.answer({1: set(), 2: {1, 2}}, wait=wait)
+    built = every_pattern(act, terminate_when=predicate)[pattern]
+    with pytest.raises(Killed):
+        await built.run(QUESTION, store=store, run_id="it")
+    lives.life = 2
+    raw = (await built.resume("it", store=store)).raw
+    assert lives.asked == [(1, 1), (2, 2)]
+    assert raw.stop_reason == "predicate"
+    assert (raw.turns if pattern == "handoff" else raw.rounds if isinstance(raw.rounds, int) else len(raw.rounds)) == 2
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+async def test_a_run_that_a_predicate_has_ended_stays_so(pattern: str) -> None:
+    """Killed after the last round, and resumed when the predicate says no: nothing is argued any more."""
+    lives, store = Lives(), MemoryStore()
+    predicate = lives.answer({1: {1}, 2: set()})
+    built = every_pattern(lambda _, ctx: lives.turns.append(ctx.sequencer.state.round), terminate_when=predicate)
+    first = (await built[pattern].run(QUESTION, store=store, run_id="it", seed=1)).raw
+    lives.life, before = 2, len(lives.turns)
+    second = (await built[pattern].resume("it", store=store)).raw
+    assert (second.stop_reason, len(lives.turns)) == (first.stop_reason, 2 * before)
+    assert lives.asked == [(1, 1)]
+
+
+@pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
+async def test_the_example_of_a_budget_argues_as_many_rounds_as_it_decided(calls: int) -> None:
+    """Killed in the judge's call and resumed with another budget: its rounds are those that were paid."""
+    store, made = MemoryStore(), list[str]()
+    killed = True
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block.endswith("judge") and killed:
+            raise Killed
+        made.append(request.block)
+        return VERDICT | {"winner": None} if request.block.endswith("judge") else "I say so."
+
+    def session(budget: int) -> Session:
+        return Session(state={"budget": {"calls": budget, "tokens": 10**9}})
+
+    model = FunctionModel(answer)
+    with pytest.raises(Killed):
+        await GUARDED.run(QUESTION, model=model, store=store, run_id="it", session=session(4 if calls == 1 else 2))
+    argued, killed = len(made), False
+    raw = (await GUARDED.resume("it", model=model, store=store, session=session(calls))).raw
+    assert (len(made), raw.rounds) == (argued + 1, argued // 2)
+
+
+async def test_a_topology_is_not_asked_again() -> None:
+    """Who criticises whom stays as it was."""
+    store, life, chosen = MemoryStore(), 1, list[int]()
+
+    def topology(names: Any, _: int, __: Any) -> list[tuple[str, str]]:
+        chosen.append(life)
+        ann, bob, carl = names
+        return [(ann, bob), (bob, carl), (carl, ann)] if life == 1 else [(bob, ann), (carl, bob), (ann, carl)]
+
+    def agent(asked: Any) -> Any:
+        if asked.kind == "vote" and life == 1:
+            raise Killed
+        critique: dict[str, Any] = {"reasoning": "Thin.", "issues": [f"life {life}"], "suggestions": []}
+        return {"critique": critique, "vote": {"choice": "ann"}}.get(asked.kind, f"In life {life}.")
+
+    people = [{"name": name, "block": agent} for name in ("ann", "bob", "carl")]
+    plan = consensus(name="plan", agents=people, topology=topology, max_rounds=1)
+    with pytest.raises(Killed):
+        await plan.run(QUESTION, store=store, run_id="it")
+    life = 2
+    output = (await plan.resume("it", store=store)).output
+    assert chosen == [1]
+    assert output.rounds[0].edges == [("ann", "bob"), ("bob", "carl"), ("carl", "ann")]
+    assert {item.issues[0] for item in output.rounds[0].critiques} == {"life 1"}
+    assert {proposal.text for proposal in output.final_proposals} == {"In life 1."}
+
+
+def said_in(lives: Lives) -> Callable[[Any], str]:
+    """A debater that says which life it is."""
+    return lambda _: f"Said in life {lives.life}."
+
+
+async def test_a_moderator_debaters_and_a_judge_that_are_functions_are_held_to_their_answers() -> None:
+    """Speakers, arguments and verdict are those of the life in which they were given."""
+    lives, store = Lives(), MemoryStore()
+    sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
+
+    def minutes(raw: Any) -> Any:
+        if lives.life == 1:
+            raise Killed
+        return raw
+
+    rent = debate(
+        name="rent",
+        debaters=sides,
+        max_rounds=1,
+        moderator=lambda _: {"next_speakers": ["ann", "bob"] if lives.life == 1 else ["bob"]},
+        judge=lambda _: VERDICT | {"reasoning": f"Life {lives.life}."},
+        synthesizer=minutes,
+    )
+    with pytest.raises(Killed):
+        await rent.run(QUESTION, store=store, run_id="it")
+    lives.life = 2
+    raw = (await rent.resume("it", store=store)).output
+    assert [entry.text for entry in raw.transcript] == ["Said in life 1."] * 2
+    assert [entry.agent_name for entry in raw.transcript] == ["ann", "bob"]
+    assert raw.verdict.reasoning == "Life 1."
+
+
+@pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
+async def test_functions_in_the_other_patterns_are_held_to_their_answers(kind: str) -> None:
+    """What was said before the run was cut short, who was handed over to, what was reported."""
+    lives, store = Lives(), MemoryStore()
+
+    def speak(_: Any, ctx: Context) -> Any:
+        if lives.life == 1 and ctx.sequencer.state.round == 2:
+            raise Killed
+        others = {1: "carl", 2: "bob"}
+        said = {"text": f"Said in life {lives.life}."}
+        return said | {"next_agent_name": others[lives.life]} if kind == "handoff" else said
+
+    def report(_: Any) -> Any:
+        return REPORT | {"summary": f"Life {lives.life}."}
+
+    def referee(_: Any) -> Any:
+        return {"notes": f"Life {lives.life}.", "assessments": []}
+
+    people: Any = [{"name": name, "block": speak} for name in ("ann", "bob", "carl")]
+    patterns: dict[str, Any] = {
+        "deliberation": deliberation(name="x", debaters=people, max_rounds=2, moderator=report),
+        "handoff": handoff(name="x", debaters=people, max_turns=2, on_invalid="random"),
+        "round_robin": round_robin(name="x", debaters=people, max_rounds=2, referee=referee, synthesizer=False),
+    }
+    built = patterns[kind]
+    with pytest.raises(Killed):
+        await built.run(QUESTION, store=store, run_id="it")
+    lives.life = 2
+    raw = (await built.resume("it", store=store)).raw
+    assert {entry.text for entry in raw.entries if entry.round == 1} == {"Said in life 1."}
+    assert {entry.text for entry in raw.entries if entry.round == 2} == {"Said in life 2."}
+    if kind == "handoff":
+        assert raw.transcript[0].next_agent_name == "carl"
+    if kind == "deliberation":
+        assert raw.summaries == ["Life 1.", "Life 2."]
+    if kind == "round_robin":
+        assert [audit.notes for audit in raw.audits] == ["Life 1.", "Life 2."]
+
+
+async def test_an_answer_that_was_refused_can_be_mended() -> None:
+    """Only what the pattern accepted is held to: the run goes on once the function is right."""
+    lives, store = Lives(), MemoryStore()
+    sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
+    verdicts: dict[int, Any] = {1: {"winner": "for"}, 2: VERDICT}
+    rent = debate(name="rent", debaters=sides, max_rounds=1, judge=lambda _: verdicts[lives.life], synthesizer=False)
+    with pytest.raises(OutputError, match="must return"):
+        await rent.run(QUESTION, store=store, run_id="it")
+    lives.life = 2
+    raw = (await rent.resume("it", store=store)).output
+    assert raw.verdict is not None
+    assert [entry.text for entry in raw.transcript] == ["Said in life 1."] * 2
+
+
+async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> None:
+    """Each decision of a sequencer or a router stays as it was, loops included."""
+    store, life, asked = MemoryStore(), 1, list[str]()
+
+    def decide(name: str, first: str) -> Callable[[Any], bool]:
+        left = [answer == "y" for answer in first]
+
+        def condition(_: object) -> bool:
+            asked.append(f"{name} in life {life}")
+            return left.pop(0) if life == 1 else first[-1] == "n"
+
+        return condition
+
+    def choose(_: object) -> str:
+        asked.append(f"route in life {life}")
+        return "left" if life == 1 else "right"
+
+    def log(name: str) -> Callable[[list[str]], list[str]]:
+        return lambda value: [*value, name]
+
+    def end(value: list[str]) -> list[str]:
+        if life == 1:
+            raise Killed
+        return value
+
+    block = (
+        sequencer(name="s")
+        .then(router(name="way", choose=choose, routes={"left": log("left"), "right": log("right")}))
+        .then_if(decide("then_if", "y"), log("then"))
+        .branch((decide("branch", "n"), log("if")), otherwise=log("else"))
+        .do_while(log("once"), decide("do_while", "yn"), max_iterations=5)
+        .tap(log("pass"))
+        .loop_back("way", when=decide("loop_back", "n"), max_iterations=2)
+        .then(end)
+    )
+    with pytest.raises(Killed):
+        await block.run([], store=store, run_id="it")
+    before, life = list(asked), 2
+    output = (await block.resume("it", store=store)).output
+    assert asked == before
+    assert output == ["left", "then", "else", "once", "once"]
+
+
+async def test_a_condition_has_its_own_steps_and_draws() -> None:
+    """One that is not asked again in a resumed run leaves the steps of the later ones as they were."""
+    store, life = MemoryStore(), 0
+    steps: list[tuple[int, float]] = []
+
+    async def fewer(count: int, ctx: Context) -> bool:
+        async def look() -> float:
+            return ctx.random.random()
+
+        steps.append((count, await ctx.step(look)))
+        if count == 2 and life == 1:
+            raise Killed
+        return count < 3
+
+    block = sequencer(name="s").do_while(lambda count: count + 1, fewer, max_iterations=9)
+    await block.run(0, seed=5)
+    undisturbed, steps, life = steps, [], 1
+    with pytest.raises(Killed):
+        await block.run(0, store=store, run_id="it", seed=5)
+    life = 2
+    assert (await block.resume("it", store=store)).output == 3
+    assert list(dict.fromkeys(steps)) == undisturbed
+
+
+class FirstEdition(MemoryStore):
+    """A store of runs that recorded no decisions."""
+
+    async def commit(self, run_id: str, key: str, kind: Any, body: str, at: float) -> None:
+        if not key.endswith("#decision"):
+            await super().commit(run_id, key, kind, body, at)
+
+
+async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
+    """As those of the first edition: the decision is taken when the run is resumed."""
+    lives, store = Lives(), FirstEdition()
+
+    def act(_: Any, ctx: Context) -> None:
+        if lives.life == 1 and ctx.sequencer.state.round == 2:
+            raise Killed
+
+    built = every_pattern(act, terminate_when=lives.answer({1: set(), 2: {1}}))["debate"]
+    with pytest.raises(Killed):
+        await built.run(QUESTION, store=store, run_id="it")
+    lives.life = 2
+    raw = (await built.resume("it", store=store)).raw
+    assert (raw.rounds, lives.asked) == (1, [(1, 1), (2, 1)])
