@@ -243,3 +243,34 @@ def test_one_of_its_debates_is_carried_on_by_itself(folder: Path) -> None:
         assert len(school.bodies) == asked
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert "one call" in again.stdout
+
+
+def test_debates_are_judged_as_the_options_say(folder: Path) -> None:
+    """Two views of each debate, with letters: what is evaluated need not be a judge that is asked once."""
+    scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
+    with School(answers={"scores": scores}) as school:
+        options = ("--baseline", "single", "--limit", "1", "--schedule", "swap", "--labels", "--out", "r.jsonl")
+        result = run(school, "facts.jsonl", *options)
+    assert result.exit_code == 0
+    judging = json.loads((folder / "r.jsonl").read_text().splitlines()[0])["document"]["raw"]["verdict"]["judging"]
+    assert judging["schedule"] == "swap"
+    assert len(judging["ballots"]) == 2
+    assert all(set(ballot["labels"].values()) == {"A", "B"} for ballot in judging["ballots"])
+
+
+def test_questions_of_a_column_are_one_cluster_and_failed_ones_may_be_left_out(folder: Path) -> None:
+    """The column must be there; "left-out" counts only debates with a verdict."""
+    rows = [{**fact, "topic": "physics"} for fact in FACTS]
+    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with School() as school:
+        report = json.loads(run(school, "t.jsonl", "--cluster", "topic", "--json").stdout)["report"]
+        gone = run(school, "facts.jsonl", "--cluster", "topic")
+    assert {each["clusters"] for each in report["comparisons"]} == {1}
+    assert gone.exit_code == 2
+    assert "a column of all rows" in gone.stderr
+    with School(broken=range(3)) as school:
+        options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch", "lost")
+        found = json.loads(run(school, "facts.jsonl", *options, "--json").stdout)["report"]
+        page = run(school, "facts.jsonl", *options, "--missing", "gone")
+    assert (found["n"], found["attempted"], found["failed"], found["missing"]) == (1, 4, 3, "left out")
+    assert page.exit_code == 2

@@ -188,3 +188,22 @@ def test_a_measure_that_gives_no_shares_is_an_output_error(matrix: Any) -> None:
     """It is named, and what it gave is shown."""
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
+
+
+class Apart:
+    """A measure by which all texts are the same, but for "other"."""
+
+    name = "apart"
+
+    def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
+        return [[1.0 if one == other else 0.1 * ("other" not in (one, other)) for other in texts] for one in texts]
+
+
+def test_a_group_with_a_proposal_far_from_all_others_has_not_converged() -> None:
+    """19 alike and one apart have a mean similarity of 0.9; nor does one agent agree with anybody."""
+    texts = {f"agent {number}": "same" for number in range(19)}
+    assert convergence(texts, similarity=Apart()).status == "converged"
+    found = convergence({**texts, "loner": "other"}, similarity=Apart())
+    assert found.similarity == pytest.approx(0.9)
+    assert found.status == "refining"
+    assert convergence({"ann": "alone"}, similarity=Apart()).status == "refining"
