@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
 from flowdebate._util.frozen import FrozenDict, FrozenList, frozen
-from flowdebate.errors import ReadOnly
-from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput
+from flowdebate.errors import OutputError, ReadOnly
+from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.transcript import create_record_argument
 from flowdebate.patterns.turn import create_init_transcript
 from tests.patterns.every import PATTERNS, VERDICT, WITH_ROUNDS, every_pattern
@@ -246,3 +246,40 @@ def test_a_model_with_frozen_lists_is_written_as_before() -> None:
     decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
     assert frozen(decision).model_dump_json() == decision.model_dump_json()
     assert frozen(decision) == decision
+
+
+def test_the_resources_in_reach_are_listed() -> None:
+    """By `dir`, as completion in a notebook needs it."""
+    seen: list[list[str]] = []
+
+    def look(_: object, ctx: Context) -> str:
+        seen.append(dir(ctx.resources))
+        return "Yes."
+
+    rent(debaters=[Debater("ann", "for", block=look), SIDES[1]], max_rounds=1).run_sync(QUESTION)
+    assert {"audit", "transcript"} <= set(seen[0])
+
+
+def test_a_custom_pattern_has_an_audit_trail() -> None:
+    """`create_record_argument` completes the turn's task, and makes it where nobody else did."""
+    transcript = create_debate_transcript()
+    shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
+    own = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
+    for name, stance in (("ann", "for"), ("bob", "against")):
+        speaks = sequencer(name=f"own-turn-{name}").map(lambda _: "I say so.")
+        own = own.tap(speaks.then(create_record_argument(agent_name=name, stance=stance, **shared)))
+    tasks = own.run_sync(QUESTION).tasks
+    assert tasks.collection_id == "own"
+    assert [(task.assignee, task.status, task.output) for task in tasks.list()] == [
+        ("ann", "completed", "I say so."),
+        ("bob", "completed", "I say so."),
+    ]
+
+
+@pytest.mark.parametrize("turns", [9, 10_000])
+def test_a_moderator_cannot_buy_any_number_of_turns(turns: int) -> None:
+    """Four in a round for each debater, whoever moderates; the error names the moderator."""
+    with pytest.raises(OutputError, match=f"block 'rent-moderator' must return .* names {turns:,} turns in one round"):
+        rent(moderator=lambda _: {"next_speakers": ["ann"] * turns}).run_sync(QUESTION)
+    most = rent(moderator=lambda _: {"next_speakers": ["ann", "bob"] * 4}, max_rounds=1).run_sync(QUESTION)
+    assert len(most.output.transcript) == 8

@@ -255,6 +255,11 @@ class Context:
         """The run's clock, in seconds since the epoch."""
         return self.run.now()
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run first began, by its clock; the time between the lives of a resumed run counts."""
+        return max(self.run.now() - self.run.began_at, 0.0)
+
     def emit(self, event: object, /) -> None:
         """Add `event`, of any type, to the run's stream and to `result.events`; ours get their place and time."""
         self.run.emit(event, self.path)

@@ -118,6 +118,7 @@ class Run:
         "_unfinished",
         "_warned",
         "acting",
+        "began_at",
         "budget",
         "emit",
         "journal",
@@ -161,6 +162,8 @@ class Run:
         """Set once the first block acts; a durable run is then in its store."""
         self._started: float | None = None
         self._ended: float | None = None
+        self.began_at = 0.0
+        """When the run first began, by its clock: in a resumed run as before."""
         self.journal = journal
         """Records its steps; None without a store."""
         self.records = Records(session.resources, time.time if journal is None else journal.now)
@@ -184,6 +187,7 @@ class Run:
     def begin(self, block: str) -> None:
         """Emit the first event: the run has started."""
         self._started = time.perf_counter()
+        self.began_at = self.now()
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:

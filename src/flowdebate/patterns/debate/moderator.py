@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 from flowdebate._util.text import is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import ConfigurationError, RosterError, shown
+from flowdebate.errors import ConfigurationError, OutputError, RosterError, shown
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import (
     DebateModeratorDecision,
@@ -269,6 +269,10 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
+        most, named = _TURNS_EACH * len(roster), len(output.next_speakers)
+        if named > most:
+            problem = f"names {named:,} turns in one round, and may name {most} ({_TURNS_EACH} for each debater)"
+            raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
         for speaker in output.next_speakers:
             if speaker not in roster:
                 raise RosterError(moderator, speaker, list(roster_names))
@@ -290,7 +294,8 @@ def stash_moderator_decision(
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
 _TURNS_EACH = 4
-"""How often the default moderator's model may call one speaker in a round: without a bound it could loop."""
+"""How many turns a moderator may give in a round, for each debater: without a bound a model could loop, and a function
+buy any number of calls."""
 
 
 def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:

@@ -1,0 +1,62 @@
+"""How long a run has been going on, as blocks see it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate import sequencer
+from flowdebate.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from flowdebate.runs.context import Context
+
+pytestmark = pytest.mark.anyio
+
+
+async def step() -> int:
+    """A side effect that takes a moment."""
+    await asyncio.sleep(0.02)
+    return 1
+
+
+async def test_a_block_sees_how_long_the_run_has_been_going_on() -> None:
+    """From nearly nothing on, and never back."""
+    seen: list[float] = []
+
+    async def wait(_: object, ctx: Context) -> None:
+        seen.append(ctx.elapsed)
+        await step()
+        seen.append(ctx.elapsed)
+
+    await sequencer(name="s").tap(wait).tap(wait).run(None)
+    assert seen == sorted(seen)
+    assert seen[0] >= 0.0
+    assert seen[1] > seen[0]
+
+
+async def test_a_resumed_run_counts_from_its_first_start() -> None:
+    """The same place has the same time, and later places count the time between the lives."""
+    store, seen = MemoryStore(), list[float]()
+    failing = True
+
+    async def look(_: object, ctx: Context) -> None:
+        await ctx.step(step)
+        seen.append(ctx.elapsed)
+
+    def fail(_: object) -> None:
+        if failing:
+            message = "once"
+            raise ValueError(message)
+
+    block = sequencer(name="s").tap(look).tap(fail).tap(look)
+    with pytest.raises(ValueError, match="once"):
+        await block.run(None, store=store, run_id="it")
+    failing = False
+    await asyncio.sleep(0.05)
+    await block.resume("it", store=store)
+    first, again, later = seen
+    assert first == again > 0.0
+    assert later >= first + 0.05
