@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost
+from flowdebate.models import ModelResponse
 from flowdebate.patterns.consensus.events import ConsensusDecided
 
 from .debates import NAMES, QUICK, TASK, Call, answer_of, check_emitted, model, plan
@@ -86,3 +87,42 @@ def test_a_vote_that_is_a_tie_is_a_verdict() -> None:
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer), seed=1)
     assert (result.status, result.output.outcome, result.output.strength) == ("complete", "no_consensus", "contested")
+
+
+def test_a_vote_that_does_not_count_is_a_loss() -> None:
+    """Cy votes for nobody: two of three votes are counted, and the output says which is not."""
+
+    def answer(call: Call) -> Any:
+        return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer), seed=1)
+    check_emitted(result)
+    (loss,) = result.output.losses
+    assert (loss.name, loss.instead) == ("cy", "not_counted")
+    assert "chose 'nobody'" in loss.error
+    assert result.status == result.output.status == "degraded"
+    assert result.output.confidence == pytest.approx(0.75 * 2 / 3)
+
+
+def test_a_proposal_that_is_cut_off_is_marked() -> None:
+    """In the output, in the losses, in the status, and for those who criticise it and vote."""
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Any:
+        if call == Call("proposal", "bob"):
+            return ModelResponse(text="Cap rents. And then we sho", finish="length")
+        return None
+
+    result = plan(max_rounds=1).run_sync(TASK, model=model(answer, calls=calls), seed=1)
+    check_emitted(result)
+    output = result.output
+    assert [(each.agent, each.flag) for each in output.proposals] == [("ann", None), ("bob", "cut_off"), ("cy", None)]
+    assert output.proposals[1].text == "Cap rents."
+    (loss,) = output.losses
+    assert (loss.name, loss.instead, loss.round) == ("bob", "cut_off", 0)
+    assert result.status == output.status == "degraded"
+    assert output.tally is not None
+    assert output.tally.failed == 0
+    shown = {call.agent for call in calls if "(cut off" in call.prompt}
+    assert shown == {"ann", "bob", "cy"}
+    assert output.confidence == 0.75

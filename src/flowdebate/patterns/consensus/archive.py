@@ -282,7 +282,7 @@ def _critique_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 def _records(options: ConsensusOptions, output: ConsensusOutput, changed: list[Any]) -> dict[str, PersonaRecord]:
     """The record that this debate adds for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
-    failed = Counter(failure.agent for failure in output.failures)
+    failed = Counter(each.agent for each in output.failures if each.instead in ("skipped", "stand_in"))
     flipped = Counter(flip.agent for flip in changed)
     return {
         name: PersonaRecord(

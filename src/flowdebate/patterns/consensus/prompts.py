@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
 from flowdebate.prompts.template import Template, filled, listed, uses
 
@@ -169,7 +170,11 @@ def _proposals_of(asked: Any) -> Sequence[Proposal]:  # noqa: ANN401 - one of th
 
 
 def _proposals(proposals: Sequence[Proposal]) -> str:
-    return "\n".join(f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}" for proposal in proposals)
+    shown = [
+        f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}\n{render_flag(proposal.flag)}".removesuffix("\n")
+        for proposal in proposals
+    ]
+    return "\n".join(shown)
 
 
 def _critiques(critiques: Sequence[Critique]) -> str:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.frozen import frozen
-from flowdebate._util.text import clean_data, clean_text, is_blank
+from flowdebate._util.text import CutOff, clean_data, clean_text, is_blank, one_line
 from flowdebate.blocks.handler import Handler, handler
-from flowdebate.errors import NoProposals, OutputError
+from flowdebate.errors import NoProposals, OutputError, OutputTruncated, error_text
 from flowdebate.measures import Jaccard, convergence
 from flowdebate.measures.topologies import Edge, edges
 from flowdebate.patterns.binding import is_own
@@ -18,6 +18,7 @@ from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
 from flowdebate.patterns.consensus.events import AgentMessage, ConsensusStage, CritiqueMade, enter
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
+    AgentFailure,
     ConsensusRound,
     CriticAnswer,
     Critique,
@@ -31,7 +32,7 @@ from flowdebate.patterns.consensus.schemas import (
     RoundsAsked,
 )
 from flowdebate.patterns.events import RoundStarted
-from flowdebate.patterns.failures import guarded, record_failure, start_clock
+from flowdebate.patterns.failures import guarded, record_failure, record_loss, start_clock
 from flowdebate.patterns.loop import another_round, check_quorum, round_limit
 from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import text_said
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.handler import Function
     from flowdebate.measures import Convergence
     from flowdebate.patterns.consensus.assembly import ConsensusOptions
-    from flowdebate.patterns.consensus.schemas import ConsensusState
+    from flowdebate.patterns.consensus.schemas import AgentPhase, ConsensusState
+    from flowdebate.patterns.state import Flag, Recovery
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -61,6 +63,7 @@ __all__ = (
     "early_end",
     "end_early",
     "lose_judge",
+    "lose_part",
     "open_round",
     "rounds_go_on",
     "split_position",
@@ -97,10 +100,12 @@ def check_proposals(options: ConsensusOptions) -> Handler[Any, None]:
 
 
 def _read_proposal(answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
-    text, position = split_position(text_said(answer, asked.agent, ctx))
+    said = text_said(answer, asked.agent, ctx)
+    text, position = split_position(said)
     if is_blank(text):
         raise OutputError(block, "a proposal", [("", "got blank text")])
-    return Proposal.model_construct(agent=asked.agent, text=text, round=0, position=position)
+    flag: Flag | None = "cut_off" if isinstance(said, CutOff) else None
+    return Proposal.model_construct(agent=asked.agent, text=str(text), round=0, position=position, flag=flag)
 
 
 _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE)
@@ -118,9 +123,25 @@ def split_position(text: str) -> tuple[str, str | None]:
     return (text, None) if is_blank(position) or is_blank(said) else (said.rstrip(), position)
 
 
+def lose_part(error: Exception, agent: str, ctx: Context, *, phase: AgentPhase, instead: Recovery) -> None:
+    """Record an answer of `agent` that is there, and cut off or not counted."""
+    failure = AgentFailure(
+        name=agent,
+        phase=phase,
+        round=ctx.scope.handle.state.round,
+        kind=type(error).__name__,
+        error=one_line(error_text(error)),
+        instead=instead,
+    )
+    record_loss(failure, error, ctx, block=ctx.block, phase=phase)
+
+
 def _record_proposal(proposal: Proposal, asked: ProposalAsked, ctx: Context) -> str:
     state: ConsensusState = ctx.scope.handle.state
     state.first[asked.agent] = state.proposals[asked.agent] = proposal
+    if proposal.flag is not None:
+        error = OutputTruncated("the proposal was cut off before its end: give it more room (max_tokens)")
+        lose_part(error, asked.agent, ctx, phase="proposal", instead=proposal.flag)
     ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=proposal.text))
     return proposal.text
 

@@ -12,7 +12,15 @@ from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, T
 from flowdebate.patterns.consensus.events import ConsensusStage, StageReached
 from flowdebate.patterns.consensus.relations import Moment, Relationship
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import DebateStatus, PatternInput, PatternState, ProviderFailure, Recovery, Role
+from flowdebate.patterns.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    Recovery,
+    Role,
+)
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 
 __all__ = (
@@ -68,7 +76,7 @@ class ConsensusInput(PatternInput):
     task: str
 
 
-class Proposal(WireModel):
+class Proposal(Contribution):
     """An agent's proposal."""
 
     agent: str
@@ -419,7 +427,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """The reason for which the rounds ended before `max_rounds`; None if they did not."""
     failures: list[AgentFailure] = Field(default_factory=list)
-    """Calls of agents that failed for good; their partial answers are not used."""
+    """Calls of agents that failed for good, whose partial answers are not used; proposals that were cut off, and votes
+    that do not count."""
     judge_losses: list[ProviderFailure] = Field(default_factory=list, alias="losses")
     """Provider failures of judges; `losses` on the wire."""
     stages: list[StageReached]

@@ -14,7 +14,7 @@ from flowdebate.patterns.consensus.agent_calls import Phase
 from flowdebate.patterns.consensus.agents import named_agent
 from flowdebate.patterns.consensus.archive import read_ratings
 from flowdebate.patterns.consensus.events import ConsensusDecided, ConsensusStage, PollVoteCast, VoteCast, enter
-from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge
+from flowdebate.patterns.consensus.rounds import ask_judge, current_round, end_early, lose_judge, lose_part
 from flowdebate.patterns.consensus.schemas import TieAsked, VoteAnswer, VoteAsked
 from flowdebate.patterns.failures import start_clock
 from flowdebate.patterns.state import accepted, as_model
@@ -137,6 +137,8 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
         if counted.tied and counted.quorum_met and options.tie_break is not None:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, state.ballots, weights, broken)
+        for name in () if state.first_edition else options.names:
+            _check_counted(name, state, ctx)
         ctx.scope.handle.update(tally=counted)
         if not counted.valid:
             ctx.run.degrade("no_verdict")
@@ -150,6 +152,15 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
         ctx.emit(decided)
 
     return count
+
+
+def _check_counted(voter: str, state: ConsensusState, ctx: Context) -> None:
+    """Record a vote for nobody's proposal, which is not counted."""
+    ballot = state.ballots.get(voter)
+    if ballot is not None and ballot.choice not in state.proposals:
+        problem = f"chose {shown(ballot.choice)}; proposals: {', '.join(map(repr, state.proposals))}"
+        error = OutputError(ctx.block, "the author of a proposal", [("choice", problem)])
+        lose_part(error, voter, ctx, phase="vote", instead="not_counted")
 
 
 def confidence_heard(counted: Tally, *, heard: int) -> float:

@@ -196,7 +196,7 @@ class ConsensusDocument(Document):
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
         failed = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
-        return (_failed(each.agent, each.phase, each.target, each.error) for each in failed)
+        return (_failed(each.agent, each.phase, each.target, each.error, each.instead) for each in failed)
 
 
 class ConsensusLive(Live):
@@ -233,7 +233,7 @@ class ConsensusLive(Live):
                 yield _ballot(event.ballot)
             case RoleFailed(phase=str(phase)):
                 self._awaited.pop(event.name, None)
-                yield _failed(event.name, phase, event.target, event.message)
+                yield _failed(event.name, phase, event.target, event.message, event.instead)
             case CallRetried() | CallFellBack():
                 yield from self.trouble(event, who=event.block.split("-", 2)[-1])  # consensus-propose-Ann
             case _:
@@ -263,9 +263,12 @@ def _ballot(ballot: Ballot) -> Fact:
     return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
 
 
-def _failed(agent: str, phase: str, target: str | None, error: str) -> Fact:
+_LOST = {"cut_off": "was cut off in its", "not_counted": "cast an invalid"}
+
+
+def _failed(agent: str, phase: str, target: str | None, error: str, instead: str) -> Fact:
     of = "" if target is None else f" of {target}"
-    return Fact(label=f"{agent} gave no {phase}{of}", text=error, tone="warning")
+    return Fact(label=f"{agent} {_LOST.get(instead, 'gave no')} {phase}{of}", text=error, tone="warning")
 
 
 def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
