@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -175,6 +176,26 @@ async def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
         await asyncio.gather(*(store.create(header(f"r{index}")) for index, store in enumerate(stores)))
         assert len(await stores[0].runs()) == len(stores)
         await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_another_object_and_another_process_do_not_lose_what_was_written(tmp_path: Path) -> None:
+    """POSIX ends all of a process's locks on a file when it closes the file, however often it has opened it."""
+    path = tmp_path / "runs.sqlite3"
+    store, second = SqliteStore(path), SqliteStore(path)
+    await store.create(header("r1"))
+    await store.create(header("r2"))  # by the store's other connection
+    await second.runs()
+    assert await asyncio.to_thread(ids_elsewhere, path) == ["r1", "r2"]
+    await store.create(header("r3"))
+    assert await asyncio.to_thread(ids_elsewhere, path) == ["r1", "r2", "r3"]
+    await asyncio.gather(store.close(), second.close())
+
+
+def ids_elsewhere(path: Path) -> list[str]:
+    """The ids of the runs, as another process finds them."""
+    code = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT run_id FROM runs').fetchall())"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+    return sorted(re.findall(r"r\d+", done.stdout))
 
 
 # Rights

@@ -68,6 +68,7 @@ _LOG_PAGES = 4000
 """Pages in the write-ahead log before a checkpoint: 16 MB."""
 _PAUSE = 0.01
 """Seconds between two attempts."""
+_creating = threading.Lock()
 _HEAD = ("application_id", "user_version")
 
 
@@ -77,8 +78,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     StoreError for a file that is no store, or that has several names: SQLite would write a log beside each of them.
     """
     make_private_folder(path.parent)
-    with suppress(OSError):  # which SQLite describes
-        os.close(open_private(path, os.O_RDWR))
+    _create(path)
     connection = _opened(path, patience)
     try:
         _check_names(path, name)
@@ -89,6 +89,15 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     connection.create_function("flowdebate_found", 2, _found, deterministic=True)
     connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
     return connection
+
+
+def _create(path: Path) -> None:
+    """Create the file if it is missing. An existing one is not opened: closing it would end this process's locks on it.
+
+    Another process could then believe that it is the last one to use the store, and delete the log that is in use.
+    """
+    with _creating, suppress(OSError):  # which SQLite describes
+        os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
 
 
 def _check_names(path: Path, name: str) -> None:
