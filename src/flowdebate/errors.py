@@ -33,6 +33,7 @@
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
     ├── LoopLimitExceeded                    a loop did not end within its bound
+    ├── PromiseBroken (AssertionError)       a check has found an example for which a pattern breaks a promise
     ├── ViewError                            a text to be parsed was not written by the renderer of a transcript
     ├── BadFile                              a file that the user named cannot be used
     ├── StoreError                           a store of runs cannot be read or written
@@ -91,6 +92,7 @@ __all__ = (
     "NotRecordable",
     "OutputError",
     "OutputTruncated",
+    "PromiseBroken",
     "ProviderFailed",
     "QuorumLost",
     "RateLimited",
@@ -550,6 +552,23 @@ class LoopLimitExceeded(FlowDebateError):
         self.block = block
         self.limit = limit
         super().__init__(f"block {block!r} did not end within {limit} iterations; raise max_iterations if it should")
+
+
+class PromiseBroken(FlowDebateError, AssertionError):
+    """`check_debate` or `check_pattern` has found that a pattern breaks a promise of the library.
+
+    `example` is the smallest one that was found, None if the promise is about all of them; `reproduce` is the call
+    that repeats the check.
+    """
+
+    def __init__(self, promise: str, meaning: str, problem: str, *, example: object = None, reproduce: str) -> None:
+        self.promise = promise
+        self.meaning = meaning
+        self.problem = problem
+        self.example = example
+        self.reproduce = reproduce
+        drawn = "" if example is None else f"\n  example: {example!r}"
+        super().__init__(f"{promise}: {meaning}\n  found: {problem}{drawn}\n  reproduce: {reproduce}")
 
 
 class ViewError(FlowDebateError):

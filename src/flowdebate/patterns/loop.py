@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate._util.text import clean_text
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.events import RunStatus
 
 __all__ = (
+    "AnotherRound",
     "Loop",
     "PatternSpec",
-    "another_round",
     "check_quorum",
     "checked_loop",
     "in_declared_order",
@@ -139,9 +139,9 @@ class Loop:
         """`pipeline`, which goes back to the next round until there is a reason to stop."""
         return pipeline.loop_back(
             f"{self.name}-increment-round",
-            when=another_round(
-                self.spec.stop_reason,
-                self.terminate_when,
+            when=AnotherRound(
+                stop_reason=self.spec.stop_reason,
+                terminate_when=self.terminate_when,
                 quorum=self.failures.quorum,
                 voice_of=self.spec.voice_of,
             ),
@@ -310,33 +310,34 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
     return check
 
 
-def another_round(
-    stop_reason: StopReasonOf,
-    terminate_when: Function | None,
-    *,
-    quorum: int = 1,
-    voice_of: Callable[[Any], str] | None = None,
-) -> Function:
+@dataclass(frozen=True, kw_only=True)
+class AnotherRound:
     """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
 
     `terminate_when` is asked only if `stop_reason` finds none without it.
     """
-    asked = None if terminate_when is None else _predicate(terminate_when)
 
-    async def goes_on(_: object, ctx: Context) -> bool:
-        _end_turns(ctx, quorum, voice_of)
+    stop_reason: StopReasonOf
+    terminate_when: Function | None
+    quorum: int = 1
+    voice_of: Callable[[Any], str] | None = None
+
+    @cached_property
+    def _asked(self) -> Handler[Any, Any] | None:
+        return None if self.terminate_when is None else _predicate(self.terminate_when)
+
+    async def __call__(self, _: object, ctx: Context) -> bool:
+        _end_turns(ctx, self.quorum, self.voice_of)
         state = pattern_state(ctx)
-        reason = stop_reason(state, predicate=False)
-        if reason is None and asked is not None:
-            inside = ctx.child(asked.name, f"{ctx.path}/{asked.place}[{state.round}]")
-            reason = stop_reason(state, predicate=await inside.decide(partial(_answer, asked, inside)))
+        reason = self.stop_reason(state, predicate=False)
+        if reason is None and self._asked is not None:
+            inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
+            reason = self.stop_reason(state, predicate=await inside.decide(partial(_answer, self._asked, inside)))
         if reason is None:
             return True
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
         return False
-
-    return goes_on
 
 
 def _predicate(function: Function) -> Handler[Any, Any]:

@@ -158,14 +158,14 @@ class Turn(Block[Any, Any]):
         self._speakers = [debater] if stand_in is None else [debater, stand_in]
         shared, hidden = merged_resources(f"turn {name!r}", [*self._speakers, record], closed=self._speakers)
         super().__init__(name, resources=shared, hidden=hidden)
-        self._agent_name = agent_name
-        self._stance = stance
+        self.agent_name = agent_name
+        self.stance = stance
         self._input_type = input_type
         self._record = record
         self._failures = failures
 
     async def act(self, _: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        number, stance = pattern_state(ctx).round, self._stance
+        number, stance = pattern_state(ctx).round, self.stance
         return await take_turn(
             ctx,
             self._speakers,
@@ -175,7 +175,7 @@ class Turn(Block[Any, Any]):
             failures=self._failures,
             lose=lambda error, instead: self._lose(error, instead, ctx),
             round=number,
-            agent_name=self._agent_name,
+            agent_name=self.agent_name,
             stance=stance,
         )
 
@@ -194,8 +194,8 @@ class Turn(Block[Any, Any]):
             ctx,
             block=self._speakers[0].name,
             role="debater",
-            name=self._agent_name,
-            stance=self._stance,
+            name=self.agent_name,
+            stance=self.stance,
             instead=instead,
         )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.guard import allow_real_models, forbid_real_models
 from flowdebate.testing.attacks import ATTACKS, Attack
+from flowdebate.testing.check import check_debate, check_pattern
+from flowdebate.testing.examples import Example
 from flowdebate.testing.models import FunctionModel, RecordedCall, Reply, ScriptedModel
 from flowdebate.testing.simulated.debaters import SimDebater, conformist, stubborn
 from flowdebate.testing.simulated.judge import SimJudge
@@ -16,6 +18,7 @@ from flowdebate.testing.store import StoreConformance
 __all__ = (
     "ATTACKS",
     "Attack",
+    "Example",
     "FunctionModel",
     "ModelRequest",
     "ModelResponse",
@@ -27,6 +30,8 @@ __all__ = (
     "StoreConformance",
     "ToolCall",
     "allow_real_models",
+    "check_debate",
+    "check_pattern",
     "conformist",
     "forbid_real_models",
     "stubborn",

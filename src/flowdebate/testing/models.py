@@ -22,6 +22,7 @@ __all__ = (
     "RecordedCall",
     "Reply",
     "ScriptedModel",
+    "response_of",
 )
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
@@ -65,7 +66,7 @@ class FunctionModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer with what the function returns."""
-        return _response(await result_of(self._function(request)), request, self.name)
+        return response_of(await result_of(self._function(request)), request, self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -107,7 +108,7 @@ class ScriptedModel:
         if number > len(self._replies):
             message = f"call {number} is not in the script, which has {len(self._replies)} replies"
             raise ScriptError(message, model=self.name, block=request.block)
-        return _response(self._replies[number - 1], request, self.name)
+        return response_of(self._replies[number - 1], request, self.name)
 
     def assert_complete(self) -> None:
         """ScriptError while replies are left."""
@@ -120,7 +121,8 @@ class ScriptedModel:
         return f"<{type(self).__name__} {len(self.calls)} of {len(self._replies)} replies given>"
 
 
-def _response(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  # noqa: ANN401 - checked case by case
+def response_of(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  # noqa: ANN401 - checked case by case
+    """The response of the model `name` for a reply, in whatever form it is written; raises an exception."""
     if isinstance(reply, BaseException):
         raise reply
     if isinstance(reply, ModelResponse):

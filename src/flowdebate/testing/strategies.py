@@ -33,8 +33,9 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.failures import FailurePolicy
-from flowdebate.patterns.roster import Debater, as_seen, checked_roster
+from flowdebate.patterns.roster import Debater, Persona, as_seen, checked_roster
 from flowdebate.testing.cases import Answers, DebateCase
+from flowdebate.testing.examples import FAULTS, Example
 from flowdebate.testing.hostile import Returns, Sabotage, StopWhen, Unprintable, Unreadable
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ __all__ = (
     "arguments",
     "debaters",
     "debates",
+    "examples",
     "hostile_replies",
     "hostile_values",
     "moderator_decisions",
     "names",
+    "personas",
     "questions",
     "stances",
     "termination_predicates",
@@ -70,6 +73,9 @@ _FORGERIES = (
 )
 """Arguments that imitate other parts of a prompt, or break careless rendering."""
 
+_MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&amp;", "$me", "*{*_who_}*", "`\\1`")
+"""Parts of questions that a template would fill in, and that a page would format."""
+
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
@@ -81,8 +87,10 @@ def _written(*known: str, max_size: int) -> SearchStrategy[str]:
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Questions that can be argued."""
-    return _written("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
+    """Questions that can be argued, many of them with braces, percent signs and markup."""
+    plain = _written("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
+    marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
+    return st.one_of(plain, marked, marked.map(str))
 
 
 @cache
@@ -115,6 +123,41 @@ def debaters(
     plain = side.map(lambda debater: {"name": debater.name, "stance": debater.stance, "role": debater.role})
     forms = {None: side | plain, True: plain, False: side}
     return st.lists(forms[as_dicts], min_size=min_size, max_size=max_size, unique_by=lambda side: as_seen(_name(side)))
+
+
+def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Persona]]:
+    """Rosters of the patterns whose members have no stances: names differ."""
+    role = st.none() | _written("a landlord", max_size=20)
+    return st.lists(
+        st.builds(Persona, names(), role),
+        min_size=min_size,
+        max_size=max_size,
+        unique_by=lambda member: as_seen(member.name),
+    )
+
+
+def examples(
+    *, failures: bool = True, texts: Sequence[str] = (), questions: SearchStrategy[str] | None = None
+) -> SearchStrategy[Example]:
+    """Examples for `check_pattern`: a question, and what models say, choose, fail at and wait for.
+
+    With `failures`, calls fail in about a third of them. Models also say `texts`.
+    """
+    said = st.sampled_from(texts) | arguments() if texts else arguments()
+    fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
+    never: SearchStrategy[dict[int, str]] = st.just({})
+    return st.builds(
+        Example,
+        question=_questions() if questions is None else questions,
+        seed=st.integers(0, 2**32),
+        texts=st.lists(said, min_size=1, max_size=4).map(tuple),
+        choices=st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
+        faults=st.one_of(never, fails, never.map(dict)) if failures else never,
+        delays=st.lists(st.integers(0, 3), max_size=4).map(tuple),
+    )
+
+
+_questions = questions
 
 
 @st.composite

@@ -33,7 +33,7 @@ from flowdebate.patterns.consensus.schemas import (
 )
 from flowdebate.patterns.events import RoundStarted
 from flowdebate.patterns.failures import guarded, record_failure, record_loss, start_clock
-from flowdebate.patterns.loop import another_round, check_quorum, round_limit
+from flowdebate.patterns.loop import AnotherRound, check_quorum, round_limit
 from flowdebate.patterns.state import accepted, as_model
 from flowdebate.patterns.turn import text_said
 
@@ -371,7 +371,7 @@ def rounds_go_on(options: ConsensusOptions) -> Function:
             return state.early_end.source
         return round_limit(state.round, max_rounds=options.max_rounds, predicate=predicate)
 
-    return another_round(stops, options.terminate_when)
+    return AnotherRound(stop_reason=stops, terminate_when=options.terminate_when)
 
 
 def early_end(state: ConsensusState) -> EarlyEnd | None:

@@ -1,0 +1,228 @@
+"""Examples: one question with everything that models say, how they fail and how long they take, as a value."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+from flowdebate.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    MalformedResponse,
+    ProviderFailed,
+    Refused,
+    SchemaViolation,
+    ScriptError,
+)
+from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.output import inlined
+from flowdebate.models.usage import Usage
+from flowdebate.testing.models import response_of
+from flowdebate.testing.simulated.draws import key_of, normal
+from flowdebate.testing.simulated.judge import SimJudge
+from flowdebate.testing.simulated.prompts import read_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.testing.models import Reply
+
+__all__ = (
+    "FAULTS",
+    "Answering",
+    "Call",
+    "Example",
+    "ExampleModel",
+)
+
+Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
+"""A function that answers some requests, and returns None for the others."""
+
+
+def _raising(make: Callable[[], Exception]) -> Callable[[], ModelResponse]:
+    def fail() -> ModelResponse:
+        raise make()
+
+    return fail
+
+
+FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
+    "unavailable": _raising(lambda: ProviderFailed("the endpoint answered 503", status=503)),
+    "lost": _raising(lambda: ConnectionLost("the connection broke")),
+    "refused": _raising(lambda: Refused("not that")),
+    "empty": ModelResponse,
+    "cut off": lambda: ModelResponse(text='{"', finish="length"),
+}
+"""Ways in which a call of a model can fail, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """What a pattern is run with: its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
+
+    question: str = "Why?"
+    seed: int = 0
+    texts: Sequence[str] = ("Yes.",)
+    """What models write where text is asked for; the prompt decides which."""
+    choices: Sequence[int] = (0,)
+    """What models choose where an answer has a schema; the prompt decides which."""
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """Calls that fail, by number from 1: keys of `FAULTS`."""
+    delays: Sequence[int] = ()
+    """How many turns of the event loop the answers take, call by call and then from the start."""
+
+    def without_faults(self) -> Example:
+        """The same with models that do not fail."""
+        return replace(self, faults={})
+
+
+class Call(NamedTuple):
+    """A request of a run."""
+
+    block: str
+    prompt: str
+    """All messages as one text."""
+
+
+class ExampleModel:
+    """A model for every role of every pattern: it answers as `example` says, and records the `calls`.
+
+    An answer depends on the prompt, not on the order of calls. Who is asked for a winner or for scores has a favourite
+    among the positions, in whatever order it reads them. `answers` takes precedence. A call beyond `max_calls` raises
+    ScriptError.
+    """
+
+    name = "example"
+
+    def __init__(self, example: Example, *, answers: Answering | None = None, max_calls: int = 2000) -> None:
+        self.calls: list[Call] = []
+        self.failed = 0
+        """How many calls failed as the example says."""
+        self.unending = False
+        """Whether there were more than `max_calls` calls."""
+        self._example = example
+        self._answers = answers
+        self._max_calls = max_calls
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer, or fail, after the example's delay."""
+        prompt = "\n".join(str(message.get("content") or "") for message in request.messages)
+        self.calls.append(Call(request.block, prompt))
+        number, delays = len(self.calls), self._example.delays
+        if number > self._max_calls:
+            self.unending = True
+            message = f"the run makes more than {self._max_calls} calls"
+            raise ScriptError(message, model=self.name, block=request.block)
+        for _ in range(delays[number % len(delays)] if delays else 0):
+            await asyncio.sleep(0)
+        if number in self._example.faults:
+            self.failed += 1
+            return FAULTS[self._example.faults[number]]()
+        answer = await self._answer(request, prompt)
+        return replace(answer, usage=Usage(calls=1, prompt_tokens=len(prompt), cached_tokens=0, completion_tokens=1))
+
+    async def _answer(self, request: ModelRequest, prompt: str) -> ModelResponse:
+        own = None if self._answers is None else self._answers(request)
+        if own is not None:
+            return response_of(own, request, self.name)
+        fields = set((request.output_schema or {}).get("properties", ()))
+        if fields & {"winner", "scores"}:
+            try:
+                return await self._judged(request)
+            except MalformedResponse:  # another block's answer, which has such a field as well
+                pass
+        drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
+        handing_over = [tool for tool in request.tools if tool.name == "handoff"]
+        if handing_over:
+            arguments = json.dumps(drawn.instance(inlined(dict(handing_over[0].parameters))))
+            return ModelResponse(
+                tool_calls=[ToolCall(id="1", name="handoff", arguments=arguments)], finish="tool_calls"
+            )
+        if request.output is None:
+            return ModelResponse(text=drawn.text("") + drawn.transition(prompt))
+        data = drawn.instance(inlined(request.output.json_schema))
+        try:
+            request.output.validate(data)
+        except SchemaViolation as violation:
+            allowed = f"a function that answers block {request.block!r}, whose answers no example fits: {violation}"
+            raise ConfigurationError("check_pattern()", "answers", self._answers, allowed) from None
+        return ModelResponse(data=data)
+
+    async def _judged(self, request: ModelRequest) -> ModelResponse:
+        """The favourite by its stance, wherever it is in the judge view and whatever it is called there."""
+        favour = sum(self._example.choices)
+        quality = {side.stance: normal(favour, key_of(side.stance), 0, 0) for side in read_view(request).sides}
+        return await SimJudge(quality=quality).request(request)
+
+
+_TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
+_DEEPEST = 6
+"""Levels of a recursive schema."""
+
+
+class _Drawn:
+    """What one call answers: everything is chosen by the example, the call and the place in the answer."""
+
+    def __init__(self, example: Example, call: str) -> None:
+        self._example = example
+        self._call = call
+
+    def pick(self, count: int, place: str) -> int:
+        """A number below `count`."""
+        choices = self._example.choices
+        return choices[self._hash(place) % len(choices)] % count if choices and count else 0
+
+    def text(self, place: str) -> str:
+        """One of the example's texts."""
+        texts = self._example.texts
+        return texts[self._hash(place) % len(texts)]
+
+    def _hash(self, place: str) -> int:
+        return crc32(f"{self._call}\0{place}".encode(errors="replace"))
+
+    def transition(self, prompt: str) -> str:
+        """The last line by which a speaker hands over, if the prompt says which lines do."""
+        lines = _TRANSITION.findall(prompt)
+        return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
+
+    def instance(self, schema: Any, place: str = "", nth: int = 0, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+        """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
+        if "enum" in schema:
+            return schema["enum"][(self.pick(len(schema["enum"]), place) + nth) % len(schema["enum"])]
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if options:
+            ends = depth >= _DEEPEST and {"type": "null"} in options
+            chosen = {"type": "null"} if ends else options[self.pick(len(options), f"{place}|")]
+            return self.instance(chosen, place, nth, depth + 1)
+        kind = schema.get("type")
+        if kind == "object":
+            fields = schema.get("properties", {})
+            return {name: self.instance(fields[name], f"{place}.{name}", nth, depth + 1) for name in fields}
+        if kind == "array":
+            return [
+                self.instance(schema.get("items", {}), f"{place}[]", index, depth + 1)
+                for index in range(self._length(schema, place, depth))
+            ]
+        return self._scalar(schema, kind, place)
+
+    def _length(self, schema: Mapping[str, Any], place: str, depth: int) -> int:
+        least = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
+        most: int = schema.get("maxItems", least + 2)
+        return min(least + self.pick(3, f"{place}#"), most) if depth < _DEEPEST else least
+
+    def _scalar(self, schema: Mapping[str, Any], kind: object, place: str) -> Any:  # noqa: ANN401 - JSON
+        if kind == "boolean":
+            return self.pick(2, place) == 1
+        if kind == "null":
+            return None
+        if kind in ("integer", "number"):
+            least = schema.get("minimum", 0)
+            most = schema.get("maximum", least + 10)
+            value = least + (most - least) * self.pick(11, place) / 10
+            return round(value) if kind == "integer" else value
+        return self.text(place)[: schema.get("maxLength")]

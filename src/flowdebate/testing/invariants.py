@@ -1,0 +1,440 @@
+"""Invariants of runs: each is a function whose docstring states the promise, and that yields what breaks it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pydantic_core import to_jsonable_python
+
+from flowdebate._util.text import clean_text, is_blank
+from flowdebate.errors import FlowDebateError, error_text, shown
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
+from flowdebate.patterns.deliberation.schemas import ModeratorReported
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.round_robin.schemas import RefereeReported
+from flowdebate.prompts.escaping import quoted
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+
+if TYPE_CHECKING:
+    from flowdebate.runs.result import RunView
+    from flowdebate.testing.examples import Example, ExampleModel
+
+__all__ = (
+    "OF_A_CHECK",
+    "OF_A_RUN",
+    "OF_RUNS",
+    "Coverage",
+    "Played",
+    "Runs",
+)
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A run of a pattern with an example, to its end or to its failure."""
+
+    example: Example
+    view: RunView
+    """The run's result, or its handle if it failed."""
+    output: Any
+    error: Exception | None
+    model: ExampleModel
+    stances: frozenset[str]
+    """The stances of a debate; empty for other patterns, and where they are not known."""
+
+    @property
+    def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+        """The raw output; partial if the run failed, None if it failed before there was any."""
+        return self.view.raw
+
+    @property
+    def complete(self) -> bool:
+        """Whether the pattern came to its end."""
+        return self.error is None and self.view.status in ("complete", "degraded", "no_verdict")
+
+    @cached_property
+    def _patterns(self) -> tuple[str, tuple[str, ...]]:
+        """The path of the outermost pattern (of the last, if there are several), and those of patterns inside it."""
+        paths = [_pattern_of(event.path) for event in self.view.events if isinstance(event, RoundStarted)]
+        top = min((path.count("/") for path in paths), default=0)
+        outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
+        return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
+
+    def events(self, kind: type[EventT]) -> list[EventT]:
+        """The events of one kind, in order, without those of patterns inside the outermost one."""
+        outermost, inside = self._patterns
+        found: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
+        return [
+            event
+            for event in found
+            if f"{event.path}/".startswith(f"{outermost}/") and not event.path.startswith(inside)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The runs of one example on one pattern object, in this order."""
+
+    first: Played
+    other: Played
+    """With another question, another seed, and models that do not fail."""
+    again: Played
+    """As `first`."""
+    changed: Played | None
+    """As `first`, with another seed for a debate, and else with answers that arrive in another order; None if models
+    fail in the first run."""
+
+
+@dataclass(kw_only=True)
+class Coverage:
+    """What the runs of a check have reached."""
+
+    has_predicate: bool = False
+    """Whether the pattern has a `terminate_when`."""
+    asked: int = 0
+    """Runs in which `terminate_when` was asked."""
+    fired: int = 0
+    """Runs that it ended."""
+
+    def count(self, run: Played) -> None:
+        """Count `run`."""
+        reason = getattr(run.raw, "stop_reason", None)
+        self.fired += reason == "predicate"
+        self.asked += reason == "predicate" or (_rounds(run.raw) or 0) > 1
+
+
+Problems: TypeAlias = Iterator[str]
+
+
+# One run
+
+
+def fails_only_for_a_reason(run: Played) -> Problems:
+    """A run fails, or goes on without an answer, only if a model fails; and its error is one of `flowdebate.errors`."""
+    if run.raw is not None and run.raw.losses and not run.model.failed:
+        yield f"it goes on without an answer, and no model has failed: {run.raw.losses[0].error}"
+    if run.error is None or run.model.unending:
+        return
+    if not isinstance(run.error, FlowDebateError) or not run.model.failed:
+        where = "; ".join(getattr(run.error, "__notes__", ()))
+        yield f"{error_text(run.error)}{f' ({where})' if where else ''}"
+
+
+def ends_within_its_rounds(run: Played) -> Problems:
+    """A run ends by itself; its rounds are 1, 2, 3 and so on up to the declared maximum, and its output counts them."""
+    if run.model.unending:
+        yield f"{len(run.model.calls) - 1} calls, and no end"
+        return
+    began = run.events(RoundStarted)
+    numbers = [event.round for event in began]
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"rounds {numbers}"
+    if began and len(began) > began[0].max_rounds:
+        yield f"{len(began)} rounds of at most {began[0].max_rounds}"
+    counted = _rounds(run.raw)
+    if counted is not None and counted != len(began):
+        yield f"the output says {counted} rounds, {len(began)} began"
+
+
+def stops_for_the_reason_it_says(run: Played) -> Problems:
+    """A run that came to its end says why: at its maximum if all rounds took place, and what its role decided."""
+    ended = run.events(RoundsEnded)
+    began = run.events(RoundStarted)
+    if not run.complete or run.raw is None or not ended or not began:
+        return
+    reason = run.raw.stop_reason
+    if [(event.reason, event.rounds) for event in ended] != [(reason, len(began))]:
+        told = [f"{event.reason!r} after {event.rounds}" for event in ended]
+        yield f"the output says {reason!r} after {len(began)} rounds, the events {', '.join(told)}"
+    settled = getattr(run.raw, "is_settled", False)
+    at_most, over = ("max_rounds", "max_turns"), len(began) >= began[0].max_rounds
+    if (reason in at_most and not over) or (over and reason not in (*at_most, *_AT_THE_END)):
+        yield f"{reason!r} after {len(began)} of {began[0].max_rounds} rounds"
+    decisions = getattr(run.raw, "moderator_decisions", ())
+    if reason == "moderator_done" and not (decisions and decisions[-1].done):
+        yield "'moderator_done', and the moderator's last decision is not done"
+    if reason == "settled" and not settled:
+        yield "'settled', and the moderator's last report is not"
+
+
+def records_what_was_said(run: Played) -> Problems:
+    """The transcript has one entry for each turn that was finished, by its speaker, in ascending rounds."""
+    if run.raw is None:
+        return
+    said = [(entry.round, entry.speaker) for entry in run.raw.entries]
+    if [number for number, _ in said] != sorted(number for number, _ in said):
+        yield f"the rounds of the entries are {[number for number, _ in said]}"
+    turns = Counter((event.round, event.agent_name) for event in run.events(TurnFinished) if event.phase != "vote")
+    for (number, speaker), missing in (turns - Counter(said)).items() if run.complete else ():
+        yield f"{missing} of {turns[number, speaker]} turns of {speaker!r} in round {number} are not in the transcript"
+    for (number, speaker), more in (Counter(said) - turns).items():
+        yield f"{more} entries of {speaker!r} in round {number} come from no turn"
+
+
+def tasks_match_the_transcript(run: Played) -> Problems:
+    """Each turn is a task: completed by its speaker with what it said, or errored or cancelled; none is left open."""
+    if run.raw is None:
+        return
+    tasks = run.view.tasks.list()
+    for task in tasks:
+        if not task.finished:
+            yield f"task {task.id} of {task.assignee!r} is {task.status} at the end"
+    completed = [task for task in tasks if task.status == "completed"]
+    who, turns = Counter(task.assignee for task in completed), run.events(TurnFinished)
+    if who != Counter(event.agent_name for event in turns):
+        yield f"tasks are completed by {dict(who)}, and {len(turns)} turns are finished"
+    texts = [task.output for task in completed if isinstance(task.output, str)]
+    if run.complete and len(texts) == len(run.raw.entries):
+        for text in Counter(entry.text for entry in run.raw.entries) - Counter(texts):
+            yield f"the transcript has {shown(text)}, which no task has as its output"
+
+
+def only_those_called_speak(run: Played) -> Problems:
+    """In each round of a moderated debate those speak whom the moderator called, in that order."""
+    for decision in getattr(run.raw, "moderator_decisions", ()):
+        spoke = [event.agent_name for event in run.events(TurnStarted) if event.round == decision.round]
+        called = decision.next_speakers if run.complete else decision.next_speakers[: len(spoke)]
+        if spoke != called:
+            yield f"round {decision.round}: {called} were called, {spoke} spoke"
+
+
+def arguments_say_something(run: Played) -> Problems:
+    """No entry of the transcript is empty, unless the output says so."""
+    if run.raw is None:
+        return
+    flagged = {entry.round for entry in getattr(run.raw, "transcript", ()) if getattr(entry, "problem", None)}
+    for entry in run.raw.entries:
+        if is_blank(entry.text) and entry.round not in flagged:
+            yield f"{entry.speaker!r} says {entry.text!r} in round {entry.round}"
+
+
+def winner_is_among_the_positions(run: Played) -> Problems:
+    """The winner is a stance of the debate, or an agent with a proposal; or nobody."""
+    if isinstance(run.raw, DebateRawOutput):
+        winner = None if run.raw.verdict is None else run.raw.verdict.winner
+        known = run.stances
+    else:
+        winner = getattr(run.raw, "winner", None)
+        known = frozenset(proposal.agent for proposal in getattr(run.raw, "final_proposals", ()))
+    if winner is not None and known and winner not in known:
+        yield f"the winner is {winner!r}, the positions are {', '.join(sorted(map(repr, known)))}"
+
+
+def tells_its_failures(run: Played) -> Problems:
+    """Every provider failure that a run went on without is an event, is in `losses`, and shows in its status."""
+    if run.raw is None:
+        return
+    losses, told = list(run.raw.losses), run.events(RoleFailed)
+    if Counter(loss.name for loss in losses) != Counter(event.name for event in told):
+        yield f"losses of {[loss.name for loss in losses]}, and events of {[event.name for event in told]}"
+    if run.complete and losses and "complete" in (run.raw.status, run.view.status):
+        yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
+    if run.complete and run.raw.status != run.view.status:
+        yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
+    if run.error is not None and run.view.status != "failed":
+        yield f"the run is {run.view.status!r} after {run.error!r}"
+
+
+def counts_every_call(run: Played) -> Problems:
+    """The usage of a run is the sum of its calls, and each request to a model is a call."""
+    called = [event for event in run.view.events if isinstance(event, ModelCalled)]
+    total = reduce(add, (event.usage for event in called), Usage.none())
+    if total != run.view.usage:
+        yield f"the run says {run.view.usage}, its calls add up to {total}"
+    if len(called) != len(run.model.calls):
+        yield f"{len(run.model.calls)} requests, {len(called)} calls"
+
+
+_PARTS: tuple[tuple[type[Any], str, str], ...] = (
+    (ModeratorDecided, "moderator_decisions", "decision"),
+    (ModeratorReported, "reports", "report"),
+    (RefereeReported, "audits", "audit"),
+)
+"""Lists of raw outputs whose items are events, too."""
+
+
+def events_tell_the_result(run: Played) -> Problems:
+    """The events begin and end with the run's, and tell the decisions, reports and verdicts that the output has."""
+    events = run.view.events
+    if not (isinstance(events[0], RunStarted) and isinstance(events[-1], RunFinished)):
+        yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
+    elif (events[-1].status, events[-1].usage) != (run.view.status, run.view.usage):
+        yield f"the last event says {events[-1].status!r} and {events[-1].usage}, the run {run.view.status!r}"
+    for kind, attribute, part in _PARTS:
+        told = [getattr(event, part) for event in run.events(kind)]
+        recorded = [item for item in getattr(run.raw, attribute, ()) if item is not None]
+        if told != recorded:
+            yield f"`{attribute}` and the events differ: {_difference(_plain(recorded), _plain(told))}"
+    verdicts = [event.verdict for event in run.events(VerdictReached)]
+    verdict = getattr(run.raw, "verdict", None)
+    if verdicts != ([] if verdict is None else [verdict]):
+        yield f"the verdict is {verdict!r}, the events say {verdicts!r}"
+
+
+def reads_back_from_json(run: Played) -> Problems:
+    """The raw output is read back from its wire form without a change."""
+    if run.raw is not None and run.complete:
+        wire = run.raw.to_wire()
+        read = type(run.raw).model_validate(wire)
+        if read != run.raw:
+            yield _difference(wire, read.to_wire()) or "its wire form leaves something out"
+
+
+# Several runs
+
+
+def keeps_no_state(runs: Runs) -> Problems:
+    """A pattern keeps nothing between runs: with the same question, seed and answers, a run repeats itself."""
+    first, again = runs.first, runs.again
+    for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
+        if calls[0] != calls[1]:
+            yield f"call {number}: {_difference(*map(list, calls))}"
+            return
+    for what, one, two in (
+        ("number of calls", len(first.model.calls), len(again.model.calls)),
+        ("error", _kind(first.error), _kind(again.error)),
+        ("raw output", _plain(first.raw), _plain(again.raw)),
+        ("output", _plain(first.output), _plain(again.output)),
+    ):
+        if one != two:
+            yield f"{what}: {_difference(one, two)}"
+            return
+
+
+def asks_the_question_as_it_is(runs: Runs) -> Problems:
+    """A prompt that shows one question shows every question, word for word; and so does the raw output."""
+    for run in (runs.first, runs.other):
+        if run.raw is not None and run.raw.subject != clean_text(run.example.question):
+            yield f"the output has {run.raw.subject!r} for {run.example.question!r}"
+    for one, two in ((runs.first, runs.other), (runs.other, runs.first)):
+        if len(one.example.question) < _TELLING:
+            continue
+        for block in sorted(_showing(one) - _showing(two)):
+            if any(call.block == block for call in two.model.calls):
+                yield f"the prompt of {block!r} does not show {two.example.question!r}"
+
+
+def judges_regardless_of_order(runs: Runs) -> Problems:
+    """The winner does not depend on the order in which the judge reads: another seed, the same winner.
+
+    If the transcript is the same, and with a model that judges regardless of order.
+    """
+    one, two = runs.first, runs.changed
+    if two is None or not isinstance(one.raw, DebateRawOutput) or not (one.complete and two.complete):
+        return
+    if one.raw.transcript == two.raw.transcript and one.raw.verdict and two.raw.verdict:
+        winners = one.raw.verdict.winner, two.raw.verdict.winner
+        if winners[0] != winners[1]:
+            yield f"with seed {one.view.seed} {winners[0]!r} wins, with seed {two.view.seed} {winners[1]!r}"
+
+
+def arrival_does_not_matter(runs: Runs) -> Problems:
+    """The order in which answers arrive changes nothing about the raw output."""
+    one, two = runs.first, runs.changed
+    if two is not None and one.view.seed == two.view.seed and _plain(one.raw) != _plain(two.raw):
+        yield f"raw output: {_difference(_plain(one.raw), _plain(two.raw))}"
+
+
+# All runs
+
+
+def terminate_when_can_fire(seen: Coverage) -> Problems:
+    """A `terminate_when` ends some run before its last round.
+
+    Examples cannot know what it waits for: `texts=["…"]` are further things that models say.
+    """
+    if seen.has_predicate and seen.asked and not seen.fired:
+        yield f"terminate_when was asked in {seen.asked} runs and was never true"
+
+
+OF_A_RUN: Sequence[Callable[[Played], Problems]] = (
+    fails_only_for_a_reason,
+    ends_within_its_rounds,
+    stops_for_the_reason_it_says,
+    records_what_was_said,
+    tasks_match_the_transcript,
+    only_those_called_speak,
+    arguments_say_something,
+    winner_is_among_the_positions,
+    tells_its_failures,
+    counts_every_call,
+    events_tell_the_result,
+    reads_back_from_json,
+)
+OF_RUNS: Sequence[Callable[[Runs], Problems]] = (
+    keeps_no_state,
+    asks_the_question_as_it_is,
+    judges_regardless_of_order,
+    arrival_does_not_matter,
+)
+OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,)
+
+_TELLING = 12
+"""Characters of a question that is in no prompt by chance."""
+_BEFORE = 40
+"""Characters that are shown before the first one that differs."""
+_AT_THE_END = ("settled", "reviewed", "not_reviewed")
+"""Stop reasons that hold in the last round, too, before the maximum is looked at."""
+_TIMES = frozenset({"seconds", "at"})
+"""Fields that are measured, and differ from run to run."""
+
+
+def _pattern_of(path: str) -> str:
+    """The path of the pattern that opened a round at `path`."""
+    around = path.rpartition("/")[0]
+    return around.rpartition("/")[0] if around.endswith("]") else around
+
+
+def _rounds(raw: object) -> int | None:
+    counted = getattr(raw, "turns", getattr(raw, "rounds", None))
+    return len(counted) if isinstance(counted, list) else counted
+
+
+def _kind(error: Exception | None) -> str | None:
+    return None if error is None else error_text(error)
+
+
+def _showing(run: Played) -> set[str]:
+    """The blocks whose prompts show the question."""
+    return {call.block for call in run.model.calls if _shows(call.prompt, run.example.question)}
+
+
+def _shows(prompt: str, question: str) -> bool:
+    text = clean_text(question)
+    return text in prompt or quoted(text) in prompt
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """`value` as JSON data, without measured times."""
+    return _timeless(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
+
+
+def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Mapping):
+        return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def _difference(one: Any, two: Any, place: str = "") -> str:  # noqa: ANN401 - JSON
+    """The first place at which two values differ; empty if they do not."""
+    if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
+        pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
+    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        pairs = [(f"{place}[{index}]", *both) for index, both in enumerate(zip(one, two, strict=True))]
+    elif isinstance(one, str) and isinstance(two, str) and one != two:
+        same = next((index for index, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
+        begin = max(same - _BEFORE, 0)
+        return f"{f'{place} is ' if place else ''}{shown(one[begin:])}, then {shown(two[begin:])}"
+    elif one != two:
+        return f"{f'{place} is ' if place else ''}{shown(one)}, then {shown(two)}"
+    else:
+        return ""
+    return next(filter(None, (_difference(first, second, where) for where, first, second in pairs)), "")

@@ -1,0 +1,437 @@
+"""Planted bugs that `check_debate` and `check_pattern` must find, and correct patterns in which they must find nothing.
+
+`python -m tests.testing.planted` writes the table of docs/testing.md: for each bug, after how many examples it is found.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from flowdebate import (
+    Debater,
+    FailurePolicy,
+    Persona,
+    consensus,
+    council,
+    debate,
+    deliberation,
+    format_transcript_for_judge,
+    generator,
+    handoff,
+    round_robin,
+)
+from flowdebate.models.usage import Usage
+from flowdebate.patterns.debate import assembly
+from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateTranscriptState, DebateVerdict, VerdictReached
+from flowdebate.runs.run import Run
+from flowdebate.testing.check import CheckOptions, Finding, find_broken_promise
+
+SEEDS = range(10)
+EXAMPLES = 100
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+SIDES = (Debater("ann", "for"), Debater("bob", "against"))
+MEMBERS = (Persona("ann"), Persona("bob", "a landlord"), Persona("a, for] [b"))
+SKIP = FailurePolicy(on_failure="skip", quorum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """A bug, and the promise that it breaks."""
+
+    make: Callable[[], Any]
+    promise: str
+    library: Callable[[], AbstractContextManager[None]] = nullcontext
+    """A library that has the bug, if it is not the application's."""
+
+
+def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
+    """A debate, the second of whose debaters is `block`."""
+    sides = [SIDES[0], Debater("bob", "against", block=block)]
+    return debate(name="rent", debaters=sides, max_rounds=max_rounds, synthesizer=False, **options)
+
+
+def entries_of(ctx: Any) -> Any:
+    """The transcript so far."""
+    return ctx.resources.transcript.state.entries
+
+
+def verdict_for(winner: object) -> dict[str, object]:
+    """A verdict."""
+    return {"verdict": "So be it.", "winner": winner, "reasoning": "It was argued better."}
+
+
+# Debates with a bug
+
+
+def a_predicate_that_never_fires() -> Any:
+    """It waits for an entry of a debater who is not in the debate."""
+    return rent(max_rounds=3, terminate_when=lambda ctx: any(entry.agent_name == "eve" for entry in entries_of(ctx)))
+
+
+def a_moderator_naming_strangers() -> Any:
+    """In the second round it calls somebody who is not in the debate."""
+
+    def moderate(_: object, ctx: Any) -> dict[str, Any]:
+        return {"next_speakers": ["ann", "bob"] if ctx.sequencer.state.round == 1 else ["bob", "eve"]}
+
+    return rent(moderator=moderate)
+
+
+def empty_arguments() -> Any:
+    """A debater that says nothing new if it is contradicted in its own words."""
+    return rent(lambda _, ctx: "" if entries_of(ctx)[-1].text == "Yes." else f"{entries_of(ctx)[-1].text} No!")
+
+
+def a_winner_that_is_no_stance() -> Any:
+    """A judge that names the winning debater, and not the stance."""
+    return rent(judge=lambda _, ctx: verdict_for(max(entries_of(ctx), key=lambda entry: len(entry.text)).agent_name))
+
+
+def state_between_runs() -> Any:
+    """A block with a mutable attribute."""
+
+    class Counts:
+        def __init__(self) -> None:
+            self.turns = 0
+
+        def __call__(self, _: object) -> str:
+            self.turns += 1
+            return f"Point {self.turns}."
+
+    return rent(Counts())
+
+
+def a_remembered_question() -> Any:
+    """A block that asks a model about the first question that it was ever given."""
+
+    @cache
+    def prompt() -> list[str]:
+        return []
+
+    def ask(question: Any) -> str:
+        prompt().append(question.question)
+        return f"Against: {prompt()[0]}"
+
+    return rent(generator(name="rent-debater-bob", user=ask))
+
+
+def format_on_a_question() -> Any:
+    """A prompt that is filled in twice: the question's braces are fields of the second time."""
+    template = "You argue against: {question} Answer as {{name}}."
+
+    def ask(question: Any) -> str:
+        return template.format(question=question.question).format(name="bob")
+
+    return rent(generator(name="rent-debater-bob", user=ask))
+
+
+def percent_on_a_question() -> Any:
+    """The same with percent signs."""
+    return rent(generator(name="rent-debater-bob", user=lambda question: f"{question.question} %s." % "Answer as bob"))
+
+
+def a_question_without_its_markup() -> Any:
+    """A prompt in which what looks like HTML is taken out of the question."""
+
+    def ask(question: Any) -> str:
+        return re.sub("<[^>]*>", "", question.question)
+
+    return rent(generator(name="rent-debater-bob", user=ask))
+
+
+def a_cleared_transcript() -> Any:
+    """A block that gets what was said so far out of the way."""
+
+    def speak(_: object, ctx: Any) -> str:
+        ctx.resources.transcript.set(DebateTranscriptState())
+        return "From here on."
+
+    return rent(speak)
+
+
+def a_rewound_round() -> Any:
+    """A block that goes back a round."""
+
+    def speak(_: object, ctx: Any) -> str:
+        ctx.sequencer.update(round=max(ctx.sequencer.state.round - 1, 0))
+        return "Once more."
+
+    return rent(speak, max_rounds=3)
+
+
+def a_judge_that_depends_on_order() -> Any:
+    """The first position that it reads wins."""
+
+    def judge(_: object, ctx: Any) -> dict[str, Any]:
+        view = format_transcript_for_judge(entries_of(ctx), random=ctx.random)
+        found = re.search(r"\[(for|against)\]", view)
+        return verdict_for(found and found[1])
+
+    return rent(judge=judge)
+
+
+def a_draw_without_the_seed() -> Any:
+    """A judge that draws lots by itself."""
+    return rent(judge=lambda _: verdict_for(random.choice(["for", "against"])))
+
+
+def an_endless_debater() -> Any:
+    """A block that asks its model until it likes the answer."""
+    draft = generator(name="draft", user="Argue against it.")
+
+    async def speak(value: object, ctx: Any) -> str:
+        while not (said := await draft(value, ctx.child("draft", f"{ctx.path}/draft"))).startswith("I am sure"):
+            pass
+        return said
+
+    return rent(speak)
+
+
+def a_stolen_turn() -> Any:
+    """A block that adds an entry in another's name."""
+
+    def speak(_: object, ctx: Any) -> str:
+        transcript = ctx.resources.transcript
+        first = transcript.state.entries[0]
+        transcript.set(transcript.state.with_entry(first.model_copy(update={"text": "I concede."})))
+        return "There you are."
+
+    return rent(speak)
+
+
+def a_task_of_its_own() -> Any:
+    """A block that completes its turn's task by itself, with something else than what it says."""
+
+    def speak(_: object, ctx: Any) -> str:
+        for task in ctx.resources.audit.list(status="in_progress"):
+            ctx.resources.audit.complete(task.id, output="A draft.")
+        return "What I really say."
+
+    return rent(speak)
+
+
+def an_event_of_the_librarys() -> Any:
+    """A judge that announces a verdict, and then gives another."""
+
+    def judge(_: object, ctx: Any) -> dict[str, object]:
+        ctx.emit(VerdictReached(block="rent-judge", verdict=DebateVerdict(**verdict_for("against"))))
+        return verdict_for("for")
+
+    return rent(judge=judge)
+
+
+@contextmanager
+def patched(where: object, name: str, value: object) -> Iterator[None]:
+    """A library with another function `name`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, value)
+        yield
+
+
+def another_reason(round: int, *, max_rounds: int, **_: bool) -> str | None:
+    """A stop reason that is always the moderator's."""
+    return "moderator_done" if round >= max_rounds else None
+
+
+def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
+    """A wire form in which all is of the first round."""
+    wire = output.model_dump(mode="json", by_alias=True)
+    return {**wire, "transcript": [{**entry, "round": 1} for entry in wire["transcript"]]}
+
+
+def count_twice(run: Run, *args: Any, **options: Any) -> None:
+    """Count what a judge's call costs twice."""
+    _CALLED(run, *args, **options)
+    run.usage += Usage(calls=1) if "judge" in args[0] else Usage.none()
+
+
+_CALLED = Run._called  # noqa: SLF001 - the bug is in there
+
+
+# Siblings with a bug
+
+
+def a_discussion_that_the_first_decides() -> Any:
+    """A moderator that decides for whoever was the first to answer."""
+    speak = generator(name="speak", user="Speak.")
+
+    def member(name: str) -> Persona:
+        async def said(value: object, ctx: Any) -> str:
+            text: str = await speak(value, ctx.child("speak", f"{ctx.path}/speak"))
+            ctx.session.state.setdefault("first", name)
+            return text
+
+        return Persona(name, block=said)
+
+    def moderate(_: object, ctx: Any) -> dict[str, Any]:
+        return {"summary": "Done.", "status": "SETTLED", "decision": f"As {ctx.session.state['first']} says."}
+
+    return deliberation(name="rent", debaters=[member("ann"), member("bob")], moderator=moderate)
+
+
+def a_speaker_that_hands_over_to_a_stranger() -> Any:
+    """With nobody to ask again, and no lot."""
+    lost = Persona("bob", block=lambda _: {"response": "Ask her.", "next_agent_name": "eve"})
+    return handoff(name="rent", debaters=[MEMBERS[0], lost], max_turns=3, on_invalid="error")
+
+
+def a_referee_that_grows_stricter() -> Any:
+    """A referee that remembers how often it was asked."""
+    asked: list[object] = []
+
+    def audit(_: object) -> dict[str, Any]:
+        asked.append(None)
+        return {"assessments": [], "notes": f"Report {len(asked)}."}
+
+    return round_robin(name="rent", debaters=MEMBERS, referee=audit, synthesizer=False)
+
+
+def a_chair_that_draws_lots() -> Any:
+    """Without the run's seed."""
+    return council(name="rent", members=MEMBERS, chair=lambda asked: random.choice(asked.answers)[1])
+
+
+def an_agent_without_a_proposal() -> Any:
+    """It proposes blank text."""
+
+    def act(asked: Any) -> Any:
+        if asked.kind == "proposal":
+            return " \n"
+        if asked.kind == "vote":
+            return {"choice": "bob"}
+        return (
+            {"proposal": " ", "enough": True} if asked.kind == "revision" else {"reasoning": "Fine.", "severity": 0.1}
+        )
+
+    agents = [MEMBERS[0], Persona("bob", block=act)]
+    return consensus(name="rent", agents=agents, max_rounds=1)
+
+
+PLANTED: dict[str, Planted] = {
+    "a predicate that never fires": Planted(make=a_predicate_that_never_fires, promise="terminate_when_can_fire"),
+    "a moderator naming strangers": Planted(make=a_moderator_naming_strangers, promise="fails_only_for_a_reason"),
+    "empty arguments": Planted(make=empty_arguments, promise="arguments_say_something"),
+    "a winner that is no stance": Planted(make=a_winner_that_is_no_stance, promise="winner_is_among_the_positions"),
+    "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
+    "the first question for ever": Planted(make=a_remembered_question, promise="asks_the_question_as_it_is"),
+    "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_for_a_reason"),
+    "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_for_a_reason"),
+    "a question without its markup": Planted(make=a_question_without_its_markup, promise="asks_the_question_as_it_is"),
+    "a cleared transcript": Planted(make=a_cleared_transcript, promise="records_what_was_said"),
+    "a rewound round": Planted(make=a_rewound_round, promise="ends_within_its_rounds"),
+    "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
+    "lots without the run's seed": Planted(make=a_draw_without_the_seed, promise="keeps_no_state"),
+    "a debater that never stops": Planted(make=an_endless_debater, promise="ends_within_its_rounds"),
+    "an entry in another's name": Planted(make=a_stolen_turn, promise="records_what_was_said"),
+    "a task completed with a draft": Planted(make=a_task_of_its_own, promise="tasks_match_the_transcript"),
+    "an event of the library's": Planted(make=an_event_of_the_librarys, promise="events_tell_the_result"),
+    "a status that hides a failure": Planted(
+        make=lambda: rent(failures=SKIP),
+        promise="tells_its_failures",
+        library=lambda: patched(Run, "degrade", lambda *_: None),
+    ),
+    "a call that counts twice": Planted(
+        make=rent, promise="counts_every_call", library=lambda: patched(Run, "_called", count_twice)
+    ),
+    "a wrong stop reason": Planted(
+        make=rent,
+        promise="stops_for_the_reason_it_says",
+        library=lambda: patched(assembly, "stop_reason", another_reason),
+    ),
+    "speakers in another order": Planted(
+        make=lambda: rent(moderator=True),
+        promise="only_those_called_speak",
+        library=lambda: patched(
+            assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
+        ),
+    ),
+    "a wire form without rounds": Planted(
+        make=rent,
+        promise="reads_back_from_json",
+        library=lambda: patched(DebateRawOutput, "to_wire", without_rounds),
+    ),
+    "whoever answers first decides": Planted(
+        make=a_discussion_that_the_first_decides, promise="arrival_does_not_matter"
+    ),
+    "a handoff to a stranger": Planted(make=a_speaker_that_hands_over_to_a_stranger, promise="fails_only_for_a_reason"),
+    "a referee that remembers": Planted(make=a_referee_that_grows_stricter, promise="keeps_no_state"),
+    "a chair that draws lots": Planted(make=a_chair_that_draws_lots, promise="keeps_no_state"),
+    "a blank proposal": Planted(make=an_agent_without_a_proposal, promise="fails_only_for_a_reason"),
+}
+
+
+def correct_patterns() -> dict[str, Callable[[], Any]]:
+    """Patterns of all six kinds without a bug."""
+
+    def agreed(ctx: Any) -> bool:
+        return any("I concede" in entry.text for entry in entries_of(ctx))
+
+    return {
+        "debate": lambda: debate(name="rent", debaters=SIDES),
+        "debate, moderated, with a predicate": lambda: debate(
+            name="rent", debaters=SIDES, max_rounds=3, moderator=True, terminate_when=agreed, failures=SKIP
+        ),
+        "debate, judged in both orders": lambda: rent(lambda _: "No.", judge="swap", failures=SKIP),
+        "deliberation": lambda: deliberation(name="rent", debaters=MEMBERS, failures=SKIP),
+        "handoff": lambda: handoff(name="rent", debaters=MEMBERS, max_turns=4),
+        "handoff, in text": lambda: handoff(
+            name="rent", debaters=MEMBERS, max_turns=3, transition="text", on_invalid="error", failures=SKIP
+        ),
+        "round robin": lambda: round_robin(name="rent", debaters=MEMBERS, referee=True, failures=SKIP),
+        "consensus": lambda: consensus(name="rent", agents=MEMBERS, max_rounds=1),
+        "council": lambda: council(name="rent", members=MEMBERS, failures=SKIP),
+    }
+
+
+def search(planted: Planted, seed: int, **options: Any) -> Finding:
+    """What is found of a planted bug."""
+    given: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, **options}  # type: ignore[typeddict-item]
+    with planted.library():
+        return find_broken_promise(planted.make, shrink=False, **given)
+
+
+def rows() -> Iterator[list[str]]:
+    """The table: bug, promise, and the median and the highest number of examples until it was found."""
+    for name, planted in PLANTED.items():
+        found = [search(planted, seed) for seed in SEEDS]
+        promises = {finding.broken.promise for finding in found if finding.broken is not None}
+        numbers = [finding.examples if finding.broken is not None else EXAMPLES + 1 for finding in found]
+        yield [
+            name,
+            ", ".join(f"`{promise}`" for promise in sorted(promises)),
+            f"{median(numbers):g}",
+            f"{max(numbers)}",
+        ]
+
+
+HEADER = ["Planted bug", "Broken promise", "Examples (median)", "Most"]
+_TABLE = re.compile(rf"^\| {HEADER[0]} \|.*?\n\n", re.MULTILINE | re.DOTALL)
+
+
+def main() -> None:
+    """Write the table into docs/testing.md; an error if a correct pattern fails."""
+    for name, make in correct_patterns().items():
+        for seed in SEEDS:
+            broken = find_broken_promise(make, seed=seed, max_examples=EXAMPLES).broken
+            if broken is not None:
+                raise SystemExit(f"{name}, seed {seed}: {broken}")
+        print(f"{name}: {len(SEEDS)} x {EXAMPLES} examples, nothing found")  # noqa: T201
+    lines = [HEADER, ["---"] * len(HEADER), *rows()]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    PAGE.write_text(_TABLE.sub(lambda _: f"{table}\n", PAGE.read_text("utf-8")), "utf-8")
+    print(table)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
