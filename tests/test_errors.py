@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "NotAwaited": (("memory", "r", "waits for no answer", ["here"]), {}),
     "NotRecordable": (("memory", "r", "k", object()), {}),
     "OutputError": (("block", "text", [("field", "is missing")]), {}),
+    "PromiseBroken": (("counts", "It counts.", "it does not"), {"example": "one", "reproduce": "check(…)"}),
     "ProviderFailed": (("it failed",), {"status": 503, "retry_after": 2.0}),
     "QuorumLost": (("debate",), {"round": 1, "heard": ["for"], "quorum": 2}),
     "RateLimited": (("slow down",), {"retry_after": 1.0, "quota_exhausted": True}),

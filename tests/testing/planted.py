@@ -1,19 +1,18 @@
-"""Planted bugs that `check_debate` and `check_pattern` must find, and correct patterns in which they must find nothing.
+"""Planted bugs that checks must find, and correct patterns in which they must find nothing.
 
-`python -m tests.testing.planted` writes the table of docs/testing.md: for each bug, after how many examples it is found.
+`python -m tests.testing.planted` writes the table of docs/testing.md: how many examples it takes to find each bug.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,7 +33,13 @@ from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate import assembly
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateTranscriptState, DebateVerdict, VerdictReached
 from flowdebate.runs.run import Run
-from flowdebate.testing.check import CheckOptions, Finding, find_broken_promise
+from flowdebate.testing.check import find_broken_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from flowdebate.testing.check import CheckOptions, Finding
 
 SEEDS = range(10)
 EXAMPLES = 100
@@ -239,9 +244,9 @@ def patched(where: object, name: str, value: object) -> Iterator[None]:
         yield
 
 
-def another_reason(round: int, *, max_rounds: int, **_: bool) -> str | None:
+def another_reason(number: int, /, *, max_rounds: int, **_: bool) -> str | None:
     """A stop reason that is always the moderator's."""
-    return "moderator_done" if round >= max_rounds else None
+    return "moderator_done" if number >= max_rounds else None
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
@@ -256,7 +261,7 @@ def count_twice(run: Run, *args: Any, **options: Any) -> None:
     run.usage += Usage(calls=1) if "judge" in args[0] else Usage.none()
 
 
-_CALLED = Run._called  # noqa: SLF001 - the bug is in there
+_CALLED = Run._called
 
 
 # Siblings with a bug
@@ -299,7 +304,7 @@ def a_referee_that_grows_stricter() -> Any:
 
 def a_chair_that_draws_lots() -> Any:
     """Without the run's seed."""
-    return council(name="rent", members=MEMBERS, chair=lambda asked: random.choice(asked.answers)[1])
+    return council(name="rent", members=MEMBERS, chair=lambda _: f"Lot {random.random()}")
 
 
 def an_agent_without_a_proposal() -> Any:

@@ -89,7 +89,7 @@ def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **op
 def _check(where: str, pattern: Any, options: CheckOptions, *, only: type[Any] = object) -> None:  # noqa: ANN401 - checked
     broken = find_broken_promise(pattern, where=where, only=only, **options).broken
     if broken is not None:
-        raise broken
+        raise broken.with_traceback(None)
 
 
 @dataclass(kw_only=True)

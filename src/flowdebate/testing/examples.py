@@ -211,7 +211,7 @@ class _Drawn:
         return self._scalar(schema, kind, place)
 
     def _length(self, schema: Mapping[str, Any], place: str, depth: int) -> int:
-        least = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
+        least: int = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
         most: int = schema.get("maxItems", least + 2)
         return min(least + self.pick(3, f"{place}#"), most) if depth < _DEEPEST else least
 

@@ -1,0 +1,275 @@
+"""`check_debate` finds every planted bug, and nothing in correct patterns."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from pydantic import BaseModel, model_validator
+
+from flowdebate import Debater, FailurePolicy, StandIn, council, debate, deliberation
+from flowdebate.errors import ConfigurationError, PromiseBroken
+from flowdebate.testing import Example, ScriptedModel, check_debate, check_pattern
+from flowdebate.testing.check import PROMISES, find_broken_promise
+from flowdebate.testing.examples import FAULTS, ExampleModel
+from flowdebate.testing.strategies import examples, personas
+from tests.testing.planted import (
+    EXAMPLES,
+    HEADER,
+    MEMBERS,
+    PAGE,
+    PLANTED,
+    SEEDS,
+    SIDES,
+    correct_patterns,
+    entries_of,
+    rent,
+    search,
+    verdict_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHEAP = {"a predicate that never fires": 8}
+"""Fewer examples for a bug that is found after all of them."""
+
+
+@pytest.mark.parametrize("name", list(PLANTED))
+def test_a_planted_bug_is_found_within_a_hundred_examples_under_every_seed(name: str) -> None:
+    """And the broken promise is the one that the bug breaks."""
+    planted = PLANTED[name]
+    for seed in SEEDS:
+        found = search(planted, seed, max_examples=CHEAP.get(name, EXAMPLES))
+        assert found.broken is not None
+        assert found.broken.promise == planted.promise
+        assert found.examples <= EXAMPLES
+
+
+@pytest.mark.parametrize("name", list(correct_patterns()))
+def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
+    """Under the same seeds; the script checks more examples."""
+    for seed in SEEDS:
+        check_pattern(correct_patterns()[name], seed=seed, max_examples=5, skip=["terminate_when_can_fire"])
+
+
+def test_every_promise_is_broken_by_a_planted_bug() -> None:
+    """No promise is checked in vain, and each says what it is."""
+    assert {planted.promise for planted in PLANTED.values()} == set(PROMISES)
+    assert all(promise.__doc__ for promise in PROMISES.values())
+
+
+def test_the_page_lists_every_promise() -> None:
+    """By its name, which `skip` takes."""
+    assert re.findall(r"^\| `(\w+)` \| [^|]+ \|$", PAGE.read_text("utf-8"), re.MULTILINE) == list(PROMISES)
+
+
+def test_the_table_of_planted_bugs_is_that_of_the_bugs() -> None:
+    """docs/testing.md has a row for each, with the promise, and examples that are at most a hundred."""
+    page = PAGE.read_text("utf-8")
+    lines = page[page.index(f"| {HEADER[0]} |") :].split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == HEADER
+    assert [(bug, promise) for bug, promise, _, _ in cells[2:]] == [
+        (name, f"`{planted.promise}`") for name, planted in PLANTED.items()
+    ]
+    assert all(1 <= float(typical) <= int(most) <= EXAMPLES for _, _, typical, most in cells[2:])
+
+
+@pytest.mark.parametrize("pattern", [rent(), rent], ids=["an instance", "a function"])
+def test_two_lines_check_a_debate(pattern: Any) -> None:
+    """A pattern will do, and a function that builds one."""
+    check_debate(pattern, max_examples=5)
+
+
+def failing(make: Callable[[], Any], **options: Any) -> PromiseBroken:
+    """The error of a check."""
+    with pytest.raises(PromiseBroken) as caught:
+        check_debate(make, seed=1, **options)
+    return caught.value
+
+
+def test_the_error_names_the_promise_the_example_and_the_call_that_repeats_it() -> None:
+    """It is an AssertionError; its example is small, and fails by itself."""
+    broken = failing(PLANTED["`.format` on a question"].make)
+    assert isinstance(broken, AssertionError)
+    lines = str(broken).splitlines()
+    assert lines[0].startswith("fails_only_for_a_reason: A run fails, or goes on without an answer, only if")
+    assert re.match(r"  found: \w+Error: .*block 'rent-debater-bob'", lines[1])
+    assert lines[2] == f"  example: {broken.example!r}"
+    assert lines[3] == f"  reproduce: check_debate(…, examples=[{broken.example!r}])"
+    example: Any = broken.example
+    assert eval(repr(example), {"Example": Example}) == example  # noqa: S307 - it is our own
+    assert "{" in example.question
+    assert (example.texts, example.choices, example.faults, example.delays) == (("Yes.",), (0,), {}, ())
+    again = failing(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
+    assert again.example == example
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    """A check is repeated by its seed, which the error about all examples names."""
+    planted = PLANTED["a question without its markup"]
+    assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
+    never = failing(PLANTED["a predicate that never fires"].make, max_examples=10)
+    assert never.reproduce == "check_debate(…, seed=1)"
+    assert never.example is None
+
+
+def test_a_bug_that_shows_once_only_is_reported_as_well() -> None:
+    """A pattern that is not built anew may fail in its first run and never again."""
+    spent: list[object] = []
+
+    def speak(_: object) -> str:
+        spent.append(None)
+        return "" if len(spent) == 1 else "Yes."
+
+    assert failing(lambda: rent(speak)).promise == "arguments_say_something"
+
+
+def test_a_promise_may_be_left_out() -> None:
+    """`skip=` is for patterns that do not make it."""
+    make = PLANTED["empty arguments"].make
+    check_debate(make, max_examples=5, skip=["arguments_say_something"])
+
+
+def test_models_do_not_fail_without_failures() -> None:
+    """`failures=False` draws no faults."""
+    seen = []
+
+    def note(request: Any) -> None:
+        seen.append(request)
+
+    found = find_broken_promise(rent, failures=False, answers=note, max_examples=10)
+    assert found.broken is None
+    assert seen
+
+    @settings(max_examples=20, database=None)
+    @given(examples(failures=False))
+    def without_faults(example: Example) -> None:
+        assert not example.faults
+
+    without_faults()
+
+
+def test_no_model_that_a_pattern_names_is_called() -> None:
+    """The example's model answers for all; a real stand-in is refused."""
+    real = ScriptedModel()
+    sides = [Debater("ann", "for", model="openai/gpt-5-mini"), Debater("bob", "against", model=real)]
+    policy = FailurePolicy(on_failure=StandIn(model="openai/gpt-5-mini"))
+    check_debate(debate(name="rent", debaters=sides, model=real, failures=policy), max_examples=20)
+    assert real.calls == []
+
+
+class Deal(BaseModel):
+    """A deliverable of which no example knows what is valid."""
+
+    price: int
+
+    @model_validator(mode="after")
+    def _is_large(self) -> Deal:
+        if self.price < 1000:
+            message = "too cheap"
+            raise ValueError(message)
+        return self
+
+
+def test_answers_that_examples_cannot_know_are_given() -> None:
+    """`answers=` gives some answers; without it, the error says which block needs one."""
+    deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
+    with pytest.raises(ConfigurationError, match=r"a function that answers block 'rent-synthesizer'.*too cheap"):
+        check_debate(deal, max_examples=1)
+    check_debate(
+        deal,
+        max_examples=5,
+        answers=lambda request: {"price": 2000} if request.block == "rent-synthesizer" else None,
+    )
+
+
+def test_what_a_predicate_waits_for_is_said_by_models() -> None:
+    """The strings in its code, and `texts`, are among the arguments."""
+
+    def agreed(ctx: Any) -> bool:
+        return bool(entries_of(ctx)[-1].text == "I am convinced.")
+
+    check_debate(lambda: rent(max_rounds=3, terminate_when=agreed), seed=1, max_examples=30)
+    word = "I give in."
+
+    def hidden(ctx: Any) -> bool:
+        return bool(entries_of(ctx)[-1].text == word)
+
+    def make() -> Any:
+        return debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=hidden)
+
+    assert failing(make, max_examples=10).promise == "terminate_when_can_fire"
+    check_debate(make, texts=[word], seed=1, max_examples=30)
+
+
+def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:
+    """The order of speaking is not the order of reading."""
+    check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20)
+
+
+def test_a_debate_inside_a_debate_is_no_part_of_its_rounds() -> None:
+    """Only what belongs to the outermost pattern is compared with its output."""
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1)
+    check_debate(rent(inner), max_examples=10)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no pattern": ({"pattern": 3}, "check_debate.*pattern.*a pattern, or a function that builds one, got 3"),
+    "a function of something else": ({"pattern": lambda: "x"}, "a function that builds one, got 'x'"),
+    "another pattern": ({"pattern": deliberation(name="x", debaters=MEMBERS)}, "check_pattern.. checks every pattern"),
+    "no examples": ({"max_examples": 0}, "`max_examples` must be an int >= 1, got 0"),
+    "no calls": ({"max_calls": True}, "`max_calls` must be an int >= 1, got True"),
+    "an unknown promise": ({"skip": ["typo"]}, "`skip` must be names of promises: fails_only_for_a_reason"),
+}
+
+
+@pytest.mark.parametrize("what", list(WRONG))
+def test_wrong_options_are_refused(what: str) -> None:
+    """Before anything runs, where that can be known."""
+    options, message = WRONG[what]
+    with pytest.raises(ConfigurationError, match=message):
+        check_debate(**{"pattern": rent(), "max_examples": 1, **options})
+
+
+def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r'check_debate.*hypothesis, installed.*"flowdebate\[testing\]"'):
+        check_debate(rent())
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.nested_given])
+@given(personas(min_size=2), examples(failures=False))
+def test_examples_fit_any_roster(members: Any, example: Example) -> None:
+    """Names of members are drawn as well, and a council ranks them."""
+    found = find_broken_promise(council(name="x", members=members), examples=[example], max_examples=1)
+    assert found.broken is None
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_each_fault_is_a_provider_failure(fault: str) -> None:
+    """A debate that skips failures goes on without the answer, whatever went wrong."""
+    example = Example(faults={1: fault}, texts=("Yes.",))
+    model = ExampleModel(example)
+    failures = FailurePolicy(on_failure="skip", quorum=1)
+    result = rent(failures=failures).run_sync(example.question, model=model, seed=example.seed)
+    assert model.failed == 1
+    assert [loss.name for loss in result.raw.losses] == ([] if fault == "cut off" else ["ann"])
+
+
+def test_an_answer_depends_on_the_prompt_and_not_on_the_order_of_calls() -> None:
+    """So that two runs differ only if the pattern does."""
+    example = Example(texts=("Yes.", "No.", "Perhaps."), choices=(3, 1, 2), delays=(2, 0, 1))
+    pattern = council(name="x", members=MEMBERS)
+    first, second = (
+        asyncio.run(pattern.run("Why?", model=ExampleModel(one), seed=1)).raw
+        for one in (example, Example(texts=example.texts, choices=example.choices))
+    )
+    assert first == second
