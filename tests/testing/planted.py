@@ -31,7 +31,13 @@ from flowdebate import (
 )
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate import assembly
-from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateTranscriptState, DebateVerdict, VerdictReached
+from flowdebate.patterns.debate.schemas import (
+    DebateContributionEntry,
+    DebateRawOutput,
+    DebateTranscriptState,
+    DebateVerdict,
+    VerdictReached,
+)
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
@@ -156,20 +162,20 @@ def a_question_without_its_markup() -> Any:
 
 
 def a_cleared_transcript() -> Any:
-    """A block that gets what was said so far out of the way."""
-
-    def speak(_: object, ctx: Any) -> str:
-        ctx.resources.transcript.set(DebateTranscriptState())
-        return "From here on."
-
-    return rent(speak)
+    """A block that gets what was said so far out of the way: the library refuses."""
+    return rent(lambda _, ctx: ctx.resources.transcript.set(DebateTranscriptState()))
 
 
 def a_rewound_round() -> Any:
-    """A block that goes back a round."""
+    """A block that goes back a round: the library refuses."""
+    return rent(lambda _, ctx: ctx.sequencer.update(round=0))
+
+
+def a_round_rewound_past_the_guard() -> Any:
+    """The same in the steps' own scope."""
 
     def speak(_: object, ctx: Any) -> str:
-        ctx.sequencer.update(round=max(ctx.sequencer.state.round - 1, 0))
+        ctx.scope.handle.update(round=max(ctx.sequencer.state.round - 1, 0))
         return "Once more."
 
     return rent(speak, max_rounds=3)
@@ -203,24 +209,13 @@ def an_endless_debater() -> Any:
     return rent(speak)
 
 
-def a_stolen_turn() -> Any:
-    """A block that adds an entry in another's name."""
-
-    def speak(_: object, ctx: Any) -> str:
-        transcript = ctx.resources.transcript
-        first = transcript.state.entries[0]
-        transcript.set(transcript.state.with_entry(first.model_copy(update={"text": "I concede."})))
-        return "There you are."
-
-    return rent(speak)
-
-
 def a_task_of_its_own() -> Any:
-    """A block that completes its turn's task by itself, with something else than what it says."""
+    """A block that completes its turn's task with something else than what it says, past the guard."""
 
     def speak(_: object, ctx: Any) -> str:
-        for task in ctx.resources.audit.list(status="in_progress"):
-            ctx.resources.audit.complete(task.id, output="A draft.")
+        audit = ctx.scope.handles["audit"]
+        for task in audit.list(status="in_progress"):
+            audit.complete(task.id, output="A draft.")
         return "What I really say."
 
     return rent(speak)
@@ -242,6 +237,17 @@ def patched(where: object, name: str, value: object) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(where, name, value)
         yield
+
+
+def forgetting(_: object, *entries: DebateContributionEntry) -> DebateTranscriptState:
+    """A transcript with what was said last."""
+    return DebateTranscriptState(entries=list(entries))
+
+
+def misattributing(state: DebateTranscriptState, *entries: DebateContributionEntry) -> DebateTranscriptState:
+    """A transcript in which all is said by the first debater."""
+    said = [entry.model_copy(update={"agent_name": "ann", "stance": "for"}) for entry in entries]
+    return DebateTranscriptState(entries=[*state.entries, *said])
 
 
 def another_reason(number: int, /, *, max_rounds: int, **_: bool) -> str | None:
@@ -333,12 +339,22 @@ PLANTED: dict[str, Planted] = {
     "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_for_a_reason"),
     "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_for_a_reason"),
     "a question without its markup": Planted(make=a_question_without_its_markup, promise="asks_the_question_as_it_is"),
-    "a cleared transcript": Planted(make=a_cleared_transcript, promise="records_what_was_said"),
-    "a rewound round": Planted(make=a_rewound_round, promise="ends_within_its_rounds"),
+    "a cleared transcript": Planted(make=a_cleared_transcript, promise="fails_only_for_a_reason"),
+    "a transcript that forgets": Planted(
+        make=rent,
+        promise="records_what_was_said",
+        library=lambda: patched(DebateTranscriptState, "with_entry", forgetting),
+    ),
+    "a rewound round": Planted(make=a_rewound_round, promise="fails_only_for_a_reason"),
+    "a rewound round, past the guard": Planted(make=a_round_rewound_past_the_guard, promise="ends_within_its_rounds"),
     "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
     "lots without the run's seed": Planted(make=a_draw_without_the_seed, promise="keeps_no_state"),
     "a debater that never stops": Planted(make=an_endless_debater, promise="ends_within_its_rounds"),
-    "an entry in another's name": Planted(make=a_stolen_turn, promise="records_what_was_said"),
+    "an entry in another's name": Planted(
+        make=rent,
+        promise="records_what_was_said",
+        library=lambda: patched(DebateTranscriptState, "with_entry", misattributing),
+    ),
     "a task completed with a draft": Planted(make=a_task_of_its_own, promise="tasks_match_the_transcript"),
     "an event of the library's": Planted(make=an_event_of_the_librarys, promise="events_tell_the_result"),
     "a status that hides a failure": Planted(
