@@ -119,8 +119,9 @@ Problems: TypeAlias = Iterator[str]
 
 def fails_only_for_a_reason(run: Played) -> Problems:
     """A run fails, or goes on without an answer, only if a model fails; and its error is one of `flowdebate.errors`."""
-    if run.raw is not None and run.raw.losses and not run.model.failed:
-        yield f"it goes on without an answer, and no model has failed: {run.raw.losses[0].error}"
+    for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
+        if loss.instead not in _FLAGS:
+            yield f"it goes on without an answer, and no model has failed: {loss.error}"
     if run.error is None or run.model.unending:
         return
     if not isinstance(run.error, FlowDebateError) or not run.model.failed:
@@ -207,19 +208,17 @@ def only_those_called_speak(run: Played) -> Problems:
 
 
 def arguments_say_something(run: Played) -> Problems:
-    """No entry of the transcript is empty, unless the output says so."""
-    if run.raw is None:
-        return
-    flagged = {entry.round for entry in getattr(run.raw, "transcript", ()) if getattr(entry, "problem", None)}
-    for entry in run.raw.entries:
-        if is_blank(entry.text) and entry.round not in flagged:
+    """No entry of the transcript is empty, unless a model has failed."""
+    for entry in run.raw.entries if run.raw is not None and not run.model.failed else ():
+        if is_blank(entry.text):
             yield f"{entry.speaker!r} says {entry.text!r} in round {entry.round}"
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
     """The winner is a stance of the debate, or an agent with a proposal; or nobody."""
     if isinstance(run.raw, DebateRawOutput):
-        winner = None if run.raw.verdict is None else run.raw.verdict.winner
+        verdict = run.raw.verdict
+        winner = None if verdict is None else verdict.unknown_winner or verdict.winner
         known = run.stances
     else:
         winner = getattr(run.raw, "winner", None)
@@ -382,6 +381,8 @@ _TELLING = 12
 """Characters of a question that is in no prompt by chance."""
 _BEFORE = 40
 """Characters that are shown before the first one that differs."""
+_FLAGS = ("cut_off", "empty", "unheard", "not_counted")
+"""Losses that are no failures: other promises look at what they flag."""
 _AT_THE_END = ("settled", "reviewed", "not_reviewed")
 """Stop reasons that hold in the last round, too, before the maximum is looked at."""
 _TIMES = frozenset({"seconds", "at"})
