@@ -8,6 +8,7 @@ def test_my_debate():
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
 from flowdebate._util.validation import check_library
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.steps import LoopBack, Step
-from flowdebate.errors import ConfigurationError, PromiseBroken
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.models.guard import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.loop import AnotherRound
@@ -126,7 +127,8 @@ def find_broken_promise(
         options=options,
         most=_SHRINKING if shrink else 0,
     )
-    with forbid_real_models():
+    with forbid_real_models(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)  # it is what is recorded that counts
         for example in options.get("examples", ()):
             check.holds(example)
         if check.found.broken is None:
