@@ -104,3 +104,12 @@ def test_a_predicate_that_says_no_leaves_the_rounds_to_their_limit(pattern: str)
     raw = built(pattern, never).run_sync(QUESTION).raw
     assert raw.stop_reason == ("max_turns" if pattern == "handoff" else "max_rounds") or raw.early_end is not None
     assert asked == list(range(1, ROUNDS))
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+def test_the_outline_names_the_predicate(pattern: str) -> None:
+    """A reader sees what may end the rounds; a stored run is resumed all the same if its name changes."""
+    drawn, without = (built(pattern, predicate).outline() for predicate in (with_options, None))
+    assert "terminate_when (with_options)" in str(drawn)
+    assert "terminate_when" not in str(without)
+    assert drawn.structure == without.structure

@@ -31,8 +31,16 @@ class Outline:
     target_index: int | None = None
     """The index of that step among the siblings of this one."""
 
+    note: str = ""
+    """What else a reader should know, such as what ends a loop; no part of `structure`."""
+
     def __str__(self) -> str:
-        return "\n".join(_lines(self, 0))
+        return "\n".join(_lines(self, 0, notes=True))
+
+    @property
+    def structure(self) -> str:
+        """The drawing without notes: a stored run is resumed only with the same one."""
+        return "\n".join(_lines(self, 0, notes=False))
 
     def mermaid(self) -> str:
         """The drawing as a Mermaid flowchart."""
@@ -51,12 +59,13 @@ def outline(block: Block[Any, Any]) -> Outline:
     return block.outline()
 
 
-def _lines(node: Outline, depth: int) -> Iterator[str]:
+def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
     arrow = "  " * depth + ("→ " if depth else "")
     back = f" ↺ {node.target}" if node.target else ""
-    yield arrow + _on_one_line(f"{node.text}{back}")
+    note = f", {node.note}" if notes and node.note else ""
+    yield arrow + _on_one_line(f"{node.text}{back}{note}")
     for child in node.children:
-        yield from _lines(child, depth + 1)
+        yield from _lines(child, depth + 1, notes=notes)
 
 
 class _Mermaid:

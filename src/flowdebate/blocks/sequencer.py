@@ -170,10 +170,13 @@ class Sequencer(Block[InT, OutT]):
             )
         )
 
-    def loop_back(self, to: str, *, when: Function, max_iterations: int, label: str = "loop") -> Sequencer[InT, OutT]:
+    def loop_back(
+        self, to: str, *, when: Function, max_iterations: int, label: str = "loop", note: str = ""
+    ) -> Sequencer[InT, OutT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks.
+        `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks, and
+        `note` tells readers of the outline what ends them.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -188,6 +191,7 @@ class Sequencer(Block[InT, OutT]):
                 when=self._function(when, "when"),
                 max_iterations=bound or 1,
                 label=self._label(label),
+                note=note,
             )
         )
 

@@ -216,6 +216,8 @@ class LoopBack(Step):
     when: Invocation
     max_iterations: int
     label: str
+    note: str = ""
+    """What ends the loop, for readers of the outline."""
 
     async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
         """Whether there is another pass after this many."""
@@ -227,6 +229,7 @@ class LoopBack(Step):
             kind="loop_back",
             target=self.target_name,
             target_index=self.target,
+            note=self.note,
         )
 
 

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from flowdebate._util.text import clean_text
-from flowdebate.blocks.handler import Function, Handler, as_block, handler
+from flowdebate.blocks.handler import Function, Handler, as_block, function_name, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost, shown
@@ -52,6 +52,7 @@ __all__ = (
     "checked_loop",
     "in_declared_order",
     "input_validator",
+    "note_of_ends",
     "round_limit",
 )
 
@@ -135,8 +136,11 @@ class Loop:
         start_clock(self.failures, ctx)
         ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
 
-    def until_stopped(self, pipeline: Sequencer[Any, Any]) -> Sequencer[Any, Any]:
-        """`pipeline`, which goes back to the next round until there is a reason to stop."""
+    def until_stopped(self, pipeline: Sequencer[Any, Any], *ends: str) -> Sequencer[Any, Any]:
+        """`pipeline`, which goes back to the next round until there is a reason to stop.
+
+        `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline.
+        """
         return pipeline.loop_back(
             f"{self.name}-increment-round",
             when=AnotherRound(
@@ -147,6 +151,7 @@ class Loop:
             ),
             max_iterations=self.max_rounds,
             label=self.spec.round,
+            note=note_of_ends(*ends, terminate_when=self.terminate_when),
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
@@ -338,6 +343,16 @@ class AnotherRound:
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
         return False
+
+
+def note_of_ends(*ends: str, terminate_when: Function | None) -> str:
+    """What ends the rounds early, for the outline; empty for nothing.
+
+    >>> note_of_ends("done", terminate_when=note_of_ends)
+    'unless done or terminate_when (note_of_ends)'
+    """
+    asked = () if terminate_when is None else (f"terminate_when ({function_name(terminate_when)})",)
+    return " or ".join((*ends, *asked)) and f"unless {' or '.join((*ends, *asked))}"
 
 
 def _predicate(function: Function) -> Handler[Any, Any]:

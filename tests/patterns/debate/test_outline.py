@@ -63,7 +63,7 @@ rent
         → rent-turn-ben
           → rent-debater-ben
           → rent-record-ben
-  → loop_back (at most 4 passes) ↺ rent-increment-round
+  → loop_back (at most 4 passes) ↺ rent-increment-round, unless done (moderator)
   → rent-judge
   → rent-build-raw-output\
 """)

@@ -30,7 +30,7 @@ deal
   → tap deal-close-round
     → deal-moderator
     → deal-stash-report
-  → loop_back (at most 3 passes) ↺ deal-increment-round
+  → loop_back (at most 3 passes) ↺ deal-increment-round, unless settled (moderator)
   → deal-build-output\
 """)
 

@@ -40,7 +40,7 @@ from flowdebate.patterns.consensus.rounds import (
 )
 from flowdebate.patterns.consensus.schemas import ConsensusInput, ConsensusOutput, ConsensusState
 from flowdebate.patterns.consensus.vote import POLLING, VOTING, ask_for_votes, ask_in_poll, count_poll, count_votes
-from flowdebate.patterns.loop import input_validator
+from flowdebate.patterns.loop import input_validator, note_of_ends
 from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.turn import AUDIT
 from flowdebate.resources.archive import Archive
@@ -214,7 +214,13 @@ def _phases(options: ConsensusOptions) -> Sequencer[Any, Any]:
         pipeline = pipeline.tap_each(_calls(options, POLLING, create_voter), over=ask_in_poll(options))
         pipeline = pipeline.tap(count_poll(options, options.confidence))
     return (
-        pipeline.loop_back(opening.name, when=rounds_go_on(options), max_iterations=options.max_rounds, label="round")
+        pipeline.loop_back(
+            opening.name,
+            when=rounds_go_on(options),
+            max_iterations=options.max_rounds,
+            label="round",
+            note=note_of_ends(terminate_when=options.terminate_when),
+        )
         .tap(_stage(name, _S.ROUNDS_COMPLETE, _S.VOTING))
         .tap_each(_calls(options, VOTING, create_voter), over=ask_for_votes(options))
         .tap(count_votes(options))

@@ -108,7 +108,7 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
     else:
         dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
-    pipeline = loop.until_stopped(pipeline)
+    pipeline = loop.until_stopped(pipeline, *([] if debate.moderator is None else ["done (moderator)"]))
     judged = IfHeard(loop.guarded(judge, without_verdict), role="judge", instead="no_verdict")
     pipeline = pipeline.then(judged).then(build_raw_output(loop, judge.name, debate.roster, own=is_own(debate.judge)))
     return with_synthesizer(

@@ -144,7 +144,9 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     pipeline = pipeline.tap(loop.end_of_turns())
     if moderator is not False:
         pipeline = pipeline.tap(_closing(loop, moderator, members, report, of_moderator))
-    return loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
+    return loop.until_stopped(pipeline, *([] if moderator is False else ["settled (moderator)"])).then(
+        build_output(loop.name, loop.spec.make_output)
+    )
 
 
 def _turn(loop: Loop, persona: Persona, members: Members, options: RoleOptions) -> Turn:

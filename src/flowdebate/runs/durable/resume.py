@@ -94,7 +94,7 @@ def attach_journal(
 
 
 def _fingerprint(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    return {"block": block, "outline": str(outline), "model": _names(model)}
+    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": _names(model)}
 
 
 async def load_run(  # noqa: PLR0913 - the options of resume
