@@ -340,7 +340,9 @@ def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
     for number in (1, 2):
         before = raw.transcript[: 2 * number - 2]
         decisions = raw.moderator_decisions[: number - 1]
-        system = render_moderator_system(question=QUESTION, roster=["anna", "ben"])
+        system = render_moderator_system(
+            question=QUESTION, roster=["anna", "ben"], stances={"anna": "for", "ben": "against"}
+        )
         turn = render_moderator_turn(entries=before, decisions=decisions, round=number, max_rounds=2)
         wanted.append(("rent-moderator", system, turn))
         for place, (name, stance) in enumerate((("anna", "for"), ("ben", "against"))):
