@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost
+from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus.rounds import split_position
 from flowdebate.resources.archive import Archive
 from flowdebate.store import MemoryStore
@@ -127,3 +128,30 @@ def test_a_run_that_stops_anywhere_asks_the_same_when_it_is_resumed(answered: in
         assert len(again) <= 15 - answered
 
     asyncio.run(resumed())
+
+
+@pytest.mark.anyio
+async def test_a_resumed_run_holds_to_what_the_applications_measure_has_found() -> None:
+    """Its own similarity would say something else now: the rounds end where they had ended."""
+
+    class Changing(Jaccard):
+        name = "changing"
+        alike = 1.0
+
+        def __call__(self, texts: Any, /) -> Any:
+            return [[self.alike] * len(texts) for _ in texts]
+
+    def cut(call: Call) -> Any:
+        return Cut() if call.phase == "vote" else agreeing(call)
+
+    def agreeing(call: Call) -> Any:
+        return {**answer_of(call), "position": "build"} if call.phase == "revision" else None
+
+    store, measure = MemoryStore(), Changing()
+    debate = plan(max_rounds=2, similarity=measure)
+    with pytest.raises(Cut):
+        await debate.run(TASK, model=model(cut), store=store, run_id="one", seed=1)
+    measure.alike = 0.0
+    output = (await debate.resume("one", model=model(agreeing), store=store)).output
+    assert output.early_end is not None
+    assert (output.early_end.source, len(output.rounds)) == ("convergence", 1)

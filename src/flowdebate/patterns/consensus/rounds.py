@@ -11,7 +11,7 @@ from flowdebate._util.frozen import frozen
 from flowdebate._util.text import CutOff, clean_data, clean_text, is_blank, one_line
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated, error_text
-from flowdebate.measures import Jaccard, convergence
+from flowdebate.measures import Convergence, Jaccard, convergence
 from flowdebate.measures.topologies import Edge, edges
 from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.consensus.agent_calls import Phase, breakers_of
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.handler import Function
-    from flowdebate.measures import Convergence
     from flowdebate.patterns.consensus.assembly import ConsensusOptions
     from flowdebate.patterns.consensus.schemas import AgentPhase, ConsensusState
     from flowdebate.patterns.state import Flag, Recovery
@@ -281,7 +280,9 @@ def check_convergence(options: ConsensusOptions) -> Handler[Any, None]:
         enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
         state: ConsensusState = ctx.scope.handle.state
         live = [name for name in options.names if name in state.proposals]
-        found = await _measured(options, state, live)
+        measure = partial(_measured, options, state, live)
+        own = not type(options.similarity).__module__.startswith("flowdebate.")
+        found = await ctx.decide(measure, returns=Convergence) if own else await measure()
         latest = state.rounds[-1] = current_round(ctx).model_copy(update={"convergence": found})
         if found.status == "converged" and options.convergence is not None:
             end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
