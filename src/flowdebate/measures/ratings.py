@@ -77,8 +77,8 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     always says 0.5. It becomes 1 - 2 * Brier, 0 at least: 1 is perfect, 0.5 neutral. That is mixed with ten neutral
     forecasts: after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor 1.
 
-    >>> calibration([(0.9, True)]), calibration([(0.9, False)] * 90)
-    (0.5436363636363636, 0.05)
+    >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
+    [0.5436, 0.05]
     """
     misses = [(_share(confidence) - bool(right)) ** 2 for confidence, right in forecasts]
     if not misses:

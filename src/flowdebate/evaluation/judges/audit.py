@@ -120,6 +120,7 @@ def audit_run(run: RunView) -> RunAudit:
 def spoken_in(entries: Iterable[DebateContributionEntry]) -> list[str]:
     """The sides in the order in which they spoke in the last round.
 
+    >>> from flowdebate import DebateContributionEntry
     >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
     >>> spoken_in(said)
     ['tea', 'coffee']
