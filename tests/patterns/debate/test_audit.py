@@ -20,7 +20,7 @@ from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.resources.tasks.collection import TaskChanged
 from flowdebate.testing import ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, script
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -145,8 +145,10 @@ def test_each_run_has_a_trail_of_its_own() -> None:
 
 def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
     """Duplicates in `next_speakers` are tasks of their own, each with its own text."""
-    model = ScriptedModel(decision("anna", "anna", done=True), "A1", "A2", VERDICT)
-    rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
+    model = ScriptedModel("A1", "A2", VERDICT)
+    rent = debate(
+        name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)
+    )
     tasks = rent.run_sync(QUESTION, model=model).tasks.list()
     assert [(task.assignee, task.output, task.status) for task in tasks] == [
         ("anna", "A1", "completed"),

@@ -312,3 +312,14 @@ async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
     lives.life = 2
     raw = (await built.resume("it", store=store)).raw
     assert (raw.rounds, lives.asked) == (1, [(1, 1), (2, 1)])
+
+
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+async def test_a_complete_run_without_a_record_of_decisions_is_read(pattern: str) -> None:
+    """It makes no call, and comes to what it came to."""
+    store = FirstEdition()
+    built = every_pattern(lambda _, __: None, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)[pattern]
+    first = await built.run(QUESTION, store=store, run_id="it")
+    again = await built.resume("it", store=store)
+    assert (again.status, again.raw.stop_reason) == (first.status, first.raw.stop_reason)
+    assert again.raw.entries == first.raw.entries
