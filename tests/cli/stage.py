@@ -51,6 +51,8 @@ class Stage:
     hold: tuple[int, int] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
+    cut_off: Collection[int] = ()
+    """Turns, counted from 0, for which the model runs out of room."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -122,17 +124,18 @@ class Stage:
             number, self._turn = self._turn, self._turn + 1
             self._asked.notify_all()
         pieces = self.turns[number % len(self.turns)]
+        end = "length" if number in self.cut_off else "stop"
         if not exchange.body.get("stream"):
             if self.hold is not None and self.hold[0] == number:
                 await self._gate.wait()
-            await exchange.json(completion("".join(pieces)))
+            await exchange.json(completion("".join(pieces), finish=end))
             return
         await exchange.begin_events()
         for index, piece in enumerate(pieces):
             if self.hold == (number, index):
                 await self._gate.wait()
             await exchange.event(chunk(piece))
-        for event in (chunk(finish="stop"), usage_chunk()):
+        for event in (chunk(finish=end), usage_chunk()):
             await exchange.event(event)
         await exchange.raw(b"data: [DONE]\n\n")
         exchange.close = True

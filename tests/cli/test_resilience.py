@@ -67,7 +67,7 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     for page in (plain.stdout, again.stdout):
         assert "Debater con failed: " in page
         assert "the turn is left out" in page.replace("\n    ", " ")
-        assert "Ended with provider failures, after 5 complete arguments." in page
+        assert "Ended with something missing, after 5 complete arguments." in page
     assert "*Debater con failed*" in report.read_text()
 
 

@@ -92,7 +92,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
     page = io.StringIO()
     render(held, Page(page, held.speakers, environ={}))
     own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
-    ends = ["Ended with provider failures", "Tokens", "Calls"]
+    ends = ["Ended with something missing", "Tokens", "Calls"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name) for head in HEADS[pattern]]
     assert len(own) == len(heads) + len(ends)
@@ -205,7 +205,7 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"Debater [abc] failed: ", page)
-        assert "Ended with provider failures, after 5 complete arguments." in page
+        assert "Ended with something missing, after 5 complete arguments." in page
 
 
 def test_a_handoff_reads_well() -> None:
@@ -369,7 +369,7 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"\n  \w+ gave no proposal: ", page)
-        assert "Ended with provider failures, after " in page
+        assert "Ended with something missing, after " in page
 
 
 def test_a_consensus_fails_with_its_first_agent_where_it_is_to() -> None:

@@ -10,6 +10,7 @@ from flowdebate.cli.flow import TextFlow
 from flowdebate.cli.process import writing
 from flowdebate.service.documents import as_json, speakers_of
 from flowdebate.service.sections import (
+    FLAGS,
     Card,
     Ending,
     Entry,
@@ -44,7 +45,7 @@ _SHORT = 300
 """Characters of a short fact that are shown."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 ENDINGS = {
-    "degraded": "Ended with provider failures,",
+    "degraded": "Ended with something missing,",
     "no_verdict": "Ended without a verdict,",
     "interrupted": "Interrupted",
     "limit": "Ended by a limit",
@@ -89,6 +90,8 @@ class Page:
                 self.speaker(section.name, section.about)
                 self.text(section.text)
                 self.end_text()
+                if section.flag is not None:
+                    self.remark(FLAGS[section.flag])
             case Fact():
                 self._fact(section)
             case Group():

@@ -166,8 +166,8 @@ class Document(WireModel):
 
     @property
     def contributions(self) -> int:
-        """The number of contributions."""
-        return len(self.raw.transcript)
+        """The number of contributions, without those that are cut off or empty."""
+        return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property
     def ending(self) -> str | None:

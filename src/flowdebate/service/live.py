@@ -9,6 +9,7 @@ from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, Tex
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.options import OutputOptions
 from flowdebate.service.sections import (
+    FLAGS,
     Ending,
     Entry,
     Fact,
@@ -26,6 +27,7 @@ from flowdebate.service.sections import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flowdebate.patterns.state import Flag
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.plan import Plan
 
@@ -61,6 +63,8 @@ class Live:
         match event:
             case RoundStarted():
                 yield round_heading(event.round, event.max_rounds)
+            case RoleFailed() if event.instead == "cut_off":  # shown with the answer
+                pass
             case RoleFailed():
                 yield role_failed(event.role, event.name, event.message, event.instead)
             case CallRetried() | CallFellBack():
@@ -97,7 +101,7 @@ class OneByOne(Live):
 
     def sections(self, event: object) -> Iterator[Section]:
         match event:
-            case RoleFailed():
+            case RoleFailed() if event.instead != "cut_off":
                 yield from super().sections(event)
                 self._streamed = False
             case TurnStarted():
@@ -145,7 +149,7 @@ class OneByOne(Live):
             yield Piece(text=str(answer.output))
             yield Ending()
         if answer.truncated:
-            yield CUT_OFF
+            yield Remark(text=FLAGS["cut_off"])
 
 
 class Together(Live):
@@ -166,7 +170,7 @@ class Together(Live):
                 return
             case TurnFinished():
                 yield from self._said(event)
-            case RoleFailed():
+            case RoleFailed() if event.instead != "cut_off":
                 yield from super().sections(event)
                 self._awaited.pop(event.block, None)
             case CallRetried() | CallFellBack():
@@ -190,13 +194,8 @@ class Together(Live):
     def _said(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block)
         del self._awaited[turn.block]
-        yield Entry(name=turn.agent_name, about=self.about(turn.agent_name), text=str(answer.output))
-        if answer.truncated:
-            yield CUT_OFF
-
-
-CUT_OFF = Remark(text="the model ran out of room: what counts ends with the last full sentence")
-"""Remark on a truncated answer."""
+        flag: Flag | None = "cut_off" if answer.truncated else None
+        yield Entry(name=turn.agent_name, about=self.about(turn.agent_name), text=str(answer.output), flag=flag)
 
 
 def _cut(text: str) -> str:

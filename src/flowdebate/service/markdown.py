@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from flowdebate.service.documents import as_json
-from flowdebate.service.sections import Card, Entry, Fact, Group, Heading, Output, Remark
+from flowdebate.service.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark
 from flowdebate.service.text import in_line, printable
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
         case Heading():
             return (f"## {section.title}", "")
         case Entry():
-            return (_bold(section.name, section.about), "", quoted(section.text), "")
+            flagged = () if section.flag is None else (f"({escaped(FLAGS[section.flag])})", "")
+            return (_bold(section.name, section.about), "", quoted(section.text), "", *flagged)
         case Fact():
             return (_item(section.label, " ".join(section.text.split())),)
         case Group():

@@ -209,7 +209,7 @@ WORDS: Mapping[str, str] = {
     "running": "running",
     "left_behind": "left behind",
     "complete": "complete",
-    "degraded": "complete, with provider failures",
+    "degraded": "complete, with something missing",
     "no_verdict": "no verdict",
     "interrupted": "interrupted",
     "limit": "limit reached",

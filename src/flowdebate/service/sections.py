@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from flowdebate.patterns.state import ProviderFailure, Recovery
+    from flowdebate.patterns.state import Flag, ProviderFailure, Recovery
 
 __all__ = (
+    "FLAGS",
     "Card",
     "Ending",
     "Entry",
@@ -49,6 +50,8 @@ class Entry:
     name: str
     about: str
     text: str
+    flag: Flag | None = None
+    """What is wrong with it; `FLAGS` says it in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +145,11 @@ Section: TypeAlias = (
 
 # Sections that all patterns have
 
+FLAGS: Mapping[Flag, str] = {
+    "cut_off": "the model ran out of room: what counts ends with the last full sentence",
+    "empty": "no text",
+}
+"""What is wrong with a contribution, in words."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is left out",
     "stand_in": "a stand-in argues",
@@ -165,10 +173,11 @@ def round_heading(number: int, max_rounds: int | None) -> Heading:
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
     """A role's failure, with its recovery."""
-    label = f"{role.capitalize()} {name} failed"
+    what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
+    label = f"{role.capitalize()} {name} {what}"
     return Fact(label=label, text=f"{why}; {_RECOVERIES[recovery]}", tone="warning")
 
 
 def failures(found: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """The failures that a run went on without."""
-    return (role_failed(each.role, each.name, each.error, each.instead) for each in found)
+    """What a run went on without, but for flags of contributions, which are shown with these."""
+    return (role_failed(each.role, each.name, each.error, each.instead) for each in found if each.instead not in FLAGS)

@@ -77,7 +77,7 @@ class CouncilDocument(Document):
 
     @property
     def contributions(self) -> int:
-        return len(self.raw.opinions)
+        return sum(opinion.flag is None for opinion in self.raw.opinions)
 
     @property
     def ending(self) -> str | None:
@@ -88,7 +88,7 @@ class CouncilDocument(Document):
         raw = self.raw
         yield Heading(title=_PHASES[1])
         for opinion in raw.opinions:
-            yield Entry(name=opinion.agent_name, about=opinion.role or "", text=opinion.text)
+            yield Entry(name=opinion.agent_name, about=opinion.role or "", text=opinion.text, flag=opinion.flag)
         yield from failures(each for each in raw.losses if each.role not in ("reviewer", "chair"))
         if raw.reviews:
             yield Heading(title=_PHASES[2])

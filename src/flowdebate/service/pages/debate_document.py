@@ -42,7 +42,7 @@ class DebateDocument(RoundsDocument):
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
-            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text)
+            yield entry.round, Entry(name=entry.agent_name, about=entry.stance, text=entry.text, flag=entry.flag)
 
     def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
@@ -81,6 +81,8 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
     if verdict.winner is not None:
         names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
         return f"{names} ({verdict.winner})" if names else verdict.winner
+    if verdict.unknown_winner is not None:
+        return f"none; the judge named {verdict.unknown_winner!r}, which is no position"
     judging = verdict.judging
     if judging is None or len(judging.ballots) < 2:  # noqa: PLR2004 - a judge that was asked once
         return "none, the answer combines several positions"

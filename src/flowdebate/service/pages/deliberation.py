@@ -67,7 +67,7 @@ class DeliberationDocument(RoundsDocument):
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.history:
-            yield entry.round, Entry(name=entry.name, about=entry.role or "", text=entry.text)
+            yield entry.round, Entry(name=entry.name, about=entry.role or "", text=entry.text, flag=entry.flag)
 
     @property
     def has_result(self) -> bool:
@@ -75,7 +75,7 @@ class DeliberationDocument(RoundsDocument):
 
     @property
     def contributions(self) -> int:
-        return len(self.raw.history)
+        return sum(entry.flag is None for entry in self.raw.history)
 
     def closing(self, number: int) -> Iterator[Section]:
         for report in self.raw.reports[number - 1 : number]:

@@ -12,7 +12,19 @@ from flowdebate.service.documents import STOP_REASONS, Document, Speaker
 from flowdebate.service.live import Live
 from flowdebate.service.options import Count, Option, PatternOptions, PersonaEntry, Text, roster_option
 from flowdebate.service.page import PatternPage
-from flowdebate.service.sections import Ending, Entry, Fact, Heading, Notice, Piece, Section, Speaking, failures
+from flowdebate.service.sections import (
+    FLAGS,
+    Ending,
+    Entry,
+    Fact,
+    Heading,
+    Notice,
+    Piece,
+    Remark,
+    Section,
+    Speaking,
+    failures,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +105,7 @@ class HandoffDocument(Document):
 
     @property
     def has_result(self) -> bool:
-        return True
+        return self.status != "no_verdict"
 
     @property
     def ending(self) -> str | None:
@@ -106,7 +118,8 @@ class HandoffDocument(Document):
         for number in range(1, self.raw.turns + 1):
             for entry in self.raw.transcript:
                 if entry.round == number:
-                    yield Entry(name=entry.agent_name, about=_turn(number, self.max_turns), text=entry.text)
+                    about = _turn(number, self.max_turns)
+                    yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag)
                     yield from _next(entry)
             yield from failures(each for each in self.raw.losses if each.round == number)
 
@@ -140,6 +153,8 @@ class HandoffLive(Live):
             if self._shown < entry.round == number and entry.text:
                 yield Piece(text=entry.text)
                 yield Ending()
+                if entry.flag is not None:
+                    yield Remark(text=FLAGS[entry.flag])
                 self._shown = number
 
 

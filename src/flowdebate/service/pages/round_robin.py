@@ -76,11 +76,11 @@ class RoundRobinDocument(RoundsDocument):
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
-            yield entry.round, Entry(name=entry.agent_name, about=entry.role or "", text=entry.text)
+            yield entry.round, Entry(name=entry.agent_name, about=entry.role or "", text=entry.text, flag=entry.flag)
 
     @property
     def has_result(self) -> bool:
-        return all(each.instead != "no_output" for each in self.raw.losses)
+        return self.status != "no_verdict" and all(each.instead != "no_output" for each in self.raw.losses)
 
     def closing(self, number: int) -> Iterator[Section]:
         return (_review(audit) for audit in self.raw.audits if audit.round == number)

@@ -1,0 +1,98 @@
+"""What is missing from a result is shown: on the page, in the report, in the JSON document and by the exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service.sections import FLAGS
+
+from .siblings import stage
+from .stage import Stage
+from .test_stored import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT = {
+    "debate": (("--rounds", "1"), "transcript"),
+    "deliberation": (("--rounds", "1"), "history"),
+    "handoff": (("--turns", "2", "--transition", "text"), "transcript"),
+    "round-robin": (("--rounds", "1"), "transcript"),
+    "council": (("--review", "none"), "opinions"),
+}
+"""Options by which a verb is short, and where its contributions are."""
+
+
+def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
+    """The page and the report of a document."""
+    path, report = folder / "saved.json", folder / "report.md"
+    path.write_text(json.dumps(saved))
+    result = command("render", str(path), "--markdown", str(report))
+    assert result.exit_code == 0, result.stderr
+    return " ".join(result.stdout.split()), report.read_text()
+
+
+@pytest.mark.parametrize("verb", SHORT)
+def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
+    """Once, behind it, on the live page as on the saved one and in the report; nobody is said to have failed."""
+    options, where = SHORT[verb]
+    chair = {"answer": "Cap them.", "dissent": None}
+    with stage(cut_off={0}, output=chair) as on:
+        live = command(*on.options(*options, verb=verb))
+    with stage(cut_off={0}, output=chair) as on:
+        document = json.loads(command(*on.options(*options, "--json", verb=verb)).stdout)
+    said = document["raw"][where]
+    assert [each.get("flag") for each in said].count("cut_off") == 1
+    page, report = shown(document, tmp_path)
+    for text in (" ".join(live.stdout.split()), page, report):
+        assert text.count(FLAGS["cut_off"]) == 1
+        assert "failed" not in text
+    assert f"Ended with something missing, after {len(said) - 1} complete " in page
+    assert document["status"] == "degraded"
+
+
+def debated() -> dict[str, Any]:
+    """The document of a short debate."""
+    with Stage() as on:
+        value: dict[str, Any] = json.loads(command(*on.options("--rounds", "1", "--json")).stdout)
+    return value
+
+
+def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
+    """On the page and in the report; it is not counted as complete."""
+    document = debated()
+    document["raw"]["transcript"][0] |= {"text": "", "flag": "empty"}
+    document["status"] = document["raw"]["status"] = "degraded"
+    page, report = shown(document, tmp_path)
+    assert f"({FLAGS['empty']})" in page
+    assert f"({FLAGS['empty']})" in report
+    assert "after 1 complete argument." in page
+
+
+def test_a_winner_that_is_no_position_is_shown_as_none(tmp_path: Path) -> None:
+    """With what the judge named, and never as a winner."""
+    document = debated()
+    document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
+    document["raw"]["losses"] = [
+        {"round": 1, "role": "judge", "name": "my-judge", "error": "the mayor?", "instead": "not_counted"},
+        {"round": 1, "role": "debater", "name": "con", "error": "never asked", "instead": "unheard"},
+    ]
+    for text in shown(document, tmp_path):
+        assert "none; the judge named 'the mayor', which is no position" in text.replace("\\", "")
+        assert "Judge my-judge named no side" in text.replace("\\", "")
+        assert "Debater con was not heard" in text
+
+
+@pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
+def test_a_run_in_which_nothing_was_said_has_no_result(verb: str) -> None:
+    """Exit code 3, or 1 where the pattern fails; never 0."""
+    options, where = SHORT[verb]
+    lost = ("--attempts", "1", "--on-failure", "skip", "--json")
+    with stage(broken=range(99)) as on:
+        result = command(*on.options(*options, *lost, verb=verb))
+    document = json.loads(result.stdout)
+    assert document["raw"][where] == []
+    assert (document["status"], result.exit_code) in [("no_verdict", 3), ("failed", 1)]
