@@ -105,12 +105,12 @@ def test_rosters_are_of_the_kind_that_is_asked_for(as_dicts: bool | None, kinds:
 
 def test_a_roster_shrinks_to_two_sides() -> None:
     """The smallest one has two debaters with the shortest names."""
-    assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "for")]
+    assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "against")]
 
 
 def test_stances_may_be_drawn_from_the_applications_own() -> None:
-    """`stance=` replaces the stances; two debaters may have the same."""
-    assert [side.stance for side in smallest(debaters(as_dicts=False, stance=st.just("x")))] == ["x", "x"]
+    """`stance=` replaces the stances; there are two at least."""
+    assert [side.stance for side in smallest(debaters(as_dicts=False, stance=st.sampled_from("xy")))] == ["x", "y"]
 
 
 @QUICK
@@ -236,7 +236,7 @@ def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
 def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
     """The smallest case has two debaters, one round, no moderator, default blocks, and short words."""
     case = smallest(debates())
-    assert case.roster == (Debater("a", "for"), Debater("advocate", "for"))
+    assert case.roster == (Debater("a", "for"), Debater("advocate", "against"))
     assert (case.max_rounds, case.question, case.seed) == (1, "Why?", 0)
     assert [case.options.get(role) for role in ("moderator", "judge", "terminate_when")] == [None, None, None]
 

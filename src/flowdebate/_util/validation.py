@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from importlib.util import find_spec
 from sys import float_info
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = (
     "check_count",
@@ -14,9 +19,78 @@ __all__ = (
     "check_share",
     "check_weight",
     "is_number",
+    "nearest",
+    "suggesting",
+    "unknown_option",
 )
 
 _MOST_WEIGHT = 1_000_000
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MEANT = {
+    "agents": "debaters",
+    "api_key": "model",
+    "temperature": "settings=ModelSettings(temperature=…)",
+    "max_tokens": "settings=ModelSettings(max_tokens=…)",
+    "timeout": "settings=ModelSettings(timeout=…)",
+    "response_model": "output_schema",
+    "response_format": "output_schema",
+    "result_type": "output_schema",
+    "output_type": "output_schema",
+    "system_prompt": "instructions",
+    "judge_model": "judge=JudgeOptions(model=…)",
+    "moderator_model": "moderator=ModeratorOptions(model=…)",
+    "on_failure": "failures=FailurePolicy(on_failure=…)",
+    "quorum": "failures=FailurePolicy(quorum=…)",
+    "turn_timeout": "failures=FailurePolicy(turn_timeout=…)",
+    "round_timeout": "failures=FailurePolicy(round_timeout=…)",
+}
+"""Options of other libraries, and of parts of a pattern, by the names that they are looked for under."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that `word` is most like; None if it is like none.
+
+    >>> nearest("rounds", ["max_rounds", "model"])
+    'max_rounds'
+    """
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+
+
+def unknown_option(where: str, option: str, known: Iterable[str]) -> TypeError:
+    """The error for a keyword that a function does not have; it says which one may be meant."""
+    names = list(known)
+    meant = _MEANT.get(option)
+    if meant is None or meant.partition("=")[0] not in names:
+        meant = nearest(option, names)
+    hint = f"; did you mean {meant!r}?" if meant else f"; it takes: {', '.join(names)}"
+    return TypeError(f"{where}() got an unexpected keyword argument {option!r}{hint}")
+
+
+def suggesting(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, whose TypeError for an unknown keyword says which one may be meant."""
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise  # raised inside
+            from inspect import signature
+
+            known = list(signature(function).parameters)
+            unknown = next((option for option in options if option not in known), None)
+            if unknown is None:
+                raise
+            raise unknown_option(function.__name__, unknown, known) from None
+
+    return checked
 
 
 def check_count(where: str, *, least: int = 1, **options: object) -> None:

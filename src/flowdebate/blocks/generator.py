@@ -274,6 +274,10 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     where = f"generator {name!r}"
     check_uses(uses, where=where)
     check_count(where, max_tool_rounds=max_tool_rounds)
+    given: object = settings
+    if given is not None and not isinstance(given, ModelSettings):
+        hint = "Write settings=ModelSettings(temperature=0)"
+        raise ConfigurationError(where, "settings", given, "a ModelSettings, or None", hint=hint)
     if transform is not None and not callable(transform):
         raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
     if answer_tool is not None and output_schema is not None:

@@ -7,6 +7,7 @@ from inspect import Parameter, signature
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from flowdebate._util.validation import unknown_option
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.handler import Handler
 from flowdebate.blocks.outline import Outline
@@ -93,8 +94,8 @@ class Bindable(Generic[P, BlockT]):
         self.role = role
         self._needs = needs
         parameters = signature(create).parameters.values()
-        self._known = {each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY}
-        self._known |= BlockOptions.__annotations__.keys()
+        own = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+        self._known = dict.fromkeys([*own, *BlockOptions.__annotations__])
 
     @overload
     def __call__(self, *args: P.args, **given: P.kwargs) -> BlockT: ...
@@ -103,7 +104,10 @@ class Bindable(Generic[P, BlockT]):
     def __call__(self, *args: Any, **given: Any) -> BlockT | UnboundRole:
         """The block, or where something of `needs` is missing, what a pattern makes it of."""
         missing = tuple(need for need in self._needs if isinstance(given.get(need), NoneType))
-        if args or not missing or not self._known.issuperset(given):
+        for option in given:
+            if option not in self._known:
+                raise unknown_option(self.name, option, self._known)
+        if args or not missing:
             return self.create(*args, **given)
         return UnboundRole(self, {key: value for key, value in given.items() if value is not None}, missing)
 

@@ -95,5 +95,5 @@ def warn_of_rounds(where: str, max_rounds: int, *, who: str) -> None:
             f"{where}: max_rounds={max_rounds}: {who} tend to agree after {MANY_ROUNDS} rounds, and each turn sends "
             f"the whole transcript; use max_rounds <= {MANY_ROUNDS}",
             FlowDebateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

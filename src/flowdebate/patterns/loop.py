@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flowdebate._util.text import clean_text
+from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.handler import Function, Handler, as_block, function_name, handler
 from flowdebate.blocks.human.prompt import render_who, with_answer_schema
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -294,13 +294,19 @@ def round_limit(round: int, *, max_rounds: int, predicate: bool, limit: str = "m
 
 
 def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """A function that makes a pattern's input of a str, a dict of its one field or a `model`; else ConfigurationError.
+    """A function that makes a pattern's input of a str, a dict of its one field or a `model`, none of them blank.
 
-    The input of another pattern will do as well, so that a pattern can take a role in another one.
+    Else ConfigurationError. The input of another pattern will do as well, so that a pattern can take a role in another.
     """
     (field,) = model.model_fields
 
     def check(value: object) -> InputT:
+        checked = read(value)
+        if is_blank(checked.subject):
+            raise ConfigurationError(where, field, checked.subject, "text that is not blank")
+        return checked
+
+    def read(value: object) -> InputT:
         if isinstance(value, model):
             return value
         if isinstance(value, PatternInput):

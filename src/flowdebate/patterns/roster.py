@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate.blocks.base import Block
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.prompts.escaping import as_seen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flowdebate.models.base import Model
     from flowdebate.patterns.roles import RoleOptions
 
@@ -68,6 +71,9 @@ class Persona:
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
+MANY_MEMBERS = 8
+"""More debaters, personas, agents or members than this are warned of."""
+
 MemberT = TypeVar("MemberT", Debater, Persona)
 
 
@@ -78,6 +84,7 @@ def checked_roster(
     kind: type[MemberT] = Debater,  # type: ignore[assignment]  # the default of a type variable
     field: str = "debaters",
     least: int = 2,
+    most: int | None = MANY_MEMBERS,
 ) -> tuple[MemberT, ...]:
     """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field."""
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
@@ -86,18 +93,44 @@ def checked_roster(
     if len(roster) < least:
         count = {1: "one", 2: "two"}.get(least, str(least))
         raise ConfigurationError(where, field, list(members), f"at least {count} {field}")
-    first: dict[str, int] = {}
-    for index, member in enumerate(roster):
-        same = first.setdefault(as_seen(member.name), index)
-        if same != index:
-            raise ConfigurationError(
-                where,
-                f"{field}[{index}].name",
-                member.name,
-                f"different from that of {field}[{same}]"
-                + ("" if member.name == roster[same].name else ", and not by case or unseen characters alone"),
-            )
+    names = [member.name for member in roster]
+    for index, same in _alike(names):
+        unseen = "" if names[index] == names[same] else _NOT_UNSEEN
+        raise ConfigurationError(
+            where, f"{field}[{index}].name", names[index], f"different from that of {field}[{same}]{unseen}"
+        )
+    if most is not None and len(roster) > most:
+        warnings.warn(
+            f"{where}: {len(roster)} {field}: the later ones mostly repeat what was said, and each turn sends what all "
+            f"of them said; use at most {most}",
+            FlowDebateWarning,
+            stacklevel=4,  # the caller of the pattern's function
+        )
+    _check_stances([member.stance for member in roster if hasattr(member, "stance")], where, field)
     return roster
+
+
+_NOT_UNSEEN = ", and not by case or unseen characters alone"
+
+
+def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The indices of texts that read like an earlier one, each with that one's."""
+    first: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        same = first.setdefault(as_seen(text), index)
+        if same != index:
+            yield index, same
+
+
+def _check_stances(stances: Sequence[str], where: str, field: str) -> None:
+    """Debaters may share a stance, as a team; but there are two stances at least, and none that only looks the same."""
+    for index, same in _alike(stances):
+        if stances[index] != stances[same]:
+            allowed = f"that of {field}[{same}], or different from it{_NOT_UNSEEN}"
+            raise ConfigurationError(where, f"{field}[{index}].stance", stances[index], allowed)
+    if len(stances) > 1 and len(set(stances)) == 1:
+        allowed = f"different from that of {field}[0]: a debate needs two stances"
+        raise ConfigurationError(where, f"{field}[1].stance", stances[1], allowed)
 
 
 def _member(entry: object, kind: type[MemberT], where: str, place: str) -> MemberT:

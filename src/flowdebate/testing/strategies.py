@@ -114,7 +114,7 @@ def arguments() -> SearchStrategy[str]:
 def debaters(
     *, min_size: int = 2, max_size: int = 4, as_dicts: bool | None = None, stance: SearchStrategy[str] | None = None
 ) -> SearchStrategy[list[Any]]:
-    """Rosters: names differ, stances (drawn from `stance`) need not.
+    """Rosters: names differ; there are two stances (drawn from `stance`) at least, which debaters may share.
 
     Each debater is a `Debater`, or with `as_dicts` a dict of its fields; None draws either.
     """
@@ -122,7 +122,16 @@ def debaters(
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
     plain = side.map(lambda debater: {"name": debater.name, "stance": debater.stance, "role": debater.role})
     forms = {None: side | plain, True: plain, False: side}
-    return st.lists(forms[as_dicts], min_size=min_size, max_size=max_size, unique_by=lambda side: as_seen(_name(side)))
+    rosters = st.lists(
+        forms[as_dicts], min_size=min_size, max_size=max_size, unique_by=lambda side: as_seen(_name(side))
+    )
+    return rosters.filter(_have_two_stances)
+
+
+def _have_two_stances(roster: Sequence[Debater | Mapping[str, Any]]) -> bool:
+    """Whether stances differ, and none differs from another in unseen characters alone."""
+    argued = {side.stance if isinstance(side, Debater) else side["stance"] for side in roster}
+    return len(argued) == len(set(map(as_seen, argued))) > min(1, len(roster) - 1)
 
 
 def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Persona]]:
@@ -275,7 +284,8 @@ def debates(
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
-        options["moderator"] = _own(draw, decisions) or _default_moderator(options, roster)
+        own = decisions if hostile else decisions.filter(_somebody_opens)
+        options["moderator"] = _own(draw, own) or _default_moderator(options, roster)
     if "judge" not in fixed:
         options["judge"] = _own(draw, _some(verdict))
     if "synthesizer" not in fixed and options.get("output_schema") is None:
@@ -313,6 +323,11 @@ def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
 @cache
 def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
     return _some(arguments() | hostile_replies() if hostile else arguments())
+
+
+def _somebody_opens(decisions: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the first of a moderator's decisions names a speaker: else there would be nothing to judge."""
+    return any(decisions[0].get(key) for key in ("next_speakers", "nextSpeakers"))
 
 
 def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:

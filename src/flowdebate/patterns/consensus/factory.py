@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
@@ -36,6 +37,7 @@ CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.
 """The default failure policy: a debate goes on without an agent that fails or takes longer than 90 seconds."""
 
 
+@suggesting
 def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, suggesting
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
@@ -75,6 +75,7 @@ def council(
 ) -> Sequencer[Any, Any]: ...
 
 
+@suggesting
 def council(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,

@@ -396,7 +396,7 @@ def with_baselines(
     >>> [(found.name, found.winner, found.calls) for found in result.raw.baselines]
     [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
     """
-    roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})")
+    roster = checked_roster(debaters, where=f"with_baselines({pattern.name!r})", most=None)
     model = options.pop("model", None)
     return compared(
         pattern, roster, model=model, baselines=baselines, max_samples=max_samples, equal=equal, options=options

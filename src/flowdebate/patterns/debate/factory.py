@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
+from flowdebate._util.validation import suggesting
 from flowdebate.errors import FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import of_intent
@@ -111,6 +112,7 @@ def debate(
 ) -> Sequencer[Any, Any]: ...
 
 
+@suggesting
 def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
@@ -266,7 +268,7 @@ def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Deba
             f"{where}: a judge is of the family of a debater ({told}): it may favour what reads like its own; choose "
             "judges of other families",
             FlowDebateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -282,5 +284,5 @@ def warn_of_named_judge(
             f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
             "or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import is_own
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ("deliberation",)
 
 
+@suggesting
 def deliberation(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,

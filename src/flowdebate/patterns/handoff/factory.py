@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.prompt import with_answer_schema
 from flowdebate.blocks.router import router
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ("handoff",)
 
 
+@suggesting
 def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,

@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
@@ -115,6 +116,7 @@ def round_robin(
 ) -> Sequencer[Any, Any]: ...
 
 
+@suggesting
 def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
