@@ -23,6 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from flowdebate import Debater, debate, human, submit_answer
 from flowdebate.errors import RunNotFound
 from flowdebate.models.codec import digest_of
 from flowdebate.patterns.events import RoundStarted
@@ -38,9 +39,16 @@ from .patterns import PATTERNS, QUESTION, answer_to, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge")
-"""Where a life can end: before a call, in it, when it is answered and nothing of it kept, within the transaction that
-keeps it, right after that, between two rounds, and in the judge's (a moderator's, a voter's) call."""
+    from flowdebate.runs.context import Context
+
+POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge", "suspended")
+"""Where a life can end: before a call, in it, when it is answered and nothing of it is recorded, within the transaction
+that records it, right after that, between two rounds, in the judge's (a moderator's, a voter's) call, and when the run
+waits for a human."""
+
+OTHERS = ("human", "predicate")
+"""A debate with a human, who answers while the run is suspended, and one whose `terminate_when` answers at random: in
+each life otherwise, so that only what is recorded can lead to the end that a run with these answers comes to."""
 
 _ROUND_TRIP = 0.003
 """Seconds that a server takes to commit, about."""
@@ -57,6 +65,23 @@ class Job:
     store: str
     run_id: str
     failing: float = 0.0
+    decided: tuple[tuple[str, bool], ...] | None = None
+    """The answers of `terminate_when` by place, for a run that shall repeat another one's; None: any, in each life."""
+
+    def pattern_of_it(self) -> Any:
+        """Its block, built anew in each life."""
+        if self.pattern == "human":
+            sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
+            return debate(name="rent", debaters=sides, max_rounds=2)
+        if self.pattern == "predicate":
+            sides = [Debater("ann", "for"), Debater("bob", "against")]
+            return debate(name="rent", debaters=sides, max_rounds=4, terminate_when=self._is_enough)
+        return PATTERNS[self.pattern]()
+
+    def _is_enough(self, ctx: Context) -> bool:
+        if self.decided is None:
+            return os.urandom(1)[0] % 3 == 0
+        return next(answer for key, answer in self.decided if key.startswith(ctx.path))
 
     @property
     def log(self) -> Path:
@@ -104,18 +129,26 @@ def live(job: Job, killer: Killer) -> None:
 
     _kill_between_rounds(killer)
     note("life")
-    result = asyncio.run(_carried_on(job, FunctionModel(answer), _watched(job, killer, note)))
+    result = asyncio.run(_carried_on(job, killer, FunctionModel(answer), _watched(job, killer, note)))
     part = job.final.with_suffix(".part")
     part.write_text(state_of(result, usage=not job.failing))
     part.rename(job.final)
 
 
-async def _carried_on(job: Job, model: Any, store: Any) -> Any:
-    pattern = PATTERNS[job.pattern]()
+async def _carried_on(job: Job, killer: Killer, model: Any, store: Any) -> Any:
+    pattern = job.pattern_of_it()
     try:
-        return await pattern.resume(job.run_id, model=model, store=store)
-    except RunNotFound:
-        return await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
+        try:
+            result = await pattern.resume(job.run_id, model=model, store=store)
+        except RunNotFound:
+            result = await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
+        while result.status == "awaiting":
+            killer.at("suspended")
+            for request in result.pending:
+                await submit_answer(store, job.run_id, f"I answer at {request.place}.", place=request.place)
+            killer.at("suspended")
+            result = await pattern.resume(job.run_id, model=model, store=store)
+        return result
     finally:
         await store.close()
 
@@ -184,7 +217,7 @@ def _kill_in_commit(writer: Any, killer: Killer) -> None:
 
 @dataclass
 class Report:
-    """What came of all the kills."""
+    """What all the kills led to."""
 
     kills: int = 0
     runs: int = 0
@@ -200,6 +233,8 @@ class Report:
     """Calls that were made more than once."""
     in_flight: int = 0
     """Calls that were in flight, or of which nothing was kept yet, when their process was killed."""
+    patterns: Counter[str] = field(default_factory=Counter)
+    """Runs by pattern."""
     at: Counter[str] = field(default_factory=Counter)
     """Kills by where they fell."""
     seconds: float = 0.0
@@ -242,26 +277,42 @@ def campaign(
     undisturbed: dict[tuple[str, int, float], str] = {}
     began = time.monotonic()
     while report.kills < kills:
-        name, number, failing = draw.choice([*PATTERNS]), draw.randrange(3), draw.choice([0.0, 0.0, 0.1])
+        name, number, failing = draw.choice([*PATTERNS, *OTHERS]), draw.randrange(3), draw.choice([0.0, 0.0, 0.1])
+        failing *= name not in OTHERS
         report.runs += 1
         where = store or str(folder / "runs.sqlite3")
         job = Job(name, number, folder, where, f"it-{seed}-{report.runs}", failing)
         known = (name, number, failing)
-        if known not in undisturbed:
-            plain = Job(name, number, folder, "memory:", "plain-run", failing)
-            plain.final.unlink(missing_ok=True)
-            try:
-                forked(lambda plain=plain: live(plain, Killer(None, 0)), silent=True)  # type: ignore[misc]
-            except Failed:  # such a run fails, whether it is killed or not
-                undisturbed[known] = ""
-            else:
-                undisturbed[known] = plain.final.read_text()
-        if not undisturbed[known]:
+        if name != "predicate" and known not in undisturbed:
+            undisturbed[known] = _undisturbed(Job(name, number, folder, "memory:", "plain-run", failing))
+        if not undisturbed.get(known, "later"):
             continue
         _kill(job, report, draw, in_a_row, most=kills, only=point)
-        _judge(job, report, undisturbed[known].replace("plain-run", job.run_id))
+        report.patterns[name] += 1
+        if name == "predicate":
+            plain = Job(name, number, folder, "memory:", "plain-run", decided=_decided(job))
+            _judge(job, report, _undisturbed(plain).replace("plain-run", job.run_id))
+        else:
+            _judge(job, report, undisturbed[known].replace("plain-run", job.run_id))
     report.seconds = round(time.monotonic() - began, 1)
     return report
+
+
+def _undisturbed(plain: Job) -> str:
+    """What the run comes to without kills; empty if it fails then, too."""
+    plain.final.unlink(missing_ok=True)
+    try:
+        forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
+    except Failed:
+        return ""
+    return plain.final.read_text()
+
+
+def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
+    """The recorded answers of the run's `terminate_when`, by place."""
+    lines = map(json.loads, job.log.read_text().splitlines())
+    kept = [(line[1], json.loads(line[2])) for line in lines if line[0] == "kept" and "terminate_when" in line[1]]
+    return tuple(kept)
 
 
 def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, only: str | None) -> None:
