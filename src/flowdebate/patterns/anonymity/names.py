@@ -149,6 +149,13 @@ _SIGN_AFTER = re.compile(rf"[*_]*'s? (?:own |first |second |last )?{_OWN}\b|[*_]
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
+_NOUN_AFTER = re.compile(
+    r" (?!(?:again|agree|also|and|argue|as|at|but|by|can|claim|could|did|disagree|do|for|from|had|has|here|if|in|is|"
+    r"just|may|might|must|never|not|now|of|on|only|or|our|said|say|should|so|still|than|that|then|think|to|was|were|"
+    r"when|who|will|with|would|yet)\b)"
+    r"[a-z]{3,}(?<!ed)(?:(?<!s)|(?<=markets)|(?<=cases))\b"
+)
+"""A noun after a word, which makes both of them one term: "bull market"; forms of verbs often end in s or ed."""
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _AROUND = 48
@@ -161,8 +168,9 @@ def _is_sign(low: str, start: int, end: int, level: _Level, *, capital: bool) ->
         return True
     if _ANY_ONE.search(before) or (level == "sign" and not capital):
         return False
+    word_of_another = level == "common" and not capital and _NOUN_AFTER.match(low, end) is not None
     return (
-        _SIGN_BEFORE.search(before) is not None
+        (_SIGN_BEFORE.search(before) is not None and not word_of_another)
         or (low[end : end + 1] == "," and _AS.search(before) is not None)
         or _SIGN_AFTER.match(low, end) is not None
         or (_SIGNED.search(before) is not None and _LINE_END.match(low, end) is not None)
@@ -172,6 +180,9 @@ def _is_sign(low: str, start: int, end: int, level: _Level, *, capital: bool) ->
 def _stands_out(text: str, start: int, end: int) -> bool:
     """Whether `text[start:end]` is capitalised inside a sentence, without a capitalised word next to it."""
     before, after = text[max(0, start - _AROUND) : start], text[end : end + 2]
+    low = before.casefold()
+    if _ANY_ONE.search(low) or (_ARTICLE.search(low) and _NOUN_AFTER.match(text, end)):  # a Bull market
+        return False
     if not text[start].isupper() or (after[:1] in {" ", "-", "/"} and (after[1:].isupper() or after[1:].isdigit())):
         return False
     bare = before.rstrip(" *_\"'\u201c\u2018(")

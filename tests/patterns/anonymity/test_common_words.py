@@ -1,0 +1,45 @@
+"""Names that are common words are hidden where they name somebody, and left alone where they are words."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from flowdebate.patterns.anonymity.aliases import make_aliases
+
+ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In a bull market we gain, and we bear the cost.",
+        "This is a Bull market.",
+        "So far the Bull market has paid.",
+        "Unlike bear markets, these last.",
+        "I agree with bull market logic.",
+        "According to bull market theory, prices rise.",
+    ],
+)
+def test_a_term_is_no_name(text: str) -> None:
+    """With an article, or a noun after it, the word keeps its meaning."""
+    assert ALIASES.hide(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("I think Bull is wrong.", "Bull"),
+        ("As Bull, I say so.", "Bull"),
+        ("Bear: it falls.", "Bear"),
+        ("But the Advocate argues well.", "Advocate"),
+        ("But the Advocate will lose.", "Advocate"),
+        ("I agree with the Advocate on rents.", "Advocate"),
+        ("Unlike bear, I wait.", "Bear"),
+    ],
+)
+def test_a_name_is_still_hidden(text: str, name: str) -> None:
+    """Capitalised inside a sentence, addressed, or quoted as a speaker."""
+    (leak,) = ALIASES.hide(text).leaks
+    assert leak.meant == name
