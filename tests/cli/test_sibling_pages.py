@@ -95,6 +95,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
     ends = ["Ended with something missing", "Tokens", "Calls"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name) for head in HEADS[pattern]]
+    heads = [head for head in heads if not head.startswith("  ")]  # of a name that begins with blanks
     assert len(own) == len(heads) + len(ends)
     assert all(line.startswith(head) for line, head in zip(own, [*heads, *ends], strict=True))
 

@@ -150,10 +150,12 @@ _OF_ROUNDS = (_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK)
 
 
 def comparable(output: ConsensusOutput) -> dict[str, Any]:
-    """All of an output but the time that it took."""
+    """All of an output but the time that it took, and the id of its run."""
     dumped = output.model_dump()
     if dumped["analytics"] is not None:
         del dumped["analytics"]["seconds"]
+    if dumped["feedback"] is not None:
+        del dumped["feedback"]["debate"]
     return dumped
 
 

@@ -46,12 +46,12 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
     result = await pattern.run(TASK, seed=1)
     check_emitted(result)
     output = result.output
-    assert result.status in ("complete", "no_verdict")
+    assert result.status in ("complete", "degraded", "no_verdict")
     (proposal,) = output.final_proposals
     assert proposal.text.strip()
     assert output.tally is not None
     assert output.tally.valid + output.tally.spoiled + output.tally.failed == 1
-    assert all(failure.phase == "vote" for failure in output.failures)
+    assert all(failure.phase == "vote" or failure.instead == "cut_off" for failure in output.failures)
 
 
 @pytest.mark.large_model

@@ -138,7 +138,7 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
             broken = await _broken(options, options.tie_break, counted, ctx)
             counted = _tally(options, state, state.ballots, weights, broken)
         for name in () if state.first_edition else options.names:
-            _check_counted(name, state, ctx)
+            _check_counted(name, [other for other in options.names if other in state.proposals], state, ctx)
         ctx.scope.handle.update(tally=counted)
         if not counted.valid:
             ctx.run.degrade("no_verdict")
@@ -154,11 +154,11 @@ def count_votes(options: ConsensusOptions) -> Handler[Any, None]:
     return count
 
 
-def _check_counted(voter: str, state: ConsensusState, ctx: Context) -> None:
+def _check_counted(voter: str, authors: list[str], state: ConsensusState, ctx: Context) -> None:
     """Record a vote for nobody's proposal, which is not counted."""
     ballot = state.ballots.get(voter)
-    if ballot is not None and ballot.choice not in state.proposals:
-        problem = f"chose {shown(ballot.choice)}; proposals: {', '.join(map(repr, state.proposals))}"
+    if ballot is not None and ballot.choice not in authors:
+        problem = f"chose {shown(ballot.choice)}; authors: {', '.join(map(repr, authors))}"
         error = OutputError(ctx.block, "the author of a proposal", [("choice", problem)])
         lose_part(error, voter, ctx, phase="vote", instead="not_counted")
 
