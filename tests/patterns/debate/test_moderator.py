@@ -203,6 +203,13 @@ def test_the_same_speaker_twice_has_two_turns() -> None:
     assert "[for] A1" in turn_of(model.calls[2])
 
 
+def test_a_model_that_gives_one_side_all_turns_does_not_keep_the_other_from_being_heard() -> None:
+    """Whoever is added has a turn besides those that a moderator may give."""
+    model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
+    output = _rent().run_sync(QUESTION, model=model).output
+    assert [entry.agent_name for entry in output.transcript] == ["anna"] * 8 + ["ben"]
+
+
 def test_a_stranger_is_an_error_that_names_it_and_lists_the_roster_as_declared() -> None:
     """A name that is not on the roster: RosterError, with the names available in declared order; nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -323,3 +325,15 @@ async def test_a_complete_run_without_a_record_of_decisions_is_read(pattern: str
     again = await built.resume("it", store=store)
     assert (again.status, again.raw.stop_reason) == (first.status, first.raw.stop_reason)
     assert again.raw.entries == first.raw.entries
+
+
+async def test_reading_a_complete_run_without_a_record_of_decisions_does_not_change_it() -> None:
+    """Runs of the first edition have none: any number of readers at once get the result, and nothing is written."""
+    store, before = MemoryStore(), MemoryStore()
+    built = every_pattern(lambda _, __: None)["debate"]
+    first = await built.run(QUESTION, store=before, run_id="it")
+    stored = await before.run("it")
+    await store.add(replace(stored, steps=0), [])
+    read = await asyncio.gather(*(built.resume("it", store=store) for _ in range(3)))
+    assert [each.raw for each in read] == [first.raw] * 3
+    assert (await store.run("it"), await store.steps("it")) == (replace(stored, steps=0), [])

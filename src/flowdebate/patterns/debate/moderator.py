@@ -269,7 +269,8 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        most, named = _TURNS_EACH * len(roster), len(output.next_speakers)
+        added = value.added if isinstance(value, CompletedDecision) else []  # these come on top
+        most, named = _TURNS_EACH * len(roster), len(output.next_speakers) - len(added)
         if named > most:
             problem = f"names {named:,} turns in one round, and may name {most} ({_TURNS_EACH} for each debater)"
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])

@@ -212,7 +212,10 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`, or that of `call`, which has no effects: only its result is recorded."""
+        """Return the recorded decision `key`, or that of `call`, which has no effects: only its result is recorded.
+
+        A complete run that is only read stays as it is, also one of the first edition, which recorded no decisions.
+        """
         row = self.found(key)
         if row is not None:
             return self.read(row, lambda body: cast("T", _value_of(body, returns)))
@@ -220,7 +223,8 @@ class Journal:
         body = _value_text(value, returns)
         if body is None:
             raise NotRecordable(self.store.name, self.run_id, key, value)
-        await self.commit(key, "effect", body)
+        if self.owned:
+            await self.commit(key, "effect", body)
         return value
 
     def recorded_failure(self, key: str) -> Exception | None:
