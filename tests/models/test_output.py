@@ -201,6 +201,29 @@ def server() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"$id": "http://example.com/part", "$ref": "http://example.com/other"},
+        {"$id": "http://example.com/part", "items": {"$ref": "#/$defs/none"}},
+        {"$dynamicRef": "http://example.com/other"},
+    ],
+)
+def test_a_part_with_an_address_of_its_own_is_looked_at_as_well(part: dict[str, Any]) -> None:
+    """Otherwise the reference would be found when the model has answered, by an error of another library."""
+    with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
+        OutputSchema.of({"type": "object", "properties": {"a": part}})
+
+
+def test_a_part_with_an_address_of_its_own_may_refer_to_itself() -> None:
+    """Its references are relative to that address."""
+    part = {"$id": "http://example.com/part", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
+    schema = OutputSchema.of({"type": "object", "properties": {"a": part, "b": {"$ref": "http://example.com/part"}}})
+    assert schema.validate({"a": "x", "b": "y"}) == {"a": "x", "b": "y"}
+    with pytest.raises(SchemaViolation):
+        schema.validate({"a": "x", "b": 5})
+
+
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_a_schema_that_refers_to_something_outside_of_it_is_refused(

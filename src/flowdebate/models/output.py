@@ -249,31 +249,37 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     from referencing.jsonschema import DRAFT202012
 
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    root = Resource.from_contents(dict(schema), default_specification=DRAFT202012)
-    base = root.id() or ""
-    resolver = REGISTRY.with_resource(base, root).crawl().resolver(base)
-    for reference in _references({key: value for key, value in schema.items() if key != "$id"}):
-        try:
-            resolver.lookup(reference)
-        except (Unresolvable, ValueError):
-            allowed = "a JSON Schema that refers to nothing outside of itself"
-            raise ConfigurationError(where, field, {"$ref": reference}, allowed) from None
+    got: Mapping[str, Any] = schema
+    try:
+        root = Resource.from_contents(dict(schema), default_specification=DRAFT202012)
+        base = root.id() or ""
+        for reference, near in _references(dict(schema), REGISTRY.with_resource(base, root).crawl().resolver(base)):
+            got = {"$ref": reference}
+            near.lookup(reference)
+    except (Unresolvable, ValueError):
+        allowed = "a JSON Schema that refers to nothing outside of itself"
+        raise ConfigurationError(where, field, got, allowed) from None
     return kind(schema, registry=REGISTRY)
 
 
-def _references(part: Any) -> Iterator[str]:  # noqa: ANN401 - a part of a schema
-    """Each reference in a schema, but for parts with an `$id`, to which theirs are relative."""
+def _references(part: Any, resolver: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
+    """Each reference in a schema, and the resolver of its place: it is relative to the nearest `$id` around it."""
+    from referencing.jsonschema import DRAFT202012
+
     if isinstance(part, list):
         for each in part:
-            yield from _references(each)
-    elif isinstance(part, dict) and "$id" not in part:
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"]
+            yield from _references(each, resolver)
+    elif isinstance(part, dict):
+        if isinstance(part.get("$id"), str):
+            resolver = resolver.in_subresource(DRAFT202012.create_resource(part))
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(part.get(keyword), str):
+                yield part[keyword], resolver
         for key, value in part.items():
             if key in _NAMED and isinstance(value, dict):
-                yield from _references(list(value.values()))
+                yield from _references(list(value.values()), resolver)
             elif key not in _VALUES:
-                yield from _references(value)
+                yield from _references(value, resolver)
 
 
 _PREFIX = "#/$defs/"
