@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 NAMES = ("anna", "ben")
-EMPTY = [None, "", " \n", "\u200b", "\u3164", {"text": ""}, {"text": None}, {"text": "\u2800"}]
+EMPTY = [None, "", " \n", "\x08\x1b", "\u200b", "\u3164", {"text": ""}, {"text": None}, {"text": "\u2800"}]
 SETTLED = {"summary": "Both agree.", "status": "SETTLED", "decision": "Cap them."}
 
 

@@ -80,12 +80,10 @@ class CutOff(str):
 def is_blank(text: str) -> bool:
     r"""Whether `text` is empty, or only white space and characters that are invisible by themselves.
 
-    >>> is_blank(" \u200b\u3164\n"), is_blank(".")
-    (True, False)
+    >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
+    (True, True, False, True)
     """
-    if not text or text.isspace():
-        return True
-    return not text.isascii() and all(c.isspace() or is_unseen(c) for c in text)
+    return text.isspace() or all(c.isspace() or is_unseen(c) for c in text)
 
 
 def is_unseen(char: str) -> bool:

@@ -412,8 +412,8 @@ def sequencer(
     `resources` declares more. Those in `owns` are opened anew each time it acts, and hidden from the blocks around it;
     those in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the first
     step. `model` is the default for all blocks inside that name none: one model, or one by intent. With `protected`,
-    blocks inside can read the state and what is opened anew, and not change it, as in all patterns: only steps that
-    write to `ctx.scope.handle` and `ctx.scope` do.
+    blocks inside can read the state (a dict or a frozen pydantic model) and what is opened anew, and not change it, as
+    in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` do.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'
