@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import warnings
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, settings
 
 from flowdebate import consensus
-from flowdebate.errors import ProviderFailed
+from flowdebate.errors import FlowDebateWarning, ProviderFailed
 from flowdebate.measures import Jaccard
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus import events as emitted
@@ -113,7 +114,11 @@ def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None
 def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, ConsensusOutput]:
     """A debate of `names`, whose texts are compared by their words."""
     agents = options.pop("agents", [{"name": name} for name in names])
-    return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message=".*use at most", category=FlowDebateWarning
+        )  # laws hold for any number
+        return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})
 
 
 def within(seconds: float | None) -> FailurePolicy:
