@@ -164,3 +164,13 @@ async def test_what_cannot_be_evaluated_is_refused() -> None:
     ):
         with pytest.raises(ConfigurationError, match=message):
             await evaluate(pattern, rows, truth=truth, model=model, max_concurrency=1)
+
+
+@pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
+async def test_options_of_the_report_are_checked_before_anything_is_paid_for(options: dict[str, Any]) -> None:
+    """The report is made last."""
+    asked: list[str] = []
+    model = answering(knows, knows, asked)
+    with pytest.raises(ConfigurationError, match=rf"evaluate\(\): `{next(iter(options))}` must be"):
+        await evaluate(rent(), ROWS, truth="truth", model=model, **options)
+    assert asked == []

@@ -32,6 +32,7 @@ __all__ = (
     "PairedComparison",
     "benefit_item",
     "benefit_report",
+    "check_report_options",
 )
 
 _Amount = TypeVar("_Amount", int, float)
@@ -235,9 +236,7 @@ def benefit_report(
     against one; else "too_few". First drafts are compared if three or more of them voted. ConfigurationError without an
     item that can be compared.
     """
-    check_share(_WHERE, ends=False, confidence=confidence, min_gain=min_gain)
-    if missing not in get_args(Missing):
-        raise ConfigurationError(_WHERE, "missing", missing, f"one of {list(get_args(Missing))}")
+    check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     known = [item for item in items if item.truth is not None]
     counted = [item for item in known if not item.failed or missing == "wrong"]
     methods: list[Method] = ["debate", *(n for n in BASELINES if any(n in item.baselines for item in counted))]
@@ -268,6 +267,13 @@ def benefit_report(
             missing=missing,
         ),
     )
+
+
+def check_report_options(where: str, *, confidence: object, min_gain: object, missing: object) -> None:
+    """Raise ConfigurationError for options that no report can be made with, before anything is paid for."""
+    check_share(where, ends=False, confidence=confidence, min_gain=min_gain)
+    if missing not in get_args(Missing):
+        raise ConfigurationError(where, "missing", missing, f"one of {list(get_args(Missing))}")
 
 
 def _tells(name: BaselineName, answer: MethodAnswer | None) -> bool:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.benefit.comparison import BenefitItem, MethodAnswer, benefit_item, benefit_report
+from flowdebate.evaluation.benefit.comparison import (
+    BenefitItem,
+    MethodAnswer,
+    benefit_item,
+    benefit_report,
+    check_report_options,
+)
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch.batch import Batch
 from flowdebate.runs.batch.result import BatchResult
@@ -75,6 +81,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     """
     check_scipy(_WHERE)
     check_count(_WHERE, repeats=repeats)
+    check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     right, asked = _reader(truth), _reader(question)
