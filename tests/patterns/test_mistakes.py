@@ -177,7 +177,7 @@ def test_many_members_are_warned_of(pattern: str) -> None:
     crowd: list[dict[str, str]] = [{"name": f"p{number}", **stance} for number in range(12)]
     if stance:
         crowd[0]["stance"] = "against"
-    with pytest.warns(FlowDebateWarning, match=f"12 {field}: .* use at most 8") as caught:
+    with pytest.warns(FlowDebateWarning, match=f"12 {field}: .* use at most 10") as caught:
         made(pattern, **{field: crowd})
     assert caught[0].filename == __file__
     made(pattern, **{field: crowd[:8]})

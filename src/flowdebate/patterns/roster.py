@@ -71,7 +71,7 @@ class Persona:
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
-MANY_MEMBERS = 8
+MANY_MEMBERS = 10
 """More debaters, personas, agents or members than this are warned of."""
 
 MemberT = TypeVar("MemberT", Debater, Persona)
@@ -101,8 +101,8 @@ def checked_roster(
         )
     if most is not None and len(roster) > most:
         warnings.warn(
-            f"{where}: {len(roster)} {field}: the later ones mostly repeat what was said, and each turn sends what all "
-            f"of them said; use at most {most}",
+            f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so the tokens grow with the square "
+            f"of their number; use at most {most}",
             FlowDebateWarning,
             stacklevel=4,  # the caller of the pattern's function
         )
