@@ -101,7 +101,7 @@ def checked_roster(
         )
     if most is not None and len(roster) > most:
         warnings.warn(
-            f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so the tokens grow with the square "
+            f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so tokens grow with the square "
             f"of their number; use at most {most}",
             FlowDebateWarning,
             stacklevel=4,  # the caller of the pattern's function
