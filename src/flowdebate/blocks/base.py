@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunNotFound, add_note
+from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound, add_note
 from flowdebate.runs.context import place_of
 from flowdebate.runs.execute import check_outside, make_run, run_block, run_sync, start_block
 
@@ -141,8 +140,17 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             )
         from flowdebate.runs.durable.resume import load_same
 
-        with contextlib.suppress(RunNotFound):
-            run = await load_same(run, seed=seed, model=model, session=session, limits=limits)
+        new = run
+        try:
+            run = await load_same(new, seed=seed, model=model, session=session, limits=limits)
+        except RunNotFound:
+            try:
+                return await run_block(self, value, new)
+            except RunExists as error:
+                if error.run_id != run_id:
+                    raise
+            # another process has started it in the meantime
+            run = await load_same(new, seed=seed, model=model, session=session, limits=limits)
         return await run_block(self, value, run)
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co]:

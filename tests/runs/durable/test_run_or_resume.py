@@ -14,6 +14,7 @@ from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
+    from flowdebate.store.base import StoredRun
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +98,27 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
         await block.run("x", store=store, run_id="one", if_exists="resume")
     done.set()
     assert (await first).output == "x"
+
+
+async def test_of_two_calls_that_start_together_one_runs_and_the_other_conflicts() -> None:
+    """Both have found no run of that id."""
+
+    @handler(name="slow")
+    async def slow(value: str) -> str:
+        await asyncio.sleep(0)
+        return value
+
+    class Meeting(MemoryStore):
+        async def run(self, run_id: str) -> StoredRun:
+            await asyncio.sleep(0)
+            return await super().run(run_id)
+
+    store = Meeting()
+    calls = (slow.run("x", store=store, run_id="one", if_exists="resume") for _ in range(2))
+    first, second = await asyncio.gather(*calls, return_exceptions=True)
+    assert not isinstance(first, BaseException)
+    assert first.output == "x"
+    assert isinstance(second, RunConflict)
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
