@@ -102,23 +102,26 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
 
 async def test_of_two_calls_that_start_together_one_runs_and_the_other_conflicts() -> None:
     """Both have found no run of that id."""
+    done = asyncio.Event()
 
     @handler(name="slow")
     async def slow(value: str) -> str:
-        await asyncio.sleep(0)
+        await done.wait()
         return value
 
     class Meeting(MemoryStore):
         async def run(self, run_id: str) -> StoredRun:
-            await asyncio.sleep(0)
-            return await super().run(run_id)
+            try:
+                return await super().run(run_id)
+            finally:
+                await asyncio.sleep(0)  # the other call looks as well
 
     store = Meeting()
-    calls = (slow.run("x", store=store, run_id="one", if_exists="resume") for _ in range(2))
-    first, second = await asyncio.gather(*calls, return_exceptions=True)
-    assert not isinstance(first, BaseException)
-    assert first.output == "x"
-    assert isinstance(second, RunConflict)
+    calls = [asyncio.ensure_future(slow.run("x", store=store, run_id="one", if_exists="resume")) for _ in range(2)]
+    ended, going = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+    assert [type(call.exception()) for call in ended] == [RunConflict]
+    done.set()
+    assert [(await call).output for call in going] == ["x"]
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
