@@ -93,3 +93,17 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
     finally:
         loop.close()
     assert ended.is_set()
+
+
+def test_the_output_is_not_formatted() -> None:
+    """Its `repr` may take as long as a good part of the run, and nobody has asked for it."""
+    formatted: list[object] = []
+
+    class Long:
+        def __repr__(self) -> str:
+            formatted.append(self)
+            return "long"
+
+    long = Long()
+    assert handler(name="long")(lambda _: long).run_sync("x").output is long
+    assert formatted == []

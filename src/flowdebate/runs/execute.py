@@ -251,7 +251,15 @@ _CHECK_EVERY = 0.5
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return the result of the coroutine that `make` returns, for scripts and notebooks (with a running loop)."""
-    return _run_in_thread(make) if _loop_is_running() else asyncio.run(make())
+    if _loop_is_running():
+        return _run_in_thread(make)
+    found: list[T] = []
+
+    async def main() -> None:
+        found.append(await make())
+
+    asyncio.run(main())  # removing its signal handler shows the task with its result: a whole output takes a while
+    return found[0]
 
 
 def _loop_is_running() -> bool:
