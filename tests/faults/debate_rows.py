@@ -111,9 +111,9 @@ DEBATE: tuple[DebateFault, ...] = (
         id="62b",
         title="the same once",
         what="retried with the reason; nothing is missing",
-        moderator=(says({**DECISION, "nextSpeakers": []}), says({**DECISION, "nextSpeakers": ["owner"]})),
-        posts=4,
-        spoke=("owner",),
+        moderator=(says({**DECISION, "nextSpeakers": []}), says({**DECISION, "nextSpeakers": ["owner", "tenant"]})),
+        posts=5,
+        spoke=("owner", "tenant"),
     ),
     DebateFault(
         id="63",

@@ -124,7 +124,7 @@ FURTHER: tuple[Fault, ...] = (
         what="`MalformedResponse` after all attempts",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
-        says="packed as 'zpaq'",
+        says="encoded as 'zpaq'",
     ),
     _again(
         "chunks-length",

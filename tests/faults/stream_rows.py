@@ -337,6 +337,6 @@ STREAMING: tuple[Fault, ...] = (
         what="`MalformedResponse` after all attempts",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
-        says="no event stream",
+        says="not an event stream",
     ),
 )
