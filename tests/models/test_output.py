@@ -224,6 +224,13 @@ def test_a_part_with_an_address_of_its_own_may_refer_to_itself() -> None:
         schema.validate({"a": "x", "b": 5})
 
 
+def test_an_answer_to_a_schema_that_refers_to_itself_without_an_end_is_refused() -> None:
+    """As a violation that says so, not as a RecursionError."""
+    schema = OutputSchema.of({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}})
+    with pytest.raises(SchemaViolation, match="without an end"):
+        schema.validate({"x": 1})
+
+
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_a_schema_that_refers_to_something_outside_of_it_is_refused(

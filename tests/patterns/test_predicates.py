@@ -79,6 +79,14 @@ def test_whatever_takes_the_context_is_a_predicate(pattern: str, predicate: obje
     assert raw.stop_reason == "predicate"
 
 
+@pytest.mark.parametrize("pattern", WITH_ROUNDS)
+def test_a_comparison_of_numpy_is_an_answer(pattern: str) -> None:
+    """Predicates that measure similarity compare arrays."""
+    numpy = pytest.importorskip("numpy")
+    raw = built(pattern, lambda ctx: numpy.float64(ctx.sequencer.state.round) > 1).run_sync(QUESTION).raw
+    assert raw.stop_reason == "predicate"
+
+
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)

@@ -218,11 +218,14 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
     validator = validator_of(schema, where=where, field=field)
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
-        problems = [
-            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
-            f"{problem.validator} {shown(problem.validator_value)}"
-            for problem in validator.iter_errors(value)
-        ]
+        try:
+            problems = [
+                f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
+                f"{problem.validator} {shown(problem.validator_value)}"
+                for problem in validator.iter_errors(value)
+            ]
+        except RecursionError:
+            problems = ["the answer: nests too deeply, or its schema refers to itself without an end"]
         if problems:
             raise ValueError("; ".join(problems))
         return value

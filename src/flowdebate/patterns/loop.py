@@ -372,6 +372,8 @@ def _predicate(function: Function) -> Handler[Any, Any]:
 async def _answer(predicate: Handler[Any, Any], ctx: Context) -> bool:
     """The answer of `terminate_when`; OutputError if it is no bool."""
     answer = await predicate(None, ctx)
+    if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):  # what comparisons of numpy give
+        answer = bool(answer)
     if not isinstance(answer, bool):
         raise OutputError(predicate.name, "True or False", [("", f"got {shown(answer)}")])
     return answer
