@@ -216,7 +216,8 @@ def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() 
 def test_a_debate_inside_a_debate_is_no_part_of_its_rounds() -> None:
     """Only what belongs to the outermost pattern is compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
-    check_debate(rent(inner), max_examples=10)
+    cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
+    check_debate(rent(inner), max_examples=10, seed=1, examples=[cut_off])
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -236,7 +236,8 @@ def tells_its_failures(run: Played) -> Problems:
         yield f"losses of {[loss.name for loss in losses]}, and events of {[event.name for event in told]}"
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
-    if run.complete and run.raw.status != run.view.status:
+    inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(told)
+    if run.complete and run.raw.status != run.view.status and not inside:  # failures of inner patterns are the run's
         yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":
         yield f"the run is {run.view.status!r} after {run.error!r}"
