@@ -231,6 +231,13 @@ def test_an_answer_to_a_schema_that_refers_to_itself_without_an_end_is_refused()
         schema.validate({"x": 1})
 
 
+@pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])
+def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[str, Any]) -> None:
+    """It may come from an imported run."""
+    with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
+        checked_against(schema, "{}", block="judge")
+
+
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_a_schema_that_refers_to_something_outside_of_it_is_refused(

@@ -204,18 +204,11 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[BaseModel]:
-    import jsonschema
     from pydantic import RootModel
 
-    validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        validator_class.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        place = ".".join(map(str, error.absolute_path)) or "the top level"
-        raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
+    validator = validator_of(schema, where=where, field=field)
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
-    validator = validator_of(schema, where=where, field=field)
 
     def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
         try:
@@ -243,7 +236,7 @@ def _json_schema_model(schema: dict[str, Any], where: str, field: str) -> type[B
 def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
     """The `jsonschema` validator of `schema`, which reads no file and asks no server for what the schema refers to.
 
-    ConfigurationError for a reference that leads to nothing inside the schema.
+    ConfigurationError for an invalid schema, and for a reference that leads to nothing inside the schema.
     """
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
@@ -251,7 +244,14 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    default = jsonschema.Draft202012Validator
+    named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
+    kind = jsonschema.validators.validator_for(schema, default=default) if named else default
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = ".".join(map(str, error.absolute_path)) or "the top level"
+        raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
     got: Mapping[str, Any] = schema
     try:
         root = Resource.from_contents(dict(schema), default_specification=DRAFT202012)
