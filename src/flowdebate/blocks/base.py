@@ -30,6 +30,7 @@ __all__ = (
     "Block",
     "ResumeOptions",
     "RunOptions",
+    "Wrapped",
     "merged_resources",
 )
 
@@ -263,6 +264,17 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Wrapped(Block[Any, Any]):
+    """Base of a block around `inner`, in its place: with its name, its resources and its outline."""
+
+    def __init__(self, inner: Block[Any, Any]) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
 
 
 def _note(error: Exception, block: str, path: str) -> None:

@@ -248,7 +248,7 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if named else default
     try:
-        kind.check_schema(schema)
+        kind.check_schema(dict(schema))
     except jsonschema.SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, error_text
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
@@ -19,7 +19,6 @@ from flowdebate.runs.context import place_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from flowdebate.blocks.outline import Outline
     from flowdebate.models.base import Model
     from flowdebate.patterns.state import Recovery, Role
     from flowdebate.runs.context import Context
@@ -209,7 +208,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         raise
 
 
-class WithFallback(Block[Any, Any]):
+class WithFallback(Wrapped):
     """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
 
     def __init__(
@@ -220,8 +219,7 @@ class WithFallback(Block[Any, Any]):
         losses: Callable[[BaseException], bool] = is_provider_failure,
         timeout: float | None = None,
     ) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
+        super().__init__(inner)
         self._recover = recover
         self._losses = losses
         self._timeout = timeout
@@ -236,11 +234,8 @@ class WithFallback(Block[Any, Any]):
                 raise
             return self._recover(error, value, ctx)
 
-    def outline(self) -> Outline:
-        return self._inner.outline()
 
-
-class IfHeard(Block[Any, Any]):
+class IfHeard(Wrapped):
     """`inner`, a role that decides about what was said; if nothing was `heard`, it is not asked: a loss, `MISSING`."""
 
     def __init__(
@@ -251,8 +246,7 @@ class IfHeard(Block[Any, Any]):
         instead: Recovery,
         heard: Callable[[Context], bool] = anything_heard,
     ) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
+        super().__init__(inner)
         self._role = role
         self._instead = instead
         self._heard = heard
@@ -263,9 +257,6 @@ class IfHeard(Block[Any, Any]):
         error = FlowDebateError("nothing was said, so that there is nothing to decide about")
         record_failure(error, ctx, block=self.name, role=self._role, name=self.name, instead=self._instead)
         return MISSING
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
 
 
 def guarded(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flowdebate._util.frozen import frozen
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.base import Block
+from flowdebate.blocks.base import Wrapped
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.binding import own_options
@@ -17,7 +17,6 @@ from flowdebate.patterns.state import PatternInput, anything_heard, pattern_stat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.binding import Bindable
@@ -177,18 +176,11 @@ def with_synthesizer(
     return pipeline.then_if(_is_something, validate) if loop.failures.goes_on else pipeline.then(validate)
 
 
-class _ReadOnlyInput(Block[Any, Any]):
+class _ReadOnlyInput(Wrapped):
     """`inner`, which cannot change the raw output that it is given."""
-
-    def __init__(self, inner: Block[Any, Any]) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block gives
         return await self._inner(frozen(value), ctx)
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
@@ -206,18 +198,11 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
     return validate
 
 
-class SkipWithoutVerdict(Block["PatternOutput", Any]):
+class SkipWithoutVerdict(Wrapped):
     """`inner` for raw outputs with a verdict; None for those without."""
-
-    def __init__(self, inner: Block[Any, Any]) -> None:
-        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
-        self._inner = inner
 
     async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
         return None if value.status == "no_verdict" else await self._inner(value, ctx)
-
-    def outline(self) -> Outline:
-        return self._inner.outline()
 
 
 def _is_something(value: object) -> bool:
