@@ -137,6 +137,13 @@ def test_a_reason_does_not_silence_a_side_that_has_not_spoken_since_the_other_di
     assert output.moderator_decisions[1].added == ["anna"]
 
 
+def test_where_nobody_is_left_out_there_is_no_reason_for_it() -> None:
+    """A small model writes one anyway; the page would say that somebody was left out."""
+    model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
+    output = _rent().run_sync(QUESTION, model=model).output
+    assert output.moderator_decisions[0].reason is None
+
+
 @given(st.data())
 def test_no_side_is_ever_left_behind(data: st.DataObject) -> None:
     """Whatever was decided: a side that is silent was heard after all those that speak, or nobody speaks."""

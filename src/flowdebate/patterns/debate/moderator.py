@@ -284,6 +284,8 @@ def stash_moderator_decision(
         output = await accepted(partial(read, value), ctx, returns=DebateModeratorOutput, own=own)
         state = state_of(ctx, DebateState)
         said: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
+        if roster <= set(output.next_speakers):
+            said["reason"] = None  # nobody is left out, whatever a small model says
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **said)
         ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])

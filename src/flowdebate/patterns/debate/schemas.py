@@ -126,7 +126,7 @@ class DebateModeratorOutput(WireModel):
     """A moderator's decision when it opens a round."""
 
     reason: str | None = Field(default=None, exclude_if=_is_none)
-    """Why a side does not speak in this round; None (and not written) if there is no need to say."""
+    """Why a side does not speak in this round; None (and not written) if nobody is left out."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
     """Who speaks in this round, in this order; the same name twice has two turns."""
     briefing: str | None = None
