@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
+TOGETHER = {"consensus": 3, "deliberation": 3}
+"""How many are asked at the same time: a limit in between would end calls in flight, which a resumed run repeats."""
 ONE_TURN = (("Homes ", "first."),)
 
 
@@ -119,7 +121,8 @@ def test_each_command_is_carried_on_from_what_is_kept_of_it(verb: str, tmp_path:
         whole = command(*on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb))
         asked = len(on.bodies)
     with stage() as on:
-        early = command(*on.options(*options, "--max-calls", "2", verb=verb))
+        early = command(*on.options(*options, "--max-calls", str(TOGETHER.get(verb, 2)), verb=verb))
+        assert len(on.bodies) == TOGETHER.get(verb, 2)
         hint = re.search(r"flowdebate resume (\w{8}) --max-calls N", early.stderr)
         assert hint is not None
         assert f"\nRun: {hint[1]}" in early.stdout
