@@ -33,6 +33,7 @@ from flowdebate.runs.events import (
     BlockAnswered,
     CallFellBack,
     CallRetried,
+    CallStarted,
     CircuitChanged,
     HumanAsked,
     ModelCalled,
@@ -48,6 +49,7 @@ __all__ = (
     "BlockAnswered",
     "CallFellBack",
     "CallRetried",
+    "CallStarted",
     "CircuitChanged",
     "ConsensusDecided",
     "CritiqueMade",
@@ -87,6 +89,7 @@ RunEvent: TypeAlias = (
     | TextDelta
     | ToolCalled
     | BlockAnswered
+    | CallStarted
     | ModelCalled
     | CallRetried
     | CallFellBack

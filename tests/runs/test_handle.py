@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import generator, handler, sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.events import RunFinished, RunStarted, TextDelta
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, TextDelta
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.blocks.pipelines import LAW
 
@@ -257,3 +258,52 @@ async def test_a_run_that_is_cancelled_before_its_start_holds_up_nobody() -> Non
         with pytest.raises(asyncio.CancelledError):
             await handle
         assert (handle.status, handle.usage.calls) == ("interrupted", 0)
+
+
+async def test_a_call_is_announced_before_it_is_made_to_readers_who_are_there_or_come_during_it() -> None:
+    """Once for each call, with block, model, place and time; it is no part of the recorded events."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: ModelRequest) -> str:
+        asked.set()
+        await go.wait()
+        return "Yes."
+
+    twice = sequencer(name="all")
+    for name in ("one", "two"):
+        twice = twice.then(generator(name=name, prompt="Say it."))
+    handle = twice.start("?", model=FunctionModel(answer))
+
+    async def read() -> list[Any]:
+        return [event async for event in handle]
+
+    early = asyncio.create_task(read())
+    await asked.wait()
+    late = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    go.set()
+    await handle
+    for told in (await early, await late):
+        calls = [event for event in told if isinstance(event, (CallStarted, ModelCalled))]
+        assert [(event.kind, event.block, event.model, event.path) for event in calls] == [
+            (kind, name, "function", f"all/{name}")
+            for name in ("one", "two")
+            for kind in ("call_started", "model_called")
+        ]
+        assert [event.at for event in calls] == sorted(event.at for event in calls)
+        assert [event for event in told if not isinstance(event, (CallStarted, TextDelta))] == handle.events
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_reader_who_comes_after_a_call_hears_of_its_end_alone(fails: bool) -> None:  # noqa: FBT001
+    """Whether it was answered or failed: a call that is over is not in progress."""
+
+    def answer(_: ModelRequest) -> str:
+        if fails:
+            raise RuntimeError("boom")
+        return "Yes."
+
+    handle = generator(name="one", prompt="Say it.").start("?", model=FunctionModel(answer))
+    with contextlib.suppress(RuntimeError):
+        await handle
+    assert [event async for event in handle] == handle.events

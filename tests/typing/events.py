@@ -17,7 +17,7 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: P
             return "run"
         case events.ToolCalled() | events.BlockAnswered() | events.ModelCalled() | events.TaskChanged():
             return event.path
-        case events.CallRetried() | events.CallFellBack() | events.CircuitChanged():
+        case events.CallStarted() | events.CallRetried() | events.CallFellBack() | events.CircuitChanged():
             return event.block
         case events.RoundStarted() | events.TurnStarted() | events.TurnFinished() | events.RoleFailed():
             return str(event.round)

@@ -1,8 +1,8 @@
 """Events of every run: typed, with `path`, `at` and a wire form. Applications may emit further ones of any type.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
-readers get them. All other events are always emitted. `TextDelta` is live only: it reaches the current listeners and
-is not part of `result.events`.
+readers get them. All other events are always emitted. `CallStarted` and `TextDelta` are live only: they reach those
+who follow the run, and are not part of `result.events`.
 
 Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
 """
@@ -23,6 +23,7 @@ __all__ = (
     "BlockAnswered",
     "CallFellBack",
     "CallRetried",
+    "CallStarted",
     "CircuitChanged",
     "HumanAsked",
     "ModelCalled",
@@ -99,6 +100,18 @@ class BlockAnswered(BaseEvent):
     """The block's output: any type, since an output schema may be of any."""
     truncated: bool = False
     """True if the answer reached the maximum length before its end."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CallStarted(BaseEvent):
+    """A model is asked; `ModelCalled` with the same path follows (live only).
+
+    An answer that is replayed from a store is not announced. Whoever begins to follow a run gets the calls in progress.
+    """
+
+    kind: ClassVar[str] = "call_started"
+    block: str
+    model: str
 
 
 @dataclass(slots=True, kw_only=True)

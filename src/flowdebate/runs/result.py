@@ -64,7 +64,7 @@ class RunView:
 
     @property
     def events(self) -> Sequence[object]:
-        """The events so far, in order (without the live-only `TextDelta`)."""
+        """The events so far, in order (without the live-only `CallStarted` and `TextDelta`)."""
         return self._run.records.events
 
     @property
@@ -167,7 +167,7 @@ class RunHandle(RunView, Generic[OutT_co]):
         return self._task.done()
 
     async def __aiter__(self) -> AsyncIterator[object]:
-        inbox = _Inbox(self._run.records.events)
+        inbox = _Inbox([*self._run.records.events, *self._run.records.calls.values()])
         self._run.records.listeners.append(inbox.put)
         self._task.add_done_callback(inbox.wake)
         try:

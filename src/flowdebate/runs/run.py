@@ -19,7 +19,7 @@ from flowdebate.models.codec import attempts_of, attempts_text, call_text, diges
 from flowdebate.models.usage import Usage, total_usage
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.durable.journal import failed_text
-from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.limits import Budget
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Records:
     Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
     """
 
-    __slots__ = ("closed", "events", "listeners", "now", "saved_states")
+    __slots__ = ("calls", "closed", "events", "listeners", "now", "saved_states")
 
     def __init__(self, saved: dict[str, Any], now: Callable[[], float]) -> None:
         self.now = now
@@ -61,6 +61,8 @@ class Records:
         """The events so far, as in `result.events`."""
         self.listeners: list[Callable[[object], None]] = []
         """Callbacks for each event; without any, text is not streamed."""
+        self.calls: dict[int, CallStarted] = {}
+        """The model calls in progress, for readers who come while they last."""
         self.saved_states: dict[str, Any] = _SavedStates(saved)
         """The session's states when the run started, by key; new states go to the session, for later runs."""
         self.closed = False
@@ -82,6 +84,14 @@ class Records:
         """Pass `event` to the listeners without recording it."""
         for listener in self.listeners:
             listener(event)
+
+    def call_started(self, block: str, model: str, path: str) -> int:
+        """Announce a model call; returns its key in `calls`, from which the caller removes it at its end."""
+        event = CallStarted(block=block, model=model, path=path, at=self.now())
+        key = id(event)
+        self.calls[key] = event
+        self.tell(event)
+        return key
 
 
 class _Placed:
@@ -295,6 +305,7 @@ class Run:
         attempts = request.attempts.belong_to(
             meter=self.budget, tell=lambda event: self.emit(event, path), seed=(self.seed, path)
         )
+        calling = self.records.call_started(request.block, model.name, path)
         started = time.perf_counter()
         response, error = None, None
         acting = ACTING.get()
@@ -316,6 +327,7 @@ class Run:
             raise
         finally:
             ACTING.set(acting)
+            del self.records.calls[calling]
             seconds = time.perf_counter() - started
             self._called(
                 request.block, model.name, path, response=response, made=attempts.made, seconds=seconds, error=error

@@ -30,7 +30,7 @@ from flowdebate.models import ModelSettings
 from flowdebate.models.codec import failure_of, failure_text
 from flowdebate.runs.durable.journal import Journal
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
-from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 
@@ -88,6 +88,17 @@ async def test_what_was_answered_is_not_asked_again() -> None:
     assert (run.status, run.steps, run.owned, run.recoveries) == ("complete", 5, False, 0)
     assert run.outcome is not None
     assert run.outcome["usage"]["calls"] == 5
+
+
+async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
+    """Those that follow the resumed run are told of the calls that are really made."""
+    store = MemoryStore()
+    await cut(rent(), store)
+    handle = await rent().start_resume("it", model=Counting().model, store=store)
+    told = [event async for event in handle]
+    called = [event.path for event in told if isinstance(event, ModelCalled)]
+    assert [event.path for event in told if isinstance(event, CallStarted)] == called[2:]
+    assert len(called) == 5
 
 
 async def test_times_are_those_of_the_run() -> None:
