@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
+from flowdebate.cli.help import EXAMPLES
 from flowdebate.patterns import PATTERNS
+from flowdebate.service.options import option_of
 
+COMMANDS = ["", *EXAMPLES]
 LONGEST = 65
 """Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""
 
@@ -20,7 +27,7 @@ def test_commands_are_listed_in_panels_with_whole_sentences() -> None:
     listed = CliRunner().invoke(app, ["--help"]).stdout
     patterns = listed[listed.index("Patterns:") : listed.index("Runs:")]
     assert "..." not in listed[listed.index("Patterns:") :]
-    assert listed.index("Runs:") < listed.index("Evaluation:")
+    assert listed.index("Runs:") < listed.index("Batch and evaluation:")
     assert all(f"\n  {info.verb} " in patterns for info in PATTERNS.values())
 
 
@@ -32,11 +39,57 @@ def test_the_help_of_a_pattern_begins_with_a_sentence_for_one_line(name: str) ->
     assert len(sentence) <= LONGEST
 
 
+def headings(page: str) -> list[str]:
+    """The titles of a help page's panels."""
+    return [line for line in page.splitlines() if line.endswith(":") and line[0] != " "]
+
+
 def test_options_are_listed_in_panels() -> None:
-    """Shared options stand behind those of the pattern, by what they are for."""
+    """By what they are for, those of the pattern before the shared ones; then examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
-    panels = ["Arguments:", "Options:", "Models:", "Limits:", "Storage:", "Output:"]
-    assert [line for line in listed.splitlines() if line.endswith(":") and line[0] != " "] == panels
+    panels = ["Sides:", "Rounds:", "Judge:", "Options:", "Model:", "Limits:", "Storage:", "Output:"]
+    assert headings(listed) == ["Arguments:", *panels, "Examples:"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
+    """One that is declared without would be listed between file and seed."""
+    options = PATTERNS[name].load_page().options
+    offered = [
+        key for key in options.keys().values() if key not in (options.SUBJECT, "seed", "instructions", "weights")
+    ]
+    assert [key for key in offered if option_of(options, key).panel is None] == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
+    """Nothing is cut off either; descriptions are broken between words."""
+    arguments = [command, "--help"] if command else ["--help"]
+    page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
+    assert max(map(len, page.splitlines())) <= columns
+    assert "..." not in page.split("\n", 1)[1]
+
+
+@pytest.mark.parametrize("command", list(EXAMPLES))
+def test_every_help_page_ends_with_examples_exit_codes_and_a_pointer(command: str) -> None:
+    """The examples are commands that the parser accepts, in whatever width they are shown."""
+    for columns in (60, 100):
+        page = CliRunner().invoke(app, [command, "--help"], terminal_width=columns).stdout
+        about = page[page.index("Examples:\n") + 10 : page.index("\n\n", page.index("Examples:"))]
+        lines = [shlex.split(line) for line in about.replace("\\\n", " ").splitlines()]
+        assert lines == [shlex.split(each) for each in EXAMPLES[command]]
+    assert "Exit codes: 0 done" in page
+    assert (Path(__file__).parents[2] / page.split()[-1]).is_file()
+
+
+@pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples])
+def test_examples_are_accepted_by_the_parser(example: str) -> None:
+    """No option of an example is unknown, and none lacks its value."""
+    command: Any = get_command(app)
+    name, *arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
+    parsed = command.commands[name].make_context(name, list(arguments), resilient_parsing=False)
+    assert parsed.args == []
 
 
 def test_a_question_without_a_command_is_answered_with_the_command() -> None:
@@ -66,4 +119,4 @@ def test_the_help_of_a_pattern_s_command_is_whole() -> None:
     shown = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in shown
     assert "Usage: flowdebate consensus [OPTIONS] [TASK]" in shown.replace("Usage: root", "Usage: flowdebate")
-    assert "--tie-break / --no-tie-break" in shown
+    assert "--[no-]tie-break" in shown

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch.command import BATCH_EXIT_CODES, batch
-from flowdebate.cli.command import EXIT_CODES, show_saved
-from flowdebate.cli.evaluation.audit import AUDIT_EXIT_CODES, audit
-from flowdebate.cli.evaluation.evaluate import EVALUATE_EXIT_CODES, evaluate
-from flowdebate.cli.evaluation.recount import RECOUNT_EXIT_CODES, recount
+from flowdebate.cli.batch.command import batch
+from flowdebate.cli.command import show_saved
+from flowdebate.cli.evaluation.audit import audit
+from flowdebate.cli.evaluation.evaluate import evaluate
+from flowdebate.cli.evaluation.recount import recount
+from flowdebate.cli.help import Command, Commands
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.resume import answer, resume
 from flowdebate.cli.runs import delete, export, import_, runs, show
@@ -19,31 +20,24 @@ from flowdebate.service.options import Option
 
 __all__ = ("app", "build_app")
 
-_PATTERNS, _RUNS, _EVALUATION = "Patterns", "Runs", "Evaluation"
+_WIDEST = 100
+"""Columns beyond which help is hard to read."""
 
 
 def build_app() -> typer.Typer:
     """The command, with one subcommand for each registered pattern."""
     app = typer.Typer(
-        cls=opt.Commands,
-        add_completion=False,
+        cls=Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help starts fast, and reads no markup in what the user typed
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
     app.callback()(flowdebate)
-    add_pattern_commands(app, panel=_PATTERNS)
-    app.command(cls=opt.Command, epilog=BATCH_EXIT_CODES, rich_help_panel=_PATTERNS)(batch)
-    for continued in (resume, answer):
-        app.command(cls=opt.Command, epilog=EXIT_CODES, rich_help_panel=_RUNS)(continued)
-    for about in (runs, show, delete, export):
-        app.command(cls=opt.Command, rich_help_panel=_RUNS)(about)
-    app.command("import", cls=opt.Command, rich_help_panel=_RUNS)(import_)
-    app.command(cls=opt.Command, rich_help_panel=_RUNS)(render)
-    app.command(cls=opt.Command, epilog=EVALUATE_EXIT_CODES, rich_help_panel=_EVALUATION)(evaluate)
-    app.command(cls=opt.Command, epilog=RECOUNT_EXIT_CODES, rich_help_panel=_EVALUATION)(recount)
-    app.command(cls=opt.Command, epilog=AUDIT_EXIT_CODES, rich_help_panel=_EVALUATION)(audit)
+    add_pattern_commands(app, panel="Patterns")
+    for panel, commands in _COMMANDS.items():
+        for name, command in commands.items():
+            app.command(name, cls=Command, rich_help_panel=panel)(command)
     return app
 
 
@@ -76,5 +70,14 @@ def render(
     """Show a saved JSON document as its command showed it. No model is called."""
     show_saved(file, markdown=markdown)
 
+
+_COMMANDS = {
+    "Runs": {
+        "resume": resume, "answer": answer, "runs": runs, "show": show, "delete": delete, "export": export,
+        "import": import_, "render": render,
+    },
+    "Batch and evaluation": {"batch": batch, "evaluate": evaluate, "recount": recount, "audit": audit},
+}  # fmt: skip
+"""Commands that know no pattern, by the panel of the help that lists them."""
 
 app = build_app()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 __all__ = (
-    "EXIT_CODES",
     "check_report",
     "problems_reported",
     "resume_run",
@@ -48,11 +47,6 @@ __all__ = (
 
 _SIGPIPE = 13
 """By number: systems without this signal lack its name."""
-EXIT_CODES = (
-    "Ctrl-C ends the run; flowdebate resume continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
-    "(a limit was reached, or nothing was found), 130 interrupted, 143 terminated."
-)
-"""Last words of the help of these commands."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.command import EXIT_CODES, problems_reported, run_plan
+from flowdebate.cli.command import problems_reported, run_plan
+from flowdebate.cli.help import Command
 from flowdebate.cli.process import warnings_reported
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
@@ -38,8 +39,8 @@ _HERE = {
 def add_pattern_commands(app: typer.Typer, *, panel: str) -> None:
     """Add a command for each registered pattern, and `run` for plan files, under `panel` of the help."""
     for info in PATTERNS.values():
-        app.command(info.verb, help=info.help, cls=_class_of(info), epilog=EXIT_CODES, rich_help_panel=panel)(_nothing)
-    app.command("run", help=_RUN_HELP, cls=opt.Command, epilog=EXIT_CODES, rich_help_panel=panel)(_run_command())
+        app.command(info.verb, help=info.help, cls=_class_of(info), rich_help_panel=panel)(_nothing)
+    app.command("run", help=_RUN_HELP, cls=Command, rich_help_panel=panel)(_run_command())
 
 
 def _nothing() -> None:
@@ -52,10 +53,10 @@ _RUN_HELP = (
 )
 
 
-def _class_of(info: PatternInfo) -> type[opt.Command]:
+def _class_of(info: PatternInfo) -> type[Command]:
     """The class of a pattern's command, which loads the pattern when it is run or its own help is shown."""
 
-    class PatternCommand(opt.Command):
+    class PatternCommand(Command):
         @cached_property
         def loaded(self) -> Any:  # noqa: ANN401 - a command of click
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

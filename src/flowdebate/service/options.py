@@ -42,6 +42,7 @@ __all__ = (
     "ModelNames",
     "Option",
     "OutputOptions",
+    "Panel",
     "PatternOptions",
     "PersonaEntry",
     "PlanFile",
@@ -157,11 +158,21 @@ def or_off(given: str) -> float | str | bool:
         return given
 
 
+Panel: TypeAlias = Literal["Selection", "Sides", "Rounds", "Judge", "Model", "Limits", "Storage", "Output"]
+"""Groups of options in a help page, in their order."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How a front end offers a field: `Annotated[Count | None, Option(help="Maximum number of rounds.")]`."""
+    """How a front end offers a field: `Annotated[Count | None, Option(panel="Rounds", help="Maximum number.")]`.
+
+    This is the only place where an option is declared: its name on the command line, its key in a plan file, its
+    check and its place in the help all come from the field.
+    """
 
     help: str
+    panel: Panel | None = None
+    """Group of the help that lists it; None for those of its command alone."""
     flag: str | None = None
     """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
     metavar: str | None = None
@@ -209,7 +220,7 @@ def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = Fal
     def read(given: list[str]) -> list[dict[str, str]]:
         return [parse_entry(each, flag, key=key, needed=needed) for each in given]
 
-    return Option(flag=flag, metavar=metavar, help=help, read=read)
+    return Option(flag=flag, panel="Sides", metavar=metavar, help=help, read=read)
 
 
 def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
@@ -250,6 +261,7 @@ class PatternOptions(BaseModel):
     model: Annotated[
         ModelName | None,
         Option(
+            panel="Model",
             metavar="SPEC",
             help='"local", or "provider/model" such as "openai/gpt-5-mini". '
             "Default: FLOWDEBATE_MODEL, else OpenAI if a key is set, else the local model if it is installed.",
@@ -257,11 +269,16 @@ class PatternOptions(BaseModel):
     ] = None
     judge_model: Annotated[
         ModelName | None,
-        Option(metavar="SPEC", help="Model of moderator, referee, judge and synthesizer. Default: that of --model."),
+        Option(
+            panel="Judge",
+            metavar="SPEC",
+            help="Model of moderator, referee, judge and synthesizer. Default: that of --model.",
+        ),
     ] = None
     base_url: Annotated[
         Address | None,
         Option(
+            panel="Model",
             metavar="URL",
             help="OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
             "server; the key is OPENAI_API_KEY.",
@@ -269,28 +286,35 @@ class PatternOptions(BaseModel):
     ] = None
     instructions: Annotated[Text | None, Option(help="", flag="")] = None
     seed: Annotated[Whole | None, Option(help="Seed for reproducible random choices.")] = None
-    max_calls: Annotated[Count | None, Option(metavar="N", help="Maximum number of requests.")] = None
-    max_tokens: Annotated[Count | None, Option(metavar="N", help="Maximum number of tokens.")] = None
+    max_calls: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of requests.")] = None
+    max_tokens: Annotated[Count | None, Option(panel="Limits", metavar="N", help="Maximum number of tokens.")] = None
     max_seconds: Annotated[
-        Seconds | None, Option(metavar="S", help="Maximum time. A run that reaches a limit ends with what it has.")
+        Seconds | None,
+        Option(panel="Limits", metavar="S", help="Maximum time. A run that reaches a limit ends with what it has."),
     ] = None
     attempts: Annotated[
-        Count | None, Option(metavar="N", help="Maximum number of attempts for each call. Default: 3.")
+        Count | None, Option(panel="Model", metavar="N", help="Maximum number of attempts for each call. Default: 3.")
     ] = None
     fallback: Annotated[
         ModelNames | None,
-        Option(metavar="SPEC", help="Model to ask if the first one fails; repeat for more than one."),
+        Option(panel="Model", metavar="SPEC", help="Model to ask if the first one fails; repeat for more than one."),
     ] = None
     on_failure: Annotated[
         Literal["fail", "skip"] | None,
-        Option(help="Fail the run if a model fails for good, or go on without its answer. Default: fail."),
+        Option(
+            panel="Model", help="Fail the run if a model fails for good, or go on without its answer. Default: fail."
+        ),
     ] = None
     record: Annotated[
-        FilePath | None, Option(metavar="FILE", help="Record all answers in a new file, for --replay.")
+        FilePath | None, Option(panel="Storage", metavar="FILE", help="Record all answers in a new file, for --replay.")
     ] = None
     replay: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="Answer from a recording, without asking; needs the same options and seed."),
+        Option(
+            panel="Storage",
+            metavar="FILE",
+            help="Answer from a recording, without asking; needs the same options and seed.",
+        ),
     ] = None
 
     _file: str = PrivateAttr(default=_STORED)
@@ -412,9 +436,16 @@ class OutputOptions(PatternOptions):
 
     output_schema: Annotated[
         Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None,
-        Option(flag="--schema", metavar="FILE", help="JSON Schema of the output that the synthesizer makes."),
+        Option(
+            panel="Output",
+            flag="--schema",
+            metavar="FILE",
+            help="JSON Schema of the output that the synthesizer makes.",
+        ),
     ] = Field(default=None, alias="schema")
-    synthesizer: Annotated[Flag | None, Option(help="A synthesizer writes the output at the end. Default: on.")] = None
+    synthesizer: Annotated[
+        Flag | None, Option(panel="Output", help="A synthesizer writes the output at the end. Default: on.")
+    ] = None
 
     @property
     def synthesizes(self) -> bool:

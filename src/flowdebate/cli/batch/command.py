@@ -16,13 +16,7 @@ from flowdebate.service.options import FilePath, Option
 if TYPE_CHECKING:
     from flowdebate.cli.batch.run import FinishedBatch
 
-__all__ = ("BATCH_EXIT_CODES", "batch")
-
-BATCH_EXIT_CODES = (
-    "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. Exit "
-    "codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated."
-)
-"""Last words of the help."""
+__all__ = ("batch",)
 
 
 @opt.command(
@@ -35,7 +29,7 @@ def batch(  # noqa: PLR0913 - the options of the command
         Option(help='CSV or JSON Lines with a "question" column, or text with a question on each line; "-" is stdin.'),
     ],
     *,
-    pattern: Annotated[str, Option(metavar="NAME", help=f"{', '.join(PATTERNS)}.")] = "debate",
+    pattern: Annotated[str, Option(metavar="PATTERN", help=f"{', '.join(PATTERNS)}.")] = "debate",
     out: Annotated[
         FilePath | None,
         Option(

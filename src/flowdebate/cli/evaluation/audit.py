@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.judges.report import Figure, PlaceRate, Places
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("AUDIT_EXIT_CODES", "audit")
+__all__ = ("audit",)
 
-AUDIT_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit."
-"""The end of its help."""
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 _HEAD = ("JUDGE", "FIGURE", "VALUE", "95% INTERVAL", "OF")
 _FIGURES = {

@@ -27,17 +27,11 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.benefit.comparison import Missing
     from flowdebate.store.base import Store
 
-__all__ = ("EVALUATE_EXIT_CODES", "evaluate")
+__all__ = ("evaluate",)
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting")
 """States of runs that may still find a verdict."""
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
-
-EVALUATE_EXIT_CODES = (
-    "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
-    "3 nothing to compare or not all done, 130 interrupted, 143 terminated."
-)
-"""The end of its help."""
 
 
 @opt.command("model", "judge_model", "base_url", "seed", "max_calls", "attempts", "fallback", "on_failure")

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from flowdebate.service.documents import Document
     from flowdebate.store.base import Store, StoredRun
 
-__all__ = ("RECOUNT_EXIT_CODES", "recount")
+__all__ = ("recount",)
 
-RECOUNT_EXIT_CODES = "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by."
-"""The end of its help."""
 _ONE_RUN = "the id of a run, or else --last, or else --data FILE"
 _HEAD = ("RULE", "FINDS FOR", "BALLOTS", "WHY")
 _ENDS = {"tie": "(a tie)", "short": "(not enough)"}

@@ -95,46 +95,75 @@ class ConsensusOptions(PatternOptions):
             "An agent and its role; repeat for each. Default: a planner, a maker and a guardian.",
         ),
     ] = None
-    rounds: Annotated[Count | None, Option(help="Maximum number of rounds of critique. Default: 3.")] = None
+    rounds: Annotated[
+        Count | None, Option(panel="Rounds", help="Maximum number of rounds of critique. Default: 3.")
+    ] = None
     topology: Annotated[
         Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None,
         Option(
+            panel="Rounds",
             metavar="NAME",
             help="Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
         ),
     ] = None
     hub: Annotated[
-        Text | None, Option(metavar="NAME", help="Agent at the centre of the star. Default: the first by name.")
+        Text | None,
+        Option(panel="Rounds", metavar="NAME", help="Agent at the centre of the star. Default: the first by name."),
     ] = None
     sparsity: Annotated[
         Share | None,
-        Option(metavar="SHARE", help="Share of the others that review a proposal, for sparse and random-graph."),
+        Option(
+            panel="Rounds",
+            metavar="SHARE",
+            help="Share of the others that review a proposal, for sparse and random-graph.",
+        ),
     ] = None
     convergence: Annotated[
         ShareOrOff | None,
-        Option(metavar="SHARE|off", read=or_off, help="Similarity at which the rounds end early. Default: 0.85."),
+        Option(
+            panel="Rounds",
+            metavar="SHARE|off",
+            read=or_off,
+            help="Similarity at which the rounds end early. Default: 0.85.",
+        ),
     ] = None
     confidence: Annotated[
         Share | None,
-        Option(metavar="SHARE", help="Poll the agents after each round; end the rounds at a consensus this confident."),
+        Option(
+            panel="Rounds",
+            metavar="SHARE",
+            help="Poll the agents after each round; end the rounds at a consensus this confident.",
+        ),
     ] = None
     voting: Annotated[
         Literal["majority", "supermajority", "unanimous", "weighted"] | None,
-        Option(metavar="RULE", help="majority (default), supermajority, unanimous or weighted (see --file)."),
+        Option(
+            panel="Judge", metavar="RULE", help="majority (default), supermajority, unanimous or weighted (see --file)."
+        ),
     ] = None
     weights: Annotated[Annotated[Table, allowed("a table of numbers by agent")] | None, Option(help="", flag="")] = None
     quorum: Annotated[
-        Count | None, Option(metavar="N", help="Minimum number of valid votes. Default: half of the agents.")
+        Count | None,
+        Option(panel="Judge", metavar="N", help="Minimum number of valid votes. Default: half of the agents."),
     ] = None
-    judge: Annotated[Flag | None, Option(help="A judge may end the rounds when everything has been said.")] = None
-    tie_break: Annotated[Flag | None, Option(help="A judge chooses among tied proposals.")] = None
+    judge: Annotated[
+        Flag | None, Option(panel="Judge", help="A judge may end the rounds when everything has been said.")
+    ] = None
+    tie_break: Annotated[Flag | None, Option(panel="Judge", help="A judge chooses among tied proposals.")] = None
     turn_timeout: Annotated[
         SecondsOrOff | None,
-        Option(metavar="S|off", read=or_off, help="Maximum time for one answer, waiting included. Default: 90."),
+        Option(
+            panel="Limits",
+            metavar="S|off",
+            read=or_off,
+            help="Maximum time for one answer, waiting included. Default: 90.",
+        ),
     ] = None
     on_failure: Annotated[
         Literal["fail", "skip"] | None,
-        Option(help="Fail the run if a model fails for good, or go on without its answer. Default: skip."),
+        Option(
+            panel="Model", help="Fail the run if a model fails for good, or go on without its answer. Default: skip."
+        ),
     ] = None
 
 

@@ -44,14 +44,15 @@ class CouncilOptions(OutputOptions):
             key="model",
         ),
     ] = None
-    chair: Annotated[ModelName | None, Option(metavar="SPEC", help="Model of the chair. Default: that of --model.")] = (
-        None
-    )
+    chair: Annotated[
+        ModelName | None, Option(panel="Judge", metavar="SPEC", help="Model of the chair. Default: that of --model.")
+    ] = None
     review: Annotated[
         Literal["others", "all", "none"] | None,
         Option(
+            panel="Judge",
             help="Members rank the others' answers, all answers (which measures self-preference), or none. "
-            "Default: others."
+            "Default: others.",
         ),
     ] = None
 

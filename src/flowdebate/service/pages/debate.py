@@ -71,13 +71,15 @@ class DebateOptions(OutputOptions):
             needed=True,
         ),
     ] = None
-    rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 2.")] = None
+    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
     moderator: Annotated[
-        Flag | None, Option(help="A moderator opens each round, picks its speakers and may end the debate.")
+        Flag | None,
+        Option(panel="Rounds", help="A moderator opens each round, picks its speakers and may end the debate."),
     ] = None
     humans: Annotated[
         Annotated[list[Text], allowed("a list of names of debaters, judge, moderator")] | None,
         Option(
+            panel="Sides",
             flag="--human",
             metavar="ROLE",
             help="A role that a human plays: a side's name, judge or moderator; repeat for each.",
@@ -85,7 +87,7 @@ class DebateOptions(OutputOptions):
     ] = None
     suspend: Annotated[
         Flag | None,
-        Option(help="Let humans answer later, with flowdebate answer. Default without a terminal."),
+        Option(panel="Sides", help="Let humans answer later, with flowdebate answer. Default without a terminal."),
     ] = None
     sources: Annotated[
         Annotated[
@@ -93,7 +95,10 @@ class DebateOptions(OutputOptions):
         ]
         | None,
         Option(
-            flag="--source", metavar="FILE", help="A text to quote from; repeat for each. Quotes are verified in it."
+            panel="Sides",
+            flag="--source",
+            metavar="FILE",
+            help="A text to quote from; repeat for each. Quotes are verified in it.",
         ),
     ] = None
     baselines: Annotated[
@@ -102,28 +107,36 @@ class DebateOptions(OutputOptions):
             allowed("true, false, or a list of some of single, drafts, self_consistency"),
         ]
         | None,
-        Option(help="Also ask without a debate: once, and by votes."),
+        Option(panel="Output", help="Also ask without a debate: once, and by votes."),
     ] = None
     schedule: Annotated[
         Text | None,
         Option(
+            panel="Judge",
             metavar="NAME",
             help="Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: single.",
         ),
     ] = None
     panel: Annotated[
         ModelNames | None,
-        Option(metavar="SPEC", help="Model of a panel of judges; repeat for each. Each casts its own ballots."),
+        Option(
+            panel="Judge",
+            metavar="SPEC",
+            help="Model of a panel of judges; repeat for each. Each casts its own ballots.",
+        ),
     ] = None
     decided_by: Annotated[
-        DecidedBy | None, Option(help="Average the scores of all ballots, or count each ballot for one side.")
+        DecidedBy | None,
+        Option(panel="Judge", help="Average the scores of all ballots, or count each ballot for one side."),
     ] = None
     on_flip: Annotated[
         OnFlip | None,
-        Option(help="What to do if a judge decides otherwise in another order. Default: average."),
+        Option(panel="Judge", help="What to do if a judge decides otherwise in another order. Default: average."),
     ] = None
-    labels: Annotated[Flag | None, Option(help="Call the sides A, B, … before the judge, not by their stances.")] = None
-    curtail: Annotated[Flag | None, Option(help="Skip ballots that could not change the winner.")] = None
+    labels: Annotated[
+        Flag | None, Option(panel="Judge", help="Call the sides A, B, … before the judge, not by their stances.")
+    ] = None
+    curtail: Annotated[Flag | None, Option(panel="Judge", help="Skip ballots that could not change the winner.")] = None
 
 
 class DebateLive(OneByOne):

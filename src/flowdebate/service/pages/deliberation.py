@@ -51,10 +51,13 @@ class DeliberationOptions(PatternOptions):
             "A participant and its role; repeat for each. Default: an optimist and a skeptic.",
         ),
     ] = None
-    rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 3.")] = None
+    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 3.")] = None
     report: Annotated[
         Literal["structured", "text"] | None,
-        Option(help="Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured."),
+        Option(
+            panel="Rounds",
+            help="Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.",
+        ),
     ] = None
 
 

@@ -74,21 +74,25 @@ class HandoffOptions(PatternOptions):
             "A participant and its role; repeat for each. Default: a proponent, an opponent and a neutral one.",
         ),
     ] = None
-    turns: Annotated[Count | None, Option(help="Number of turns. Default: 10.")] = None
+    turns: Annotated[Count | None, Option(panel="Rounds", help="Number of turns. Default: 10.")] = None
     transition: Annotated[
         TransitionForm | None,
         Option(
-            help="How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured."
+            panel="Rounds",
+            help="How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured.",
         ),
     ] = None
     on_invalid: Annotated[
         OnInvalid | None,
         Option(
+            panel="Rounds",
             help="What to do if it names nobody who can speak next: ask once more and then draw lots, draw lots at "
             "once, or fail. Default: retry.",
         ),
     ] = None
-    first: Annotated[Text | None, Option(metavar="NAME", help="First speaker. Default: the first debater.")] = None
+    first: Annotated[
+        Text | None, Option(panel="Rounds", metavar="NAME", help="First speaker. Default: the first debater.")
+    ] = None
 
 
 class HandoffDocument(Document):

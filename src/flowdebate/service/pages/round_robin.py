@@ -56,8 +56,10 @@ class RoundRobinOptions(OutputOptions):
             "A debater and its role; repeat for each. Default: an analyst, a practitioner and a critic.",
         ),
     ] = None
-    rounds: Annotated[Count | None, Option(help="Maximum number of rounds. Default: 2.")] = None
-    referee: Annotated[Flag | None, Option(help="A referee reviews the arguments after each round.")] = None
+    rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
+    referee: Annotated[
+        Flag | None, Option(panel="Rounds", help="A referee reviews the arguments after each round.")
+    ] = None
 
 
 class RoundRobinDocument(RoundsDocument):

@@ -1,0 +1,178 @@
+"""Help pages in plain text: panels of options, examples that can be pasted, and the exit codes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any, TypeAlias, get_args
+
+from typer.core import TyperCommand, TyperGroup
+
+from flowdebate.service.options import Panel
+
+__all__ = ("EXAMPLES", "EXIT_CODES", "Command", "Commands")
+
+_Click: TypeAlias = Any
+"""Class of click, which typer has as a dependency or as a copy of its own, depending on its version."""
+_WHOLE = 200
+"""Characters of a first sentence that the list of commands shows."""
+_TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
+"""A word of a command line, behind its option; text in quotes is one."""
+_ORDER = ("Arguments", "Selection", "Sides", "Rounds", "Judge", "Options", *get_args(Panel)[4:])
+
+_RUN_CODES = (
+    "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
+    "(a limit was reached, or there is no verdict), 130 interrupted, 143 terminated."
+)
+EXIT_CODES = {
+    "batch": "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. "
+    "Exit codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated.",
+    "evaluate": "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
+    "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
+    "audit": "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit.",
+    "recount": "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by.",
+    **dict.fromkeys(
+        ("runs", "show", "delete", "export", "import", "render"), "Exit codes: 0 done, 1 failed, 2 misused."
+    ),
+}
+"""Exit codes of commands; those that run a pattern have the same."""
+
+EXAMPLES = {
+    "debate": (
+        'flowdebate debate "Should private cars be banned from city centres?"',
+        'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
+        'flowdebate debate "Should we cap rents?" --moderator --rounds 3 --schedule swap --markdown rents.md',
+    ),
+    "deliberation": (
+        'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
+        'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
+    ),
+    "handoff": (
+        'flowdebate handoff "Machines should make moral decisions" --turns 6',
+        'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
+    ),
+    "consensus": (
+        'flowdebate consensus "How should we make rents affordable?"',
+        'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
+    ),
+    "round-robin": (
+        'flowdebate round-robin "What should the launch plan say?" --referee',
+        'flowdebate round-robin "What should the launch plan say?" --schema plan.json --json',
+    ),
+    "council": (
+        'flowdebate council "Is this contract clause enforceable?"',
+        'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
+    ),
+    "run": (
+        "flowdebate run debate.toml",
+        "flowdebate run debate.toml --model openai/gpt-5-mini --markdown report.md",
+    ),
+    "batch": (
+        "flowdebate batch questions.csv --out results.csv",
+        "flowdebate batch questions.jsonl --pattern council --max-concurrency 4 --max-total-tokens 200000",
+    ),
+    "resume": ("flowdebate resume --last", "flowdebate resume 3f2a91c0 --max-calls 40"),
+    "answer": (
+        'flowdebate answer 3f2a91c0 "Rents rise because too little is built."',
+        'flowdebate answer 3f2a91c0 --json \'{"winner": "pro"}\' --later',
+    ),
+    "runs": ("flowdebate runs", "flowdebate runs --status interrupted --search rents", "flowdebate runs --json"),
+    "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show 3f2a91c0 --markdown report.md"),
+    "delete": ("flowdebate delete 3f2a91c0", "flowdebate delete --older-than 30 --status complete"),
+    "export": ("flowdebate export --all --output runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
+    "import": ("flowdebate import runs.jsonl --store other.sqlite3",),
+    "render": ("flowdebate render debate.json", "flowdebate render debate.json --markdown report.md"),
+    "evaluate": (
+        "flowdebate evaluate quiz.csv --truth answer --choices a --choices b",
+        "flowdebate evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
+    ),
+    "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
+    "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
+}
+"""Examples by command."""
+_DOCUMENTATION = {
+    "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
+    "answer": "docs/humans.md", "resume": "docs/durable.md", "deliberation": "docs/deliberation.md",
+    "handoff": "docs/handoff.md", "consensus": "docs/consensus.md", "round-robin": "docs/round_robin.md",
+    "council": "docs/council.md", "debate": "docs/debate.md",
+}  # fmt: skip
+
+
+class Commands(TyperGroup):
+    """Group of commands, each listed in its panel with the first sentence of its help."""
+
+    def resolve_command(self, ctx: _Click, args: list[str]) -> tuple[str | None, _Click | None, list[str]]:
+        if args and " " in args[0].strip():
+            ctx.fail(f'No such command {args[0]!r}. To debate a question: flowdebate debate "…"')
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: _Click, formatter: _Click) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None:
+                panel = getattr(command, "rich_help_panel", None)
+                panels.setdefault(_title(panel, "Commands"), []).append((name, command.get_short_help_str(_WHOLE)))
+        longest = max(len(name) for rows in panels.values() for name, _ in rows)
+        _write(
+            {panel: [(name.ljust(longest), text) for name, text in rows] for panel, rows in panels.items()}, formatter
+        )
+
+    def format_epilog(self, _: _Click, formatter: _Click) -> None:
+        formatter.write_paragraph()
+        formatter.write_text("The options of a command: flowdebate COMMAND --help. Documentation: docs/cli.md")
+
+
+class Command(TyperCommand):
+    """Command whose options are listed in panels, with examples and exit codes at the end."""
+
+    def format_options(self, ctx: _Click, formatter: _Click) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                name, text = record
+                panel = getattr(parameter, "rich_help_panel", None)
+                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panels.setdefault(_title(panel, default), []).append((_named(name), text))
+        _write(dict(sorted(panels.items(), key=lambda item: _ORDER.index(item[0]))), formatter)
+
+    def format_epilog(self, _: _Click, formatter: _Click) -> None:
+        name = self.name or ""
+        if examples := EXAMPLES.get(name):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write("".join(f"{each}\n" for each in _pasted(line, formatter)))
+        formatter.write_paragraph()
+        formatter.write_text(EXIT_CODES.get(name, _RUN_CODES))
+        formatter.write_paragraph()
+        formatter.write_text(f"Documentation: {_DOCUMENTATION.get(name, 'docs/cli.md')}")
+
+
+def _title(panel: object, default: str) -> str:
+    """The panel's title; typer has a placeholder in place of None."""
+    return panel if isinstance(panel, str) else default
+
+
+def _named(name: str) -> str:
+    """What a row of the help is called: without typer's type of an argument, and a switch without its repetition."""
+    name, _, _ = name.partition(" <") if not name.startswith("-") else (name, "", "")
+    first, slash, second = name.partition(" / --no-")
+    return f"--[no-]{second}" if slash and first == f"--{second}" else name
+
+
+def _pasted(line: str, formatter: _Click) -> list[str]:
+    """An example in the width of the page, which a shell reads as one line."""
+    indent = " " * formatter.current_indent
+    words, sign = _TOKEN.findall(line), "\0"
+    joined = " ".join(word.replace(" ", sign) for word in words)
+    room = max(formatter.width - formatter.current_indent - 2, 20)
+    lines = textwrap.wrap(joined, room, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    ended = [f"{each} \\" for each in lines[:-1]] + lines[-1:]
+    return [indent + each.replace(sign, " ") for each in ended]
+
+
+def _write(panels: dict[str, list[tuple[str, str]]], formatter: _Click) -> None:
+    for panel, rows in panels.items():
+        with formatter.section(panel):
+            formatter.write_dl(rows)
