@@ -1,88 +1,139 @@
-"""What the loop itself costs: 13 calls (3 debaters, 3 rounds, a moderator each round, a judge), instant answers.
+"""What the library itself costs: whole debates whose models answer at once, next to the same loop in LangGraph.
 
-LangGraph runs the same loop of 13 nodes that call the same instant function, without schemas, events or audit.
+13 calls are 3 debaters, 3 rounds, a moderator each round and a judge; 121 calls are 5 debaters and 20 rounds of that.
+Every argument has 640 characters in four lines, and no two arguments are alike, so that nothing that was rendered or
+searched in one debate helps the next. Both sides ask an asynchronous function that answers at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import operator
+import statistics
+import subprocess
+import sys
 from contextlib import AsyncExitStack
-from itertools import count, repeat
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from flowdebate import Debater, create_debate_transcript, create_moderator, debate
+from flowdebate import Debater, debate
 from flowdebate.testing import FunctionModel
 from report import alternating, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.runs.result import RunResult
     from flowdebate.store import StoreChoice
     from flowdebate.testing import ModelRequest, Reply
 
-NAMES = ("ada", "ben", "cy")
-STANCES = ("build dams", "build turbines", "use less")
+QUESTION = "How should we make power?"
+STANCES = {
+    "ada": "build dams",
+    "ben": "build turbines",
+    "cy": "use less",
+    "dee": "buy it abroad",
+    "eve": "wait for a better battery",
+}
+NAMES = tuple(STANCES)[:3]
 ROUNDS = 3
 DEBATES = 100
-TEXT = "Rivers run at night as well, and what they give can be stored without a single battery."
-DECISION = {"nextSpeakers": list(NAMES), "briefing": "Power is short in winter.", "newAngle": None, "done": False}
+CHARACTERS = 640
+LINE = "Rivers run at night as well, and what they give can be stored without a single battery in winter. "
+BRIEFING = "Power is short in winter."
 VERDICT = {"verdict": "Use less.", "winner": "use less", "reasoning": "It was answered least."}
+REPEATS = 9
+PROCESSES = 15
+
+
+def distinct(characters: int = CHARACTERS) -> Iterator[str]:
+    """Arguments without end: four lines each, and no two alike."""
+    for number in count():
+        lines = [f"Argument {number}, line {line}: {LINE * 2}"[: characters // 4 - 1] for line in range(4)]
+        yield "\n".join(lines).ljust(characters, ".")
+
+
+def calls_of(debaters: int, rounds: int) -> int:
+    """The calls of a debate: every debater and the moderator in each round, and the judge."""
+    return (debaters + 1) * rounds + 1
 
 
 def flowdebate_loop(
     *,
+    debaters: int = len(NAMES),
+    rounds: int = ROUNDS,
+    debates: int = DEBATES,
+    arguments: Iterable[str] | None = None,
+    anew: bool = False,
     store: StoreChoice = False,
-    arguments: Iterable[str] = repeat(TEXT),
     look: Callable[[RunResult[Any]], object] | None = None,
-    calls: int = 13,
+    calls: int | None = None,
     **options: Any,  # noqa: ANN401 - of debate()
 ) -> Callable[[], object]:
-    """Everything on: validation, events, audit trail; with a store, each answer is kept before the next call.
+    """Everything on: validation, events, audit trail; with a store, each answer is stored before the next call.
 
-    `arguments` are what debaters say, in turn; `look` is given each result.
+    `arguments` are what debaters say, in turn; with `anew` every debate builds its own pattern; `look` gets each
+    result.
     """
-    said = iter(arguments)
+    stances = dict(list(STANCES.items())[:debaters])
+    said = iter(distinct() if arguments is None else arguments)
+    decision = {"nextSpeakers": list(stances), "briefing": BRIEFING, "newAngle": None, "done": False}
 
     def answer(request: ModelRequest) -> Reply:
         if request.output is None:
             return next(said)
         if not request.block.endswith("judge"):
-            return DECISION
+            return decision
         if "scores" in (request.output_schema or {}).get("properties", {}):
-            return {"reasoning": "Weighed.", "scores": dict.fromkeys(STANCES, 50), "verdict": "A tie."}
+            return {"reasoning": "Weighed.", "scores": dict.fromkeys(stances.values(), 50), "verdict": "A tie."}
         return VERDICT
 
     model = FunctionModel(answer)
-    transcript = create_debate_transcript()
-    pattern = debate(
-        name="power",
-        debaters=[Debater(name, stance) for name, stance in zip(NAMES, STANCES, strict=True)],
-        max_rounds=ROUNDS,
-        moderator=create_moderator(name="power", roster_names=NAMES, transcript=transcript),
-        transcript=transcript,
-        synthesizer=False,
-        **options,
-    )
+
+    def build() -> Sequencer[Any, Any]:
+        return debate(
+            name="power",
+            debaters=[Debater(name, stance) for name, stance in stances.items()],
+            max_rounds=rounds,
+            moderator=True,
+            synthesizer=False,
+            **options,
+        )
+
+    reused = build()
 
     async def many() -> None:
-        for seed in range(DEBATES):
-            result = await pattern.run("How should we make power?", model=model, seed=seed, store=store)
+        for seed in range(debates):
+            pattern = build() if anew else reused
+            result = await pattern.run(QUESTION, model=model, seed=seed, store=store)
             if look is not None:
                 look(result)
-            assert result.usage.calls == calls  # noqa: S101 - the figure is for so many calls
-            assert result.tasks.count(status="completed") == 9  # noqa: S101
+            assert result.usage.calls == (calls or calls_of(debaters, rounds))  # noqa: S101 - what the figure is for
+            assert result.tasks.count(status="completed") == debaters * rounds  # noqa: S101
 
     return lambda: asyncio.run(many())
 
 
-def langgraph_loop(store: str | None = None) -> Callable[[], object]:
-    """The same calls as nodes of a graph; plain dicts, no validation, no events, no audit.
+def langgraph_loop(  # noqa: C901 - the nodes of one graph
+    store: str | None = None,
+    *,
+    debaters: int = len(NAMES),
+    rounds: int = ROUNDS,
+    debates: int = DEBATES,
+    prompts: bool = True,
+) -> Callable[[], object]:
+    """The same calls as nodes of a graph: plain dicts, no validation, no events, no audit trail.
 
-    With a `store`, the path of a SQLite file, its saver keeps each step, and waits for it (durability "sync").
+    A node writes its messages (a system text, and the transcript as one line per argument), unless `prompts` is
+    False, and asks. With a `store`, the path of a SQLite file, the graph's saver stores each step, and waits for it
+    (durability "sync").
     """
     from langgraph.graph import END, START, StateGraph
+
+    stances = dict(list(STANCES.items())[:debaters])
+    said = distinct()
+    decision = {"next_speakers": list(stances), "briefing": BRIEFING, "new_angle": None, "done": False}
 
     class State(TypedDict):
         question: str
@@ -91,32 +142,44 @@ def langgraph_loop(store: str | None = None) -> Callable[[], object]:
         decision: dict[str, Any]
         verdict: dict[str, Any]
 
+    def messages(state: State, task: str) -> list[dict[str, str]]:
+        if not prompts:
+            return []
+        system = f"This is a debate.\nQuestion: {state['question']}\nPositions: {', '.join(stances.values())}"
+        shown = "\n".join(f"[{entry['stance']}] {entry['text']}" for entry in state["transcript"])
+        return [{"role": "system", "content": system}, {"role": "user", "content": f"So far:\n{shown}\n\n{task}"}]
+
+    async def ask(_: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
+        return reply
+
     async def moderator(state: State) -> dict[str, Any]:
-        return {"round": state["round"] + 1, "decision": DECISION}
+        number = state["round"] + 1
+        return {"round": number, "decision": await ask(messages(state, f"Open round {number}."), decision)}
 
     def debater(name: str, stance: str) -> Callable[[State], Any]:
         async def argue(state: State) -> dict[str, Any]:
-            entry = {"round": state["round"], "agent_name": name, "stance": stance, "text": TEXT}
-            return {"transcript": [entry]}
+            task = f"{state['decision']['briefing']}\nArgue for {stance} in round {state['round']}."
+            text = await ask(messages(state, task), next(said))
+            return {"transcript": [{"round": state["round"], "agent_name": name, "stance": stance, "text": text}]}
 
         return argue
 
-    async def judge(_: State) -> dict[str, Any]:
-        return {"verdict": VERDICT}
+    async def judge(state: State) -> dict[str, Any]:
+        return {"verdict": await ask(messages(state, "Name the winner."), VERDICT)}
 
     graph: Any = StateGraph(State)
     graph.add_node("moderator", moderator)
     graph.add_node("judge", judge)
     graph.add_edge(START, "moderator")
     before = "moderator"
-    for name, stance in zip(NAMES, STANCES, strict=True):
+    for name, stance in stances.items():
         graph.add_node(name, debater(name, stance))
         graph.add_edge(before, name)
         before = name
-    graph.add_conditional_edges(before, lambda state: "judge" if state["round"] >= ROUNDS else "moderator")
+    graph.add_conditional_edges(before, lambda state: "judge" if state["round"] >= rounds else "moderator")
     graph.add_edge("judge", END)
     threads = count()
-    start: Any = {"question": "How should we make power?", "round": 0, "transcript": [], "decision": {}, "verdict": {}}
+    start: Any = {"question": QUESTION, "round": 0, "transcript": [], "decision": {}, "verdict": {}}
 
     async def many() -> None:
         async with AsyncExitStack() as stack:
@@ -128,25 +191,75 @@ def langgraph_loop(store: str | None = None) -> Callable[[], object]:
                 saver = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(store))
                 options["durability"] = "sync"
             app = graph.compile(checkpointer=saver)
-            for _ in range(DEBATES):
-                config = {"configurable": {"thread_id": f"{next(threads)}"}}
+            for _ in range(debates):
+                config = {"configurable": {"thread_id": f"{next(threads)}"}, "recursion_limit": 1_000}
                 state = await app.ainvoke(start, config, **options)
-                assert len(state["transcript"]) == 9  # noqa: S101
+                assert len(state["transcript"]) == debaters * rounds  # noqa: S101
 
     return lambda: asyncio.run(many())
 
 
+_FIRST = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import overhead
+run = overhead.flowdebate_loop(debates=1)
+times = []
+for _ in range(6):
+    started = time.process_time()
+    run()
+    times.append(time.process_time() - started)
+print(times[0], min(times[1:]))
+"""
+
+
+def first_and_later() -> tuple[float, float]:
+    """CPU seconds of the first debate in a fresh process, and of a later one there; medians of many processes."""
+    folder = __file__.rpartition("/")[0]
+    command = [sys.executable, "-c", _FIRST, folder]
+    found = [
+        tuple(map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))  # noqa: S603
+        for _ in range(PROCESSES)
+    ]
+    return statistics.median(first for first, _ in found), statistics.median(later for _, later in found)
+
+
 def main() -> None:
-    medians = alternating({"flowdebate": flowdebate_loop(), "langgraph": langgraph_loop()}, repeats=9)
-    base = medians["langgraph"]
+    for debaters, rounds, debates in ((3, 3, 100), (5, 20, 8)):
+        size: dict[str, Any] = {"debaters": debaters, "rounds": rounds, "debates": debates}
+        works = {
+            "flowdebate": flowdebate_loop(**size),
+            "flowdebate, a pattern built for each debate": flowdebate_loop(**size, anew=True),
+            "langgraph": langgraph_loop(**size),
+            "langgraph, its nodes write no prompts": langgraph_loop(**size, prompts=False),
+        }
+        medians = alternating(works, repeats=REPEATS)
+        calls = calls_of(debaters, rounds)
+        print_table(
+            f"CPU of a debate: {calls} calls, instant in-process model, arguments of {CHARACTERS} characters",
+            ["", "ms a debate", "µs a call", "ratio to langgraph", "without its prompts"],
+            [
+                [
+                    name,
+                    f"{seconds / debates * 1e3:.2f}",
+                    f"{seconds / debates / calls * 1e6:.0f}",
+                    *(f"{seconds / medians[base]:.2f}" for base in list(works)[2:]),
+                ]
+                for name, seconds in medians.items()
+            ],
+            note="flowdebate: prompts, validation, events and audit trail on. langgraph: prompts of plain dicts, "
+            "nothing else.",
+        )
+    first, later = first_and_later()
     print_table(
-        "CPU of the loop: 13 calls, instant in-process model",
-        ["", "ms a debate", "µs a call", "ratio"],
+        "CPU of the first debate in a process: 13 calls",
+        ["", "ms"],
         [
-            [name, f"{value / DEBATES * 1e3:.2f}", f"{value / DEBATES / 13 * 1e6:.0f}", f"{value / base:.2f}"]
-            for name, value in medians.items()
+            ["the first", f"{first * 1e3:.1f}"],
+            ["a later one", f"{later * 1e3:.1f}"],
+            ["more", f"{(first - later) * 1e3:.1f}"],
         ],
-        note="flowdebate: validation, events and audit trail on. langgraph: plain dicts, none of these.",
+        note=f"Medians of {PROCESSES} processes; importing flowdebate is not part of it.",
     )
 
 
