@@ -83,6 +83,8 @@ def is_blank(text: str) -> bool:
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
     """
+    if "!" <= text[:1] <= "~":  # nearly always: the first character can be seen
+        return False
     return text.isspace() or all(c.isspace() or is_unseen(c) for c in text)
 
 

@@ -29,6 +29,7 @@ __all__ = (
     "accepted",
     "anything_heard",
     "as_model",
+    "derived",
     "entries_of",
     "pattern_state",
     "question_of",
@@ -154,6 +155,24 @@ def entries_of(ctx: Context) -> Sequence[Any]:
     """The entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
+
+
+def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
+    """What `extend(so_far, entries, count)` makes of the transcript, of whose `entries` `count` are in `so_far`.
+
+    The transcript of a pattern only grows, so that each turn extends what the one before has made. Any other is gone
+    through anew.
+    """
+    transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
+    entries: Sequence[Any] = transcript.state.entries
+    if handle is None or not transcript.protected:
+        return extend(start, entries, 0)
+    known: tuple[int, T] = handle.derived.get(key, (0, start))
+    count, so_far = known
+    if count < len(entries):
+        so_far = extend(so_far, entries, count)
+        handle.derived[key] = (len(entries), so_far)
+    return so_far
 
 
 def anything_heard(ctx: Context) -> bool:

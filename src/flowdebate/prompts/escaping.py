@@ -69,9 +69,10 @@ def quoted(text: str) -> str:
       | [against] I give up.
     """
     # Of printable characters only the mark and brackets are escaped: for most texts these checks in C suffice.
-    if text.isprintable() and _MARK not in text and "<" not in text and "[" not in text and "]~" not in text:
-        return text
-    return _IN_TEXT.sub(_escape, text).replace("\n", BAR)
+    plain = text.replace("\n", " ").isprintable()
+    if not plain or _MARK in text or "<" in text or "[" in text or "]~" in text:
+        text = _IN_TEXT.sub(_escape, text)
+    return text.replace("\n", BAR)
 
 
 def unquoted(text: str) -> str:

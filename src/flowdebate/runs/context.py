@@ -80,7 +80,7 @@ def place_of(name: str) -> str:
 class SequencerHandle:
     """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
 
-    __slots__ = ("deadline", "name", "path", "protected", "state")
+    __slots__ = ("deadline", "derived", "name", "path", "protected", "state")
 
     def __init__(self, name: str, state: Any, path: str = "", *, protected: bool = False) -> None:  # noqa: ANN401 - each has a state of its own type
         self.name = name
@@ -90,6 +90,8 @@ class SequencerHandle:
         """Its place in the run."""
         self.deadline: float | None = None
         """Deadline of its current round, by the event loop's clock; None for no deadline."""
+        self.derived: dict[object, Any] = {}
+        """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
         self.state = state
         """The current value; blocks replace it as a whole or by `update`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panel
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
 _LETTERS = ("bdfgklmnprstvz", "aeiou")
-_CACHED = 64
-"""The number of texts with a cached hidden form: each turn shows the earlier ones again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class Aliases:
     def __init__(self, known: Names, aliases: Mapping[Meant, str]) -> None:
         self._known = known
         self._aliases = aliases
-        self.hide: Callable[[str], Hidden] = lru_cache(maxsize=_CACHED)(self._hide)
+        self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases end with the debate
         """Replaces each name in a text by its alias; a text without names stays the same object.
 
         Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no

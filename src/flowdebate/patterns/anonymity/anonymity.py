@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
 from flowdebate.patterns.anonymity.leaks import leak_report
-from flowdebate.patterns.state import entries_of, pattern_state
+from flowdebate.patterns.state import derived, entries_of, pattern_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.leaks import LeakReport
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.runs.context import Context
+
+    Entries: TypeAlias = Sequence[DebateContributionEntry]
 
 __all__ = ("Anonymity", "named_models")
 
@@ -37,17 +38,31 @@ class Anonymity:
     def aliases(self, ctx: Context) -> Aliases:
         """The aliases of the run and the debate that `ctx` belongs to."""
         handle = ctx.scope.sequencer
-        key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
         question = pattern_state(ctx).question if self.question is None else self.question
-        return _aliases(self, question, key)
+        known: dict[object, Aliases] = {} if handle is None else handle.derived
+        if (self, question) not in known:
+            key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
+            known[self, question] = make_aliases(
+                self.names,
+                models=self.models,
+                question=question,
+                stances=self.stances,
+                random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
+            )
+        return known[self, question]
 
-    def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
+    def entries(self, ctx: Context) -> Entries:
         """The transcript so far with aliases for names; an entry without names is the same object."""
         hide = self.aliases(ctx).hide
-        return [
-            entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
-            for entry in entries_of(ctx)
-        ]
+
+        def extended(shown: Entries, entries: Entries, count: int) -> Entries:
+            further = [
+                entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
+                for entry in entries[count:]
+            ]
+            return [*shown, *further]
+
+        return derived(ctx, self, (), extended)
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
         """Replace the names in `text` by aliases."""
@@ -57,17 +72,6 @@ class Anonymity:
         """Report the names in the transcript so far; None if it has none."""
         report = leak_report(entries_of(ctx), self.aliases(ctx))
         return report if report.leaks else None
-
-
-@lru_cache(maxsize=32)  # each turn of a run asks for them
-def _aliases(anonymity: Anonymity, question: str, key: str) -> Aliases:
-    return make_aliases(
-        anonymity.names,
-        models=anonymity.models,
-        question=question,
-        stances=anonymity.stances,
-        random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
-    )
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:

@@ -97,6 +97,12 @@ def _pattern(name: str) -> str:
     return whole if _UNSPACED.match(first) else f"{first}(?<![^\\W_]{first}){whole[1:]}"
 
 
+def _needle(name: str) -> str:
+    """A part of all texts that `_pattern(name)` matches; a last s may be `'s` there."""
+    pieces: list[str] = _PIECE.findall(fold(name))
+    return pieces[0].removesuffix("s") if pieces else ""
+
+
 def _level(word: str, written: str) -> _Level:
     """The level of a name of one word; `word` is its folded form.
 
@@ -232,6 +238,8 @@ class _Known(NamedTuple):
     whose: Meant
     level: _Level
     pattern: str
+    needle: str
+    """A part of every text that the pattern matches: a search for it costs a tenth of one for the pattern."""
 
 
 class Found(NamedTuple):
@@ -258,26 +266,30 @@ class Names:
         shared = frozenset(word for word in counted if counted[word] > 1).union(*map(plain_words, topic))
         shown = {"".join(plain_words(stance)) for stance in stances}
         known: dict[str, _Known] = {}
+        counts: _Level
         for name in names:
             for spelling, level in _spellings(name, shared):
                 pattern = _pattern(spelling)
                 asked = level != "common" and pattern and any(re.search(pattern, text) for text in topic)
-                known.setdefault(pattern, _Known(("name", name), "sign" if asked else level, pattern))
+                counts = "sign" if asked else level
+                known.setdefault(pattern, _Known(("name", name), counts, pattern, _needle(spelling)))
         about_models = _is_about_models(topic)
         for model in models:
             for spelling, level in _model_spellings(model):
                 pattern = _pattern(spelling)
-                known.setdefault(pattern, _Known(("model", model), "self" if about_models else level, pattern))
+                counts = "self" if about_models else level
+                known.setdefault(pattern, _Known(("model", model), counts, pattern, _needle(spelling)))
         usable = [one for one in known.values() if one.pattern and "".join(plain_words(one.whose[1])) not in shown]
         self._known = sorted(usable, key=lambda one: len(one.pattern), reverse=True)
         self._pattern = re.compile("|".join(f"{one.pattern}()" for one in self._known)) if self._known else None
+        self._needles = tuple({one.needle for one in self._known})
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
         """The names in `text`, in order; the longest of several that begin at one place."""
         low = fold(text)
-        well_known = any(word in low for word in _WELL_KNOWN)
-        if not well_known and (self._pattern is None or self._pattern.search(low) is None):
+        well_known = any(map(low.__contains__, _WELL_KNOWN))
+        if not well_known and not any(map(low.__contains__, self._needles)):
             return []
         places = origins(text)
         found: list[Found] = []
@@ -302,8 +314,11 @@ class Names:
             match = self._pattern.search(low, end if named else start + 1)
 
 
-_WELL_KNOWN = tuple({fold(word) for word in (*FAMILIES, *(written for group in VENDORS.values() for written in group))})
-"""Model families and their makers."""
+_FAMILIES_AND_MAKERS = frozenset(map(fold, [*FAMILIES, *(written for group in VENDORS.values() for written in group)]))
+_WELL_KNOWN = tuple(
+    word for word in _FAMILIES_AND_MAKERS if not any(part in word for part in _FAMILIES_AND_MAKERS - {word})
+)
+"""Model families and their makers, without those that contain another: one of these is in every text that names any."""
 
 
 def _selves(low: str, families: Mapping[str | None, str]) -> Iterator[Found]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
+from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries, render_transcript
 from flowdebate.patterns.roles import debater_block
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
@@ -144,11 +144,13 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
     role: str | None = None,
     briefing: str | None = None,
     new_angle: str | None = None,
+    transcript: str | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The transcript so far, then whose turn it is and what to do; `briefing` and `new_angle` are this round's.
 
-    Empty ones are left out. The messages of two turns of a debate begin alike, up to the end of the shorter transcript.
+    Empty ones are left out; `transcript` is the text of `entries`, if it is known already. The messages of two turns of
+    a debate begin alike, up to the end of the shorter transcript.
     """
     others = [f"[{tag_text(other)}]" for other in dict.fromkeys(stances) if other != stance]
     about = {
@@ -157,7 +159,8 @@ def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
         "round": round,
         "max_rounds": max_rounds,
     }
-    parts = [filled(template.transcript, transcript=render_entries(entries))]
+    said = render_entries(entries) if transcript is None else transcript
+    parts = [filled(template.transcript, transcript=said)]
     if briefing:
         parts.append(filled(template.briefing, briefing=quoted(briefing)))
     if new_angle:
@@ -228,6 +231,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             stances=positions,
             briefing=briefing if anonymity is None else anonymity.hide(briefing, ctx),
             new_angle=new_angle if anonymity is None else anonymity.hide(new_angle, ctx),
+            transcript=render_transcript(ctx, anonymity=anonymity),
             template=template,
         )
 

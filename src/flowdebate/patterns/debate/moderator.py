@@ -19,7 +19,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateState,
     ModeratorDecided,
 )
-from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries
+from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries, render_transcript
 from flowdebate.patterns.failures import record_failure
 from flowdebate.patterns.roles import SHOWN, RosterBlock, generator_options
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
@@ -125,10 +125,15 @@ def render_moderator_turn(
     decisions: Sequence[DebateModeratorDecision],
     round: int,  # noqa: A002 - the field's word for it
     max_rounds: int | None = None,
+    transcript: str | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """The whole transcript in order and with names, the earlier decisions, and the round to open."""
-    parts = [filled(template.transcript, transcript=render_entries(entries, names=True))]
+    """The whole transcript in order and with names, the earlier decisions, and the round to open.
+
+    `transcript` is the text of `entries`, if it is known already.
+    """
+    said = render_entries(entries, names=True) if transcript is None else transcript
+    parts = [filled(template.transcript, transcript=said)]
     if decisions:
         told = listed(*(item for decision in decisions for item in _told(decision)))
         parts.append(filled(template.decisions, decisions=told))
@@ -220,6 +225,7 @@ def create_moderator(
             decisions=state.moderator_decisions,
             round=max(state.round, 1),
             max_rounds=state.max_rounds if max_rounds is None else max_rounds,
+            transcript=render_transcript(ctx, names=True),
             template=template,
         )
 

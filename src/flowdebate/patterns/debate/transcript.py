@@ -13,20 +13,23 @@ stances and names are kept from it. What is written can be read back:
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTranscriptState
 from flowdebate.patterns.roles import FLAGGED, render_flag
+from flowdebate.patterns.state import derived
 from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts.escaping import BAR, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flowdebate.blocks.handler import Handler
+    from flowdebate.patterns.anonymity.anonymity import Anonymity
+    from flowdebate.runs.context import Context
 
 __all__ = (
     "EMPTY",
@@ -38,6 +41,7 @@ __all__ = (
     "create_record_argument",
     "parse_entries",
     "render_entries",
+    "render_transcript",
 )
 
 Transcript = StateResource[DebateTranscriptState]
@@ -110,25 +114,36 @@ def render_entries(
     Round 1:
     [a, for] Yes.
     """
-    lines: list[str] = []
-    heading: int | None = None
+    return "\n".join(_lines(entries, None, names=names, below=below)) or EMPTY
+
+
+def render_transcript(ctx: Context, *, names: bool = False, anonymity: Anonymity | None = None) -> str:
+    """`render_entries` of the transcript so far, with the aliases of `anonymity`; a debate renders an argument once."""
+    shown = [] if anonymity is None else anonymity.entries(ctx)
+
+    def extended(text: str, entries: Sequence[DebateContributionEntry], count: int) -> str:
+        last = entries[count - 1].round if count else None
+        further = "\n".join(_lines((shown or entries)[count:], last, names=names))
+        return f"{text}\n{further}" if text else further
+
+    return derived(ctx, (render_transcript, names, anonymity), "", extended) or EMPTY
+
+
+def _lines(
+    entries: Iterable[DebateContributionEntry], heading: int | None, *, names: bool, below: Iterable[str] = ()
+) -> Iterator[str]:
+    """The lines of `entries` behind one of the round `heading`."""
     notes = iter(below)
     for entry in entries:
         if entry.round != heading:
             heading = entry.round
-            lines.append(f"Round {heading}:")
-        lines.append(_line(entry.agent_name if names else None, entry.stance, entry.text))
+            yield f"Round {heading}:"
+        speaker = f"{tag_name(entry.agent_name)}, " if names else ""
+        yield f"[{speaker}{tag_text(entry.stance)}] {quoted(entry.text)}"
         if entry.flag is not None:
-            lines.append(render_flag(entry.flag))
+            yield render_flag(entry.flag)
         if line := next(notes, ""):
-            lines.append(line)
-    return "\n".join(lines) if lines else EMPTY
-
-
-@lru_cache(maxsize=256)  # each prompt shows the entries of those before it again
-def _line(name: str | None, stance: str, text: str) -> str:
-    speaker = "" if name is None else f"{tag_name(name)}, "
-    return f"[{speaker}{tag_text(stance)}] {quoted(text)}"
+            yield line
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
