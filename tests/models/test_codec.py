@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
-from flowdebate.models import Attempt, ModelResponse, OutputSchema, Usage
-from flowdebate.models.codec import call_text, failure_of, failure_text, read_call
+from flowdebate.models import Attempt, ModelRequest, ModelResponse, OutputSchema, Usage
+from flowdebate.models.cassette import asked
+from flowdebate.models.codec import call_text, digest_of, failure_of, failure_text, read_call
 
 
 class Strict(BaseModel):
@@ -44,3 +45,17 @@ def test_an_error_is_read_as_it_was_written(error: Exception) -> None:
     """Of its class, with its message and all its facts."""
     again = failure_of(failure_text(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_the_form_of_a_text_is_part_of_its_request_where_there_is_one() -> None:
+    """Opening words and the number of sentences make another request; without them the hash is that of stored runs."""
+    plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
+    begun = ModelRequest(messages=plain.messages, block="b", begins="Because")
+    bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)
+    assert digest_of(plain) == "f55f4546a623fd89fb3c1c20e1611180"
+    assert len({digest_of(plain), digest_of(begun), digest_of(bounded)}) == 3
+    assert [asked(each).keys() - asked(plain).keys() for each in (plain, begun, bounded)] == [
+        set(),
+        {"begins"},
+        {"sentences"},
+    ]

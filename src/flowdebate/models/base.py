@@ -100,6 +100,11 @@ class ModelRequest:
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)
+    begins: str = ""
+    """Words that a text answer begins with (a prefill). A model that can continue them returns them in front of the
+    rest; all others answer without them."""
+    sentences: int | None = None
+    """Maximum number of sentences of a text answer, for models that can be held to it; None for no bound."""
     on_text: Callable[[str], None] | None = None
     """Callback for pieces of text as they arrive; None without a listener."""
     attempts: Attempts = field(default_factory=Attempts)

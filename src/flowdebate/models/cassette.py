@@ -259,7 +259,7 @@ class Call(_Strict):
 
 
 def asked(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return the parts of `request` that an answer may depend on, as JSON: messages, tools, output schema, settings.
+    """Return the parts of `request` that an answer may depend on, as JSON: messages, tools, schema, form, settings.
 
     Not among them: the deadline, the largest answer, listeners, and the descriptions of tools.
     """
@@ -269,6 +269,10 @@ def asked(request: ModelRequest) -> dict[str, JsonValue]:
         parts["tools"] = [{"name": tool.name, "parameters": _plain(tool.parameters)} for tool in request.tools]
     if request.output is not None:
         parts["output"] = _plain(request.output_schema)
+    if request.begins:
+        parts["begins"] = clean_text(request.begins)
+    if request.sentences is not None:
+        parts["sentences"] = request.sentences
     chosen = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "extra": settings.extra or None}
     if given := {name: _plain(value) for name, value in chosen.items() if value is not None}:
         parts["settings"] = given

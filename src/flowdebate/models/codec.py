@@ -69,12 +69,14 @@ def _same(one: object, other: object) -> bool:
 def digest_of(request: ModelRequest) -> str:
     """Hash everything that a model is given: requests of one block with equal hashes are the same request."""
     settings = request.settings
-    given = {
+    given: dict[str, Any] = {
         "messages": request.messages,
         "output": None if request.output is None else request.output.digest,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
         "settings": [settings.temperature, settings.max_tokens, settings.extra],
     }
+    if request.begins or request.sentences is not None:
+        given["form"] = [request.begins, request.sentences]
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 

@@ -39,6 +39,10 @@ class RecordedCall:
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
     """The names of the tools that were offered."""
+    begins: str = ""
+    """The words that the answer was to begin with, for models that continue them."""
+    sentences: int | None = None
+    """The maximum number of sentences, for models that can be held to it."""
 
     @property
     def prompt(self) -> str:
@@ -102,6 +106,8 @@ class ScriptedModel:
                 messages=copy.deepcopy(list(request.messages)),
                 output_schema=copy.deepcopy(request.output_schema),
                 tools=[tool.name for tool in request.tools],
+                begins=request.begins,
+                sentences=request.sentences,
             )
         )
         number = len(self.calls)

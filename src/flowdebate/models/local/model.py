@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.local.server import running_server, stop_local_servers
@@ -26,12 +27,25 @@ __all__ = (
     "stop_local_servers",
 )
 
-_SAMPLING = {"top_p": 0.9, "min_p": 0.1, "repeat_penalty": 1.2, "repeat_last_n": 2048}
-"""Sampling parameters, without which a small model repeats the other side word for word."""
-_TEMPERATURE = 0.7
+_SAMPLING = {"top_p": 0.9, "min_p": 0.1}
+_TEXT = {
+    **_SAMPLING,
+    "repeat_penalty": 1.1,
+    "repeat_last_n": 2048,
+    "dry_multiplier": 0.8,
+    "dry_allowed_length": 4,
+    "dry_penalty_last_n": 2048,
+}
+"""Sampling parameters of a text. A small model repeats the other side word for word; DRY makes each further token of a
+repeated run of more than four less likely."""
+_STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
+"""Sampling parameters of a structured answer, which has to name what it read."""
+_TEMPERATURE = 0.5
 
 _TURN = 160
 """Tokens of a text: two to four sentences; small models ramble beyond that."""
+_SENTENCE = 45
+"""Tokens of a sentence, where their number is bounded."""
 _ANSWER = 1_200
 """Tokens of a structured answer, at the first attempt."""
 _RETRY = Retry(attempts=2, first_wait=0)
@@ -92,6 +106,8 @@ class LocalModel(PooledModel):
 
 async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Ask, and ask once more with more room for a truncated structured answer."""
+    if request.begins and request.output is None and not request.tools:
+        return await _continued(chat, request)
     first = await chat.answer(request)
     if request.output is None or first.finish != "length":
         return first
@@ -100,12 +116,61 @@ async def _whole_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     return replace(second, usage=first.usage + second.usage)
 
 
+async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
+    """Ask for the rest of an answer that begins with `request.begins`: llama.cpp continues an assistant's last message.
+
+    The opening words are streamed with the first piece. Where nothing follows them, the answer is empty.
+    """
+    begins = request.begins.rstrip()
+    front = begins
+
+    def listen(piece: str) -> None:
+        nonlocal front
+        if front and piece:
+            piece, front = _joined(front, piece), ""
+        if request.on_text is not None:
+            request.on_text(piece)
+
+    messages = [*request.messages, {"role": "assistant", "content": begins}]
+    # always streamed: an answer that the engine sends whole has the opening words in front, as the prompt has them
+    rest = await chat.answer(replace(request, messages=messages, on_text=listen))
+    return rest if is_blank(rest.text) else replace(rest, text=_joined(begins, rest.text))
+
+
+def _joined(begins: str, rest: str) -> str:
+    """Both with a space between words, which the first token of some models lacks."""
+    return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
+
+
+def sentences_grammar(most: int) -> str:
+    """A grammar (GBNF) of one paragraph of one to `most` sentences, so that a short turn ends by itself.
+
+    The dot in a number ends no sentence, nor does that of an abbreviation.
+    """
+    short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
+    return (
+        f"root ::= sentence{{1,{most}}}\n"
+        f"sentence ::= part+ [{_ENDS}]+ [\"')\u201d\u2019\u300d\u300f\u00bb]?\n"
+        f"part ::= [^{_ENDS}\\n\\r] | [0-9] [.] [0-9] | {short}\n"
+    )
+
+
+_ENDS = ".!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964"
+_ABBREVIATIONS = ("e.g.", "i.e.", "U.S.", "U.K.", "Mr.", "Mrs.", "Ms.", "Dr.", "St.", "vs.", "a.m.", "p.m.")
+
+
 def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
-    room = _TURN if request.output is None else _ANSWER
+    room: int = _ANSWER
+    sampling: dict[str, Any] = dict(_STRUCTURED)
+    if request.output is None:
+        room, sampling = _TURN, dict(_TEXT)
+        if request.sentences is not None and not request.tools:
+            room = _SENTENCE * request.sentences
+            sampling["grammar"] = sentences_grammar(request.sentences)
     preset = ModelSettings(
         temperature=_TEMPERATURE if settings.temperature is None else settings.temperature,
         max_tokens=settings.max_tokens or room,
-        extra={**_SAMPLING, **settings.extra},
+        extra={**sampling, **settings.extra},
     )
     return Dialect(
         model="local",
