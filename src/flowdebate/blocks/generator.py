@@ -81,6 +81,7 @@ class Generator(Block[Any, OutT]):
         self._max_tool_rounds = max_tool_rounds
         self._settings = settings
         self._transform = transform
+        self._words: Callable[[Context], int | None] = _unknown
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         messages = await self._messages(value, ctx)
@@ -105,6 +106,12 @@ class Generator(Block[Any, OutT]):
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
+    def with_words(self, words: Callable[[Context], int | None]) -> Self:
+        """The same block, whose model makes room for the `words` that its prompt asks for."""
+        changed = copy.copy(self)
+        changed._words = words  # noqa: SLF001 - its own class
+        return changed
+
     async def _messages(self, value: object, ctx: Context) -> list[Message]:
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
@@ -126,6 +133,7 @@ class Generator(Block[Any, OutT]):
                 tools=self._specs,
                 settings=self._settings,
                 on_text=self._text_listener(ctx),
+                words=self._words(ctx),
             )
             response = await ctx.run.ask(model, request, path=f"{ctx.path}#{turn}" if turn else ctx.path)
             if not response.tool_calls:
@@ -166,6 +174,10 @@ class Generator(Block[Any, OutT]):
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="generator")
+
+
+def _unknown(_: Context) -> None:
+    """No number of words that the prompt asks for."""
 
 
 class GeneratorOptions(TypedDict, total=False):
@@ -261,13 +273,14 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
 ) -> Generator[Any]:
     """A block that asks a language model for streamed text or, with `output_schema`, for a validated value.
 
-    The messages are, in this order: the system message (`prompt`, then `instructions`, then those of `uses`),
-    `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as text). A slot is
-    a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds` rounds (then
-    `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the block's output is
-    the result of that tool, or `SchemaViolation` for invalid arguments; calls before it in the same response are
-    executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent that the run
-    resolves; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output from the model's.
+    The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
+    `instructions`), `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as
+    text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds`
+    rounds (then `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the
+    block's output is the result of that tool, or `SchemaViolation` for invalid arguments; calls before it in the same
+    response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent
+    that the run resolves; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output from
+    the model's.
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """
@@ -289,8 +302,11 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         [tool.block for tool in made.values() if tool.block is not None],
         declared=checked_resources(resources, where=where),
     )
-    texts = [(prompt, "prompt"), (instructions, "instructions")]
-    texts += [(capability.instructions, "uses") for capability in uses]
+    texts = [
+        (prompt, "prompt"),
+        *((capability.instructions, "uses") for capability in uses),
+        (instructions, "instructions"),
+    ]
     before = [(context, "context"), *[(capability.context, "uses") for capability in uses]]
     before.append((_session_history if history is True else history or (), "history"))
     return Generator(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, r
 
 from flowdebate._util.wire import BaseEvent
 from flowdebate.models.usage import Attempts, Usage
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flowdebate.models.output import OutputSchema
+    from flowdebate.prompts.template import Profile
 
 __all__ = (
     "CallFellBack",
@@ -27,6 +29,7 @@ __all__ = (
     "ModelSettings",
     "ToolCall",
     "ToolSpec",
+    "profile_of",
 )
 
 Message = dict[str, Any]
@@ -113,6 +116,9 @@ class ModelRequest:
     """End of the whole call by the event loop's clock; None for none."""
     retried: bool = False
     """Whether an outer model retries this call already: only the outermost retry loop is active."""
+    words: int | None = None
+    """Words that the prompt asks for at most; None where it does not say. A model with a small room of its own makes
+    room for them."""
     skipped_modes: int = 0
     """Structured modes that a model should skip, since their answers did not fit the schema."""
 
@@ -151,7 +157,8 @@ class ModelResponse:
 class Model(Protocol):
     """Protocol of all models: a name and `request`; nothing to inherit.
 
-    Its exceptions reach the caller of the run: those of `flowdebate.errors` as such, all others as the application's
+    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise. Its
+    exceptions reach the caller of the run: those of `flowdebate.errors` as such, all others as the application's
     own.
     """
 
@@ -161,6 +168,18 @@ class Model(Protocol):
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once, without retries."""
+
+
+def profile_of(model: Model) -> Profile:
+    """Profile of the default prompts for `model`: its attribute `profile`, or "full" without one.
+
+    An attribute that is no string means something else to its owner; ConfigurationError for an unknown name.
+    """
+    profile = getattr(model, "profile", None)
+    if not isinstance(profile, str):
+        return "full"
+    check_profile(f"model {model.name!r}", profile)
+    return "concise" if profile == "concise" else "full"
 
 
 @dataclass(slots=True, kw_only=True)

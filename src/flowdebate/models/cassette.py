@@ -33,6 +33,7 @@ from flowdebate.models.base import CallFellBack, CallRetried, CircuitChanged, Fi
 from flowdebate.models.codec import make_error
 from flowdebate.models.output import one_object
 from flowdebate.models.usage import Usage
+from flowdebate.prompts.template import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +88,8 @@ class Header(_Strict):
     version: Literal[1] = 1
     model: str
     """Name of the recorded model."""
+    profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
+    """Profile of its default prompts."""
 
 
 class Failure(_Strict):

@@ -53,7 +53,7 @@ class RecordingModel(Wrapper):
         try:
             flags = os.O_WRONLY | (os.O_TRUNC if overwrite else os.O_EXCL)
             with os.fdopen(open_private(self.path, flags), "wb") as file:
-                file.write(as_line(Header(model=clean_text(self.name))))
+                file.write(as_line(Header(model=clean_text(self.name), profile=self.profile)))
         except FileExistsError:
             raise BadFile(str(path), "already exists: record to another file, or pass overwrite=True") from None
         except (OSError, ValueError) as error:
@@ -147,6 +147,8 @@ class ReplayModel:
         header, self._calls = read_cassette(self.path)
         self.name = header.model
         """Name of the recorded model."""
+        self.profile = header.profile
+        """Profile of the recorded model's default prompts, without which they would not be found again."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):

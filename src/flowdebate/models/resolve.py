@@ -22,12 +22,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, ModelUnavailable
-from flowdebate.models.base import Model
+from flowdebate.models.base import Model, profile_of
 from flowdebate.models.local.gguf import WAYS_OUT, local_model_installed
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse
     from flowdebate.models.openai.chat import StructuredMode
+    from flowdebate.prompts.template import Profile
 
 __all__ = (
     "PROVIDERS",
@@ -64,6 +65,11 @@ class PinnedModel:
     def name(self) -> str:
         """Name of the model."""
         return self.spec if isinstance(self.spec, str) else self.spec.name
+
+    @property
+    def profile(self) -> Profile:
+        """Profile of the model's default prompts."""
+        return profile_of(resolve_model(self.spec))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Ask the model; runs ask it directly."""

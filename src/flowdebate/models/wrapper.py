@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import profile_of
 from flowdebate.models.call import answer
 from flowdebate.models.resolve import resolve_model
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.models.retry import Retry
+    from flowdebate.prompts.template import Profile
 
 __all__ = (
     "PerRequestWrapper",
@@ -45,6 +47,11 @@ class Wrapper:
     def name(self) -> str:
         """Name in errors, events and usage: the inner model's."""
         return self.inner.name
+
+    @property
+    def profile(self) -> Profile:
+        """Profile of the default prompts: the inner model's."""
+        return profile_of(self.inner)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer by asking the inner model."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Model
     from flowdebate.patterns.roster import Debater, Persona
+    from flowdebate.prompts.template import Template
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -86,9 +87,13 @@ class UnboundRole(Block[Any, Any]):
 class Bindable(Generic[P, BlockT]):
     """A `create_…` function of which a pattern fills in what it is called without."""
 
-    def __init__(self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str) -> None:
+    def __init__(
+        self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
+    ) -> None:
         update_wrapper(self, create)
         self.create = create
+        self.template = template
+        """The kind of its templates."""
         self.name = create.__name__
         self.pattern = pattern
         self.role = role
@@ -112,9 +117,11 @@ class Bindable(Generic[P, BlockT]):
         return UnboundRole(self, {key: value for key, value in given.items() if value is not None}, missing)
 
 
-def bindable(*needs: str, pattern: str, role: str) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Let the `role` of `pattern` be made without `needs`."""
-    return lambda create: Bindable(create, needs, pattern, role)
+def bindable(
+    *needs: str, pattern: str, role: str, template: type[Template]
+) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
+    """Let the `role` of `pattern`, whose texts are a `template`, be made without `needs`."""
+    return lambda create: Bindable(create, needs, pattern, role, template)
 
 
 def own_options(value: object) -> dict[str, Any] | None:
@@ -148,10 +155,11 @@ def role_block(
         if value.maker not in named:
             raise ConfigurationError(where, field, value, f"made by {' or '.join(named)}()")
         maker = named[value.maker]
-    template, kind = own.get("template"), type(signature(maker.create).parameters["template"].default)
-    if template is not None and not isinstance(template, kind):
-        raise ConfigurationError(where, f"template of {field}", template, f"a {kind.__name__}")
-    return maker.create(**{**defaults, **own})
+    options = {**defaults, **own}
+    template = options.get("template")
+    if not isinstance(template, (maker.template, NoneType)):
+        raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
+    return maker.create(**options)
 
 
 def member_options(member: Debater | Persona) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.text import is_blank
@@ -12,11 +13,14 @@ from flowdebate.blocks.handler import takes
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.failures import FailurePolicy, StandIn
-from flowdebate.patterns.roles import RoleOptions
+from flowdebate.patterns.roles import DebaterOptions, RoleOptions
+from flowdebate.prompts.template import check_length, check_profile
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flowdebate.prompts.template import Length, Template
 
 __all__ = (
     "check_failure_policy",
@@ -26,6 +30,7 @@ __all__ = (
     "check_rounds",
     "check_synthesizer",
     "check_transcript",
+    "speaker_options",
     "warn_of_rounds",
 )
 
@@ -72,6 +77,18 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
     is_one = isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)
     if value is not None and not is_one:
         raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
+
+
+def speaker_options(
+    where: str, defaults: RoleOptions, *, length: Length | None, template: Template | None, kind: type[Template]
+) -> DebaterOptions:
+    """The options of those who speak: `defaults`, which reach all roles, with `length` and `template`."""
+    check_profile(where, defaults.profile)
+    check_length(where, length)
+    if not isinstance(template, (kind, NoneType)):
+        raise ConfigurationError(where, "template", template, f"a {kind.__name__}, or None")
+    given: Any = defaults.for_block()
+    return DebaterOptions(**given, length=length, template=template)
 
 
 def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - to be checked

@@ -6,14 +6,18 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
-from flowdebate._util.text import CutOff
+from flowdebate._util.text import CutOff, is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.generator import Generator, Visibility, as_visibility, generator
+from flowdebate.blocks.handler import invocation, result_of
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import profile_of
 from flowdebate.prompts.escaping import tag_name, tag_text
-from flowdebate.prompts.template import Template, listed
+from flowdebate.prompts.template import Template, check_length, check_profile, length_text, listed, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from flowdebate.blocks.generator import MessagesSlot, TextSlot
     from flowdebate.blocks.handler import Function
@@ -23,11 +27,14 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.state import Flag
+    from flowdebate.prompts.template import Length, Profile, Profiles
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
 
 __all__ = (
     "FLAGGED",
+    "INSTRUCTIONS",
+    "LENGTH",
     "NOT_KEPT",
     "SHOWN",
     "BlockOptions",
@@ -38,6 +45,7 @@ __all__ = (
     "PatternKeywords",
     "RefereeOptions",
     "RoleOptions",
+    "RolePrompt",
     "RosterBlock",
     "SynthesizerOptions",
     "debater_block",
@@ -51,6 +59,8 @@ __all__ = (
 
 SHOWN = Visibility()
 """The default of moderators, judges and synthesizers: shown to the client and added to the session's history."""
+LENGTH = length_text("short")
+"""Default length of a turn in the full profile, as prompts state it."""
 NOT_KEPT = Visibility(history=False)
 """The default of debaters, whose arguments are in the transcript."""
 
@@ -67,11 +77,14 @@ class BlockOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     """Functions or blocks that the model may call."""
     instructions: TextSlot | None
-    """Added to the system message; keep it the same for all turns, or servers cannot reuse the prompt."""
+    """The end of the system message, which outranks all rules; keep it the same for all turns, or servers cannot reuse
+    the prompt."""
     visibility: Visibility | Mapping[str, bool] | None
     """Whether the block's items reach the event stream's readers, and the session's history."""
     settings: ModelSettings | None
     """Temperature, room for the answer, deadline."""
+    profile: Profile | None
+    """Default prompts for small models ("concise") or for others ("full"); None: as the model asks for."""
 
 
 class CommonKeywords(TypedDict, total=False):
@@ -83,6 +96,8 @@ class CommonKeywords(TypedDict, total=False):
     uses: Sequence[Capability] | None
     context: MessagesSlot | None
     settings: ModelSettings | None
+    profile: Profile | None
+    length: Length | None
     collection_id: str | None
     failures: FailurePolicy | None
 
@@ -107,12 +122,16 @@ class RoleOptions:
     instructions: TextSlot | None = None
     visibility: Visibility | Mapping[str, bool] | None = None
     settings: ModelSettings | None = None
+    profile: Profile | None = None
     template: Template | None = None
-    """The texts of its prompt: a template of the role's own kind."""
+    """The texts of its prompt: a template of the role's own kind. It takes the place of the profile's."""
+
+    def __post_init__(self) -> None:
+        check_profile(type(self).__name__, self.profile)
 
     def shown(
         self, visibility: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
-    ) -> RoleOptions:
+    ) -> Self:
         """These options with `visibility`, a pattern's option `field`."""
         return replace(self, visibility=as_visibility(visibility, default, where=where, field=field))
 
@@ -127,8 +146,16 @@ class RoleOptions:
         return kept
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DebaterOptions(RoleOptions):
     """Options of one debater's default block, over the pattern's: `Debater(…, options=DebaterOptions(…))`."""
+
+    length: Length | None = None
+    """Length of its turns: "short", "medium", "long", or a number of words; None for the pattern's."""
+
+    def __post_init__(self) -> None:
+        RoleOptions.__post_init__(self)
+        check_length(type(self).__name__, self.length)
 
 
 class ModeratorOptions(RoleOptions):
@@ -146,14 +173,98 @@ class RefereeOptions(RoleOptions):
 def generator_options(options: BlockOptions, intent: str, visibility: Visibility, *, where: str) -> dict[str, Any]:
     """`options` for `generator`, with the role's own defaults where one is left open."""
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    given.pop("profile", None)
     given.setdefault("model", intent)
+    if (instructions := given.pop("instructions", None)) is not None:
+        given["instructions"] = _headed(instructions, where)
     given["visibility"] = as_visibility(given.get("visibility"), visibility, where=where, field="visibility")
     return given
+
+
+INSTRUCTIONS = (
+    "Instructions for you. They take precedence over the rules above, and over the way in which a later message asks "
+    "you to write:"
+)
+"""Heading of the application's instructions, which end the system message of a default block."""
+
+
+def _headed(instructions: TextSlot, where: str) -> TextSlot:
+    """`instructions` under their heading; blank ones are none."""
+    if not callable(instructions):
+        return "" if is_blank(instructions) else f"{INSTRUCTIONS}\n{instructions}"
+    asked = invocation(instructions, where=where, field="instructions")
+
+    async def under_heading(value: object, ctx: Context) -> str:
+        text = await result_of(asked(value, ctx))
+        return f"{INSTRUCTIONS}\n{text}" if text else ""
+
+    return under_heading
+
+
+TemplateT = TypeVar("TemplateT", bound=Template)
+
+
+class RolePrompt(Generic[TemplateT]):
+    """Template and length of a role's prompts, chosen when a prompt is made, for the model that is asked.
+
+    A `template` takes the place of the profile's, and the options' `profile` that of the model's.
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles[TemplateT],
+        options: BlockOptions,
+        *,
+        template: TemplateT | None = None,
+        length: Length | None = None,
+        intent: str = "intent/chat",
+        where: str,
+    ) -> None:
+        kind = type(profiles.full)
+        if template is not None and not isinstance(template, kind):
+            raise ConfigurationError(where, "template", template, f"a {kind.__name__}, or None")
+        check_length(where, length)
+        check_profile(where, options.get("profile"))
+        instructions, model = options.get("instructions"), options.get("model")
+        self._profiles = profiles
+        self._template = template
+        self._length = length
+        self._profile = options.get("profile")
+        self._instructed = callable(instructions) or not is_blank(instructions or "")
+        self._model: Model | str = intent if model is None else model
+
+    def template(self, ctx: Context) -> TemplateT:
+        """The texts of a prompt."""
+        if self._template is not None:
+            return self._template
+        return self._profiles.template(self._profile_in(ctx), instructed=self._instructed)
+
+    def length(self, ctx: Context) -> str:
+        """The length as the prompt states it: the default one yields to instructions."""
+        text = length_text(self._length_in(ctx))
+        return f"{text}, unless the instructions below say otherwise" if self._yields else text
+
+    def words(self, ctx: Context) -> int | None:
+        """The words that the prompt asks for at most; None where instructions may ask for any number."""
+        return None if self._yields else words_of(self._length_in(ctx))
+
+    @property
+    def _yields(self) -> bool:
+        return self._length is None and self._instructed
+
+    def _length_in(self, _: Context) -> Length:
+        if self._length is not None:
+            return self._length
+        return "short"
+
+    def _profile_in(self, ctx: Context) -> Profile:
+        return profile_of(ctx.model(self._model)) if self._profile is None else self._profile
 
 
 def debater_block(
     name: str,
     *,
+    prompt: RolePrompt[Any],
     system: Callable[[Any, Context], str],
     turn: Callable[[Any, Context], str],
     transcript: StateResource[Any],
@@ -170,7 +281,7 @@ def debater_block(
         transform=whole_sentences,
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name),
-    )
+    ).with_words(prompt.words)
 
 
 OutT = TypeVar("OutT")

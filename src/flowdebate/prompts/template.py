@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from flowdebate.errors import ConfigurationError
 
@@ -13,18 +13,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = (
+    "Length",
+    "Profile",
+    "Profiles",
     "Template",
+    "check_length",
+    "check_profile",
     "filled",
+    "length_text",
     "listed",
     "uses",
+    "words_of",
 )
+
+Profile: TypeAlias = Literal["concise", "full"]
+"""Kind of default prompts: short steps for small models, or the whole task."""
+Length: TypeAlias = Literal["short", "medium", "long"] | int
+"""How long a turn is: a name, or a number of words."""
+
+_LENGTHS: dict[object, tuple[str, int]] = {
+    "short": ("two or three short sentences", 60),
+    "medium": ("two to four paragraphs", 320),
+    "long": ("five to eight paragraphs", 800),
+}
+"""Each length as a prompt states it, and the words that it takes at most."""
+_SHORTEST, _LONGEST = 10, 2_000
+"""Words of a turn."""
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
 """Fields that are rendered as whole lines: each must be alone on its line."""
-_NUMBERS = frozenset({"max_rounds", "round", "rounds"})
+_PLAIN = frozenset({"length", "max_rounds", "round", "rounds"})
 """Fields that may be anywhere. All others are text of models or users, and must follow a label."""
 
 
@@ -72,6 +93,58 @@ class Template:
                     raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
 
 
+TemplateT = TypeVar("TemplateT", bound=Template)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles(Generic[TemplateT]):
+    """Default templates of a role, one for each profile."""
+
+    full: TemplateT
+    concise: TemplateT
+    tasks: tuple[str, ...] = ()
+    """Parts in which the concise template says how a turn begins and what each of its sentences does."""
+
+    def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
+        """The template of `profile`; with the application's instructions (`instructed`) no task prescribes a form."""
+        if profile == "full":
+            return self.full
+        return self._free if instructed and self.tasks else self.concise
+
+    @property
+    def _free(self) -> TemplateT:
+        return replace(self.concise, **{part: getattr(self.full, part) for part in self.tasks})
+
+
+def check_profile(where: str, profile: object, *, field: str = "profile") -> None:
+    """ConfigurationError unless `profile` is one of the profiles, or None."""
+    if profile is not None and (not isinstance(profile, str) or profile not in get_args(Profile)):
+        raise ConfigurationError(where, field, profile, "'concise', 'full' or None")
+
+
+def check_length(where: str, length: object, *, field: str = "length") -> None:
+    """ConfigurationError unless `length` is a name, a number of words, or None."""
+    known = isinstance(length, str) and length in _LENGTHS
+    number = isinstance(length, int) and not isinstance(length, bool) and _SHORTEST <= length <= _LONGEST
+    if length is not None and not known and not number:
+        allowed = f"'short', 'medium', 'long', a number of words from {_SHORTEST} to {_LONGEST:,}, or None"
+        raise ConfigurationError(where, field, length, allowed)
+
+
+def length_text(length: Length) -> str:
+    """`length` as prompts state it.
+
+    >>> length_text("medium"), length_text(120)
+    ('two to four paragraphs', 'about 120 words')
+    """
+    return _LENGTHS[length][0] if isinstance(length, str) else f"about {length} words"
+
+
+def words_of(length: Length) -> int:
+    """The words that a turn of `length` takes at most."""
+    return _LENGTHS[length][1] if isinstance(length, str) else length
+
+
 def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str]) -> str | None:
     """The rule that a field breaks, or None."""
     name, text = match[1], match.string
@@ -82,6 +155,6 @@ def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str])
         return f"text whose fields are among {allowed}" if allowed else "text without fields"
     if name in lines and not (begins and ends):
         return f"text in which {match[0]} stands alone on its line"
-    if name not in lines | _NUMBERS and begins:
+    if name not in lines | _PLAIN and begins:
         return f"text in which {match[0]} does not begin a line (put a label before it)"
     return None

@@ -9,6 +9,7 @@ import pytest
 from flowdebate import Capability, Persona, Session, Visibility, generator
 from flowdebate.models import ModelSettings
 from flowdebate.patterns.deliberation import create_deliberation_transcript, create_moderator, create_persona_debater
+from flowdebate.patterns.roles import INSTRUCTIONS
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel, ToolCall
 from tests.patterns.debates import events, system_of
@@ -43,8 +44,8 @@ def test_prompt_options_reach_every_default_block() -> None:
 
 
 def test_instructions_stand_behind_the_persona_in_the_system_message() -> None:
-    """They are the application's own text, as the system prompt is."""
-    assert system_of(calls(instructions="Be polite.")[0]).endswith("where others see risk.\n\nBe polite.")
+    """They are the application's own text, as the system prompt is, and take precedence over all rules."""
+    assert system_of(calls(instructions="Be polite.")[0]).endswith(f"others see risk.\n\n{INSTRUCTIONS}\nBe polite.")
 
 
 def test_settings_reach_every_default_block() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import os
 
     from flowdebate.models.base import Message, ModelRequest, ModelResponse
+    from flowdebate.prompts.template import Profile
 
 __all__ = (
     "LocalModel",
@@ -46,6 +47,8 @@ _TURN = 160
 """Tokens of a text: two to four sentences; small models ramble beyond that."""
 _SENTENCE = 45
 """Tokens of a sentence, where their number is bounded."""
+_WORD, _SPARE = 2, 40
+"""Tokens of each word that the prompt asks for, in most languages, and for the end of a sentence."""
 _ANSWER = 1_200
 """Tokens of a structured answer, at the first attempt."""
 _RETRY = Retry(attempts=2, first_wait=0)
@@ -67,6 +70,8 @@ class LocalModel(PooledModel):
 
     base_url = "http://127.0.0.1"
     """The engine listens on the loopback only."""
+    profile: Profile = "concise"
+    """Profile of the default prompts: models that fit on a laptop follow short ones best."""
 
     def __init__(
         self,
@@ -167,6 +172,8 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences
             sampling["grammar"] = sentences_grammar(request.sentences)
+    if request.words is not None and request.sentences is None:
+        room = max(room, _WORD * request.words + _SPARE)
     preset = ModelSettings(
         temperature=_TEMPERATURE if settings.temperature is None else settings.temperature,
         max_tokens=settings.max_tokens or room,

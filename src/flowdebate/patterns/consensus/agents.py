@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.measures import match_choice
-from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
+from flowdebate.patterns.consensus.prompts import AGENTS, ConsensusTemplate, render_agent_system, render_turn
 from flowdebate.patterns.consensus.schemas import (
     LONGEST_POSITION,
     ConsensusState,
@@ -19,7 +19,7 @@ from flowdebate.patterns.consensus.schemas import (
     Share,
     VoteAnswer,
 )
-from flowdebate.patterns.roles import NOT_KEPT, generator_options, whole_sentences
+from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, whole_sentences
 from flowdebate.prompts.escaping import unescaped
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusContext
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -44,27 +45,37 @@ __all__ = (
 
 
 def create_proposer(
-    *, name: str, agent: Persona, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+    *,
+    name: str,
+    agent: Persona,
+    template: ConsensusTemplate | None = None,
+    length: Length | None = None,
+    **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-propose-{agent}`: takes a `ProposalAsked`, gives text, streamed.
 
     An answer that ran out of room is cut at its last full sentence.
     """
-    return _block(f"{name}-propose-{agent.name}", agent, template, options, transform=whole_sentences)
+    return _block(f"{name}-propose-{agent.name}", agent, template, options, transform=whole_sentences, length=length)
 
 
 def create_critic(
-    *, name: str, agent: Persona, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+    *, name: str, agent: Persona, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[CriticAnswer]:
     """The block `{name}-criticise-{agent}`: takes a `CritiqueAsked`, gives a `CriticAnswer`."""
     return _block(f"{name}-criticise-{agent.name}", agent, template, options, output_schema=CritiqueForm)
 
 
 def create_reviser(
-    *, name: str, agent: Persona, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+    *,
+    name: str,
+    agent: Persona,
+    template: ConsensusTemplate | None = None,
+    length: Length | None = None,
+    **options: Unpack[BlockOptions],
 ) -> Generator[RevisionAnswer]:
     """The block `{name}-revise-{agent}`: takes a `RevisionAsked`, gives a `RevisionAnswer`."""
-    return _block(f"{name}-revise-{agent.name}", agent, template, options, output_schema=RevisionForm)
+    return _block(f"{name}-revise-{agent.name}", agent, template, options, output_schema=RevisionForm, length=length)
 
 
 def create_voter(
@@ -73,7 +84,7 @@ def create_voter(
     agent: Persona,
     choices: Sequence[str],
     shuffle: bool = True,
-    template: ConsensusTemplate = CONSENSUS,
+    template: ConsensusTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[VoteAnswer]:
     """The block `{name}-vote-{agent}`: takes a `VoteAsked`, gives a `VoteAnswer`.
@@ -87,14 +98,14 @@ def create_voter(
 
 
 def create_conclusive_judge(
-    *, name: str, template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+    *, name: str, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[JudgeAnswer]:
     """The block `{name}-judge`: takes a `RoundsAsked`, says whether the discussion is conclusive (a `JudgeAnswer`)."""
     return _block(f"{name}-judge", None, template, options, output_schema=JudgeAnswer)
 
 
 def create_tie_judge(
-    *, name: str, choices: Sequence[str], template: ConsensusTemplate = CONSENSUS, **options: Unpack[BlockOptions]
+    *, name: str, choices: Sequence[str], template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[str]:
     """The block `{name}-tie-judge`: takes a `TieAsked`, gives the name of one of those whose proposals are tied."""
 
@@ -108,25 +119,28 @@ def create_tie_judge(
 def _block(
     name: str,
     agent: Persona | None,
-    template: ConsensusTemplate,
+    template: ConsensusTemplate | None,
     options: BlockOptions,
     *,
     output_schema: type[WireModel] | None = None,
     transform: Callable[..., Any] | None = None,
     shuffle: bool = False,
+    length: Length | None = None,
 ) -> Generator[Any]:
     """The block `name` of an agent, or of a judge without one; with `shuffle` it sees proposals in random order."""
+    intent = "intent/synthesize" if agent is None else "intent/chat"
+    prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
     def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
-        return render_agent_system(task=asked.task, context=_context(ctx), template=template, **who)
+        return render_agent_system(task=asked.task, context=_context(ctx), template=prompt.template(ctx), **who)
 
     def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
         if shuffle:
             proposals = list(asked.proposals)
             ctx.random.shuffle(proposals)
             asked = replace(asked, proposals=proposals)
-        return render_turn(asked, template=template)
+        return render_turn(asked, length=prompt.length(ctx), template=prompt.template(ctx))
 
     return generator(
         name=name,
@@ -134,8 +148,8 @@ def _block(
         user=turn,
         output_schema=output_schema,
         transform=transform,
-        **generator_options(options, "intent/synthesize" if agent is None else "intent/chat", NOT_KEPT, where=name),
-    )
+        **generator_options(options, intent, NOT_KEPT, where=name),
+    ).with_words(prompt.words)
 
 
 def _context(ctx: Context) -> ConsensusContext | None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.patterns.roles import BlockOptions
     from flowdebate.patterns.roster import Persona
     from flowdebate.runs.context import Context
 
@@ -93,7 +94,7 @@ class ConsensusOptions:
     shuffle: bool
     model: ModelChoice
     """For all blocks inside that name none."""
-    defaults: Mapping[str, Any]
+    defaults: BlockOptions
     """Options that reach the default blocks only."""
     collection_id: str
 
@@ -244,7 +245,9 @@ def _calls(options: ConsensusOptions, phase: Phase, create: Callable[..., Block[
     model = options.failures.stand_in
 
     def default(agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
-        own = {**options.defaults, **member_options(agent), **given}
+        own: dict[str, Any] = {**options.defaults, **member_options(agent), **given}
+        if phase not in (PROPOSING, REVISING):
+            own.pop("length", None)
         if stand_in is None:
             return create(name=options.name, agent=agent, **own)
         return create(name=f"{options.name}-stand-in", agent=agent, **{**own, "model": stand_in})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
-from flowdebate.blocks.generator import as_visibility
 from flowdebate.blocks.handler import as_block, invocation
 from flowdebate.measures import best_similarity
 from flowdebate.patterns import checks
 from flowdebate.patterns.consensus.assembly import ConsensusOptions, assemble
+from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.failures import FailurePolicy
-from flowdebate.patterns.roles import NOT_KEPT
+from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.models.policies.circuit_breaker import Breakers
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
+    from flowdebate.prompts.template import Length, Profile
     from flowdebate.resources.archive import Archive
 
 __all__ = ("CONSENSUS_FAILURES", "consensus")
@@ -69,6 +70,9 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: ConsensusTemplate | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
@@ -129,6 +133,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     checks.check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=ConsensusTemplate)
     options = ConsensusOptions(
         name=name,
         where=where,
@@ -155,14 +163,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         research=None if research is None else invocation(research, where=where, field="research"),
         shuffle=shuffle,
         model=model,
-        defaults={
-            "tools": tools,
-            "uses": uses,
-            "context": context,
-            "instructions": instructions,
-            "settings": settings,
-            "visibility": as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility"),
-        },
+        defaults=speakers.shown(agent_visibility, NOT_KEPT, where=where, field="agent_visibility").for_block(),
         collection_id=name if collection_id is None else collection_id,
         failures=CONSENSUS_FAILURES if failures is None else failures,
     )

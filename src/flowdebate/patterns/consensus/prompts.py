@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.roles import render_flag
+from flowdebate.patterns.roles import LENGTH, render_flag
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
 
 __all__ = (
+    "AGENTS",
+    "CONCISE_CONSENSUS",
     "CONSENSUS",
     "ConsensusTemplate",
     "render_agent_system",
@@ -58,7 +60,7 @@ class ConsensusTemplate(Template):
             "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
             "done, why, and what speaks against it. Do not begin with a name."
         ),
-        metadata=uses(),
+        metadata=uses("length"),
     )
     position: str = field(
         default='End with a line of its own: "Position:", and your answer to the task in at most ten words.',
@@ -82,7 +84,7 @@ class ConsensusTemplate(Template):
             "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
             "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
         ),
-        metadata=uses("round", "proposals", "critiques"),
+        metadata=uses("round", "proposals", "critiques", "length"),
     )
     vote: str = field(
         default=(
@@ -115,6 +117,10 @@ class ConsensusTemplate(Template):
 
 
 CONSENSUS = ConsensusTemplate()
+"""The full texts."""
+CONCISE_CONSENSUS = ConsensusTemplate()
+"""The texts for small models."""
+AGENTS = Profiles(full=CONSENSUS, concise=CONCISE_CONSENSUS)
 
 
 def render_agent_system(
@@ -141,7 +147,7 @@ def render_agent_system(
     return "\n\n".join(parts)
 
 
-def render_turn(asked: Any, *, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
+def render_turn(asked: Any, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
     """What an agent or a judge is asked: the proposals and critiques of `asked`, and what to do about them."""
     request = getattr(template, _PARTS[asked.kind])
     if asked.kind == "proposal" and asked.with_position:
@@ -151,6 +157,7 @@ def render_turn(asked: Any, *, template: ConsensusTemplate = CONSENSUS) -> str: 
         round=getattr(asked, "round", 0),
         proposals=_proposals(_proposals_of(asked)),
         critiques=_critiques(getattr(asked, "critiques", ())),
+        length=length,
     )
 
 

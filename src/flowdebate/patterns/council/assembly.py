@@ -138,6 +138,7 @@ def _reviewer(
     council: CouncilOptions, member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
 ) -> Block[Any, Any]:
     loop, options = council.loop, {**council.of_members.for_block(), **member_options(member)}
+    options.pop("length", None)  # of opinions
     if stand_in is not None:
         options["model"] = stand_in
     return create_council_reviewer(

@@ -9,14 +9,15 @@ from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.council.member import HOW_TO_READ_ANSWERS, render_answers
 from flowdebate.patterns.council.schemas import ChairAnswer
-from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
+from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
 from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from flowdebate.patterns.council.schemas import ChairAsked
+    from flowdebate.runs.context import Context
 
-__all__ = ("CHAIR", "ChairTemplate", "create_chair", "render_work")
+__all__ = ("CHAIR", "CHAIRS", "CONCISE_CHAIR", "ChairTemplate", "create_chair", "render_work")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,10 @@ class ChairTemplate(Template):
 
 
 CHAIR = ChairTemplate()
+"""The full texts."""
+CONCISE_CHAIR = ChairTemplate()
+"""The texts for small models."""
+CHAIRS = Profiles(full=CHAIR, concise=CONCISE_CHAIR)
 
 
 def render_work(asked: ChairAsked, *, template: ChairTemplate = CHAIR) -> str:
@@ -78,24 +83,30 @@ def render_work(asked: ChairAsked, *, template: ChairTemplate = CHAIR) -> str:
     return "\n\n".join(parts)
 
 
-@bindable("name", pattern="council", role="chair")
+@bindable("name", pattern="council", role="chair", template=ChairTemplate)
 def create_chair(
     *,
     name: str,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
-    template: ChairTemplate = CHAIR,
+    template: ChairTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """The block `{name}-chair`: takes a `ChairAsked`, returns `output_schema`, or a `ChairAnswer` without one."""
     block_name = f"{name}-chair"
 
-    def turn(value: ChairAsked) -> str:
+    prompt = RolePrompt(CHAIRS, options, template=template, intent="intent/synthesize", where=block_name)
+
+    def system(_: object, ctx: Context) -> str:
+        return prompt.template(ctx).system
+
+    def turn(value: ChairAsked, ctx: Context) -> str:
+        template = prompt.template(ctx)
         task = template.task if output_schema is None else template.task_for_schema
         return f"{render_work(value, template=template)}\n\n{task}"
 
     return generator(
         name=block_name,
-        prompt=template.system,
+        prompt=system,
         user=turn,
         output_schema=ChairAnswer if output_schema is None else output_schema,
         **generator_options(options, "intent/synthesize", SHOWN, where=block_name),

@@ -10,6 +10,7 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.council.assembly import CouncilOptions, assemble, council_spec
+from flowdebate.patterns.council.member import CouncilMemberTemplate
 from flowdebate.patterns.council.schemas import CouncilTranscript, create_council_transcript
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, CommonKeywords, RoleOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.council.schemas import CouncilOutput, ReviewScope
     from flowdebate.patterns.failures import FailurePolicy
+    from flowdebate.prompts.template import Length, Profile
 
 __all__ = ("CouncilKeywords", "council")
 
@@ -40,6 +42,7 @@ class CouncilKeywords(CommonKeywords, total=False):
     review: ReviewScope | Literal[False]
     max_concurrency: int | None
     transcript: CouncilTranscript | None
+    template: CouncilMemberTemplate | None
     hide_names: bool
     member_visibility: Visibility | Mapping[str, bool] | None
     chair_visibility: Visibility | Mapping[str, bool] | None
@@ -91,6 +94,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: CouncilMemberTemplate | None = None,
     hide_names: bool = True,
     member_visibility: Visibility | Mapping[str, bool] | None = None,
     chair_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -151,7 +157,10 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=council_spec(roster),
     )
     names = tuple(member.name for member in roster)
-    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=CouncilMemberTemplate)
     return assemble(
         CouncilOptions(
             loop=loop,
@@ -161,7 +170,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
             max_concurrency=max_concurrency,
             output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
             anonymity=Anonymity(names=names, models=named_models(model, roster)) if hide_names else None,
-            of_members=defaults.shown(member_visibility, NOT_KEPT, where=where, field="member_visibility"),
+            of_members=speakers.shown(member_visibility, NOT_KEPT, where=where, field="member_visibility"),
             of_chair=defaults.shown(chair_visibility, SHOWN, where=where, field="chair_visibility"),
         )
     )

@@ -7,19 +7,29 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, debater_block, generator_options, speaker_tag
+from flowdebate.patterns.roles import (
+    NOT_KEPT,
+    BlockOptions,
+    RolePrompt,
+    debater_block,
+    generator_options,
+    speaker_tag,
+)
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowdebate.patterns.council.schemas import CouncilTranscript, ReviewAsked
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_COUNCIL_MEMBER",
     "COUNCIL_MEMBER",
+    "COUNCIL_MEMBERS",
     "CouncilMemberTemplate",
     "create_council_member",
     "create_council_reviewer",
@@ -54,7 +64,7 @@ class CouncilMemberTemplate(Template):
             "Question: {question}\n\nGive your own answer. Begin with the answer itself, then give your strongest "
             "reasons, and say what you are unsure of."
         ),
-        metadata=uses("question"),
+        metadata=uses("question", "length"),
     )
     """What to do first."""
     answers: str = field(
@@ -74,6 +84,10 @@ class CouncilMemberTemplate(Template):
 
 
 COUNCIL_MEMBER = CouncilMemberTemplate()
+"""The full texts."""
+CONCISE_COUNCIL_MEMBER = CouncilMemberTemplate()
+"""The texts for small models."""
+COUNCIL_MEMBERS = Profiles(full=COUNCIL_MEMBER, concise=CONCISE_COUNCIL_MEMBER)
 
 
 def render_member_system(
@@ -101,7 +115,7 @@ def render_answers(answers: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"[Answer {letter}] {quoted(text)}" for letter, text in answers)
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=CouncilMemberTemplate)
 def create_council_member(
     *,
     name: str,
@@ -109,20 +123,24 @@ def create_council_member(
     transcript: CouncilTranscript,
     role: str | None = None,
     system_prompt: str | None = None,
-    template: CouncilMemberTemplate = COUNCIL_MEMBER,
+    template: CouncilMemberTemplate | None = None,
+    length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-member-{agent_name}`: answers the question, and sees nothing of the others' answers."""
+    block_name = f"{name}-member-{agent_name}"
+    prompt = RolePrompt(COUNCIL_MEMBERS, options, template=template, length=length, where=block_name)
 
-    def system(_: object, __: Context) -> str:
-        return render_member_system(name=agent_name, role=role, system_prompt=system_prompt, template=template)
+    def system(_: object, ctx: Context) -> str:
+        return render_member_system(
+            name=agent_name, role=role, system_prompt=system_prompt, template=prompt.template(ctx)
+        )
 
     def turn(value: object, ctx: Context) -> str:
-        return filled(template.opinion, question=quoted(question_of(value, ctx)))
+        question = quoted(question_of(value, ctx))
+        return filled(prompt.template(ctx).opinion, question=question, length=prompt.length(ctx))
 
-    return debater_block(
-        f"{name}-member-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
-    )
+    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)
 
 
 def create_council_reviewer(
@@ -132,7 +150,7 @@ def create_council_reviewer(
     letters: Sequence[str],
     role: str | None = None,
     system_prompt: str | None = None,
-    template: CouncilMemberTemplate = COUNCIL_MEMBER,
+    template: CouncilMemberTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """The block `{name}-reviewer-{agent_name}`: takes a `ReviewAsked`, ranks its answers by their `letters`."""
@@ -140,10 +158,15 @@ def create_council_reviewer(
 
     block_name = f"{name}-reviewer-{agent_name}"
 
-    def system(_: object) -> str:
-        return render_member_system(name=agent_name, role=role, system_prompt=system_prompt, template=template)
+    prompt = RolePrompt(COUNCIL_MEMBERS, options, template=template, where=block_name)
 
-    def turn(value: ReviewAsked) -> str:
+    def system(_: object, ctx: Context) -> str:
+        return render_member_system(
+            name=agent_name, role=role, system_prompt=system_prompt, template=prompt.template(ctx)
+        )
+
+    def turn(value: ReviewAsked, ctx: Context) -> str:
+        template = prompt.template(ctx)
         shown = filled(template.answers, question=quoted(value.question), answers=render_answers(value.answers))
         return f"{shown}\n\n{template.review}"
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Unpack
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateState
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries, render_transcript
-from flowdebate.patterns.roles import debater_block
+from flowdebate.patterns.roles import LENGTH, RolePrompt, debater_block
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
     from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_DEBATER",
     "DEBATER",
+    "DEBATERS",
     "DebaterTemplate",
     "create_debater",
     "render_debater_system",
@@ -52,14 +55,14 @@ class DebaterTemplate(Template):
             "Rounds: {max_rounds} at most\n\n"
             f"{HOW_TO_READ}\n\n"
             "Rules for each of your turns:\n"
-            "- Write two or three short sentences of plain text.\n"
+            "- Write {length} of plain text.\n"
             "- Defend your own position. Do not concede, and do not agree with another position.\n"
             "- Say something new: never repeat a sentence of the transcript.\n"
             "- Do not begin with a tag or a name."
         ),
-        metadata=uses("question", "positions", "max_rounds"),
+        metadata=uses("question", "positions", "max_rounds", "length"),
     )
-    """The same for all debaters and all turns."""
+    """The same for all debaters and all turns; `{length}` says how long a turn is."""
     sources: str = field(
         default=(
             "Sources:\n{sources}\n\n"
@@ -108,6 +111,10 @@ class DebaterTemplate(Template):
 
 
 DEBATER = DebaterTemplate()
+"""The full texts."""
+CONCISE_DEBATER = DebaterTemplate()
+"""The texts for small models."""
+DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "rebuttal", "support"))
 
 
 def render_debater_system(
@@ -116,10 +123,11 @@ def render_debater_system(
     stances: Sequence[str],
     max_rounds: int,
     sources: Mapping[str, str] | None = None,
+    length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
     """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
-    system = _system(question, tuple(dict.fromkeys(stances)), max_rounds, template)
+    system = _system(question, tuple(dict.fromkeys(stances)), max_rounds, length, template)
     return f"{system}\n\n{_sources(tuple(sources.items()), template)}" if sources else system
 
 
@@ -129,9 +137,9 @@ def _sources(sources: tuple[tuple[str, str], ...], template: DebaterTemplate) ->
 
 
 @lru_cache(maxsize=64)  # every turn of a debate asks for the same
-def _system(question: str, stances: tuple[str, ...], max_rounds: int, template: DebaterTemplate) -> str:
-    positions = listed(*map(tag_text, stances))
-    return filled(template.system, question=quoted(question), positions=positions, max_rounds=max_rounds)
+def _system(question: str, stances: tuple[str, ...], max_rounds: int, length: str, template: DebaterTemplate) -> str:
+    about = {"positions": listed(*map(tag_text, stances)), "max_rounds": max_rounds, "length": length}
+    return filled(template.system, question=quoted(question), **about)
 
 
 def render_debater_turn(  # noqa: PLR0913 - what a turn is made of
@@ -184,7 +192,7 @@ def _task(
     return filled(template.rebuttal, last=quoted(against), **about)
 
 
-@bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="block")
+@bindable("name", "agent_name", "stance", "transcript", pattern="Debater", role="block", template=DebaterTemplate)
 def create_debater(  # noqa: PLR0913 - what a debater may be told
     *,
     name: str,
@@ -196,7 +204,8 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     stances: Sequence[str] | None = None,
     anonymity: Anonymity | None = None,
     sources: Mapping[str, str] | None = None,
-    template: DebaterTemplate = DEBATER,
+    template: DebaterTemplate | None = None,
+    length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-debater-{agent_name}`: argues for `stance`, answers the other side, never concedes.
@@ -206,6 +215,8 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     `anonymity` replaces names by aliases in its prompts (None: no names are hidden). An answer that ran out of room
     is cut at its last full sentence.
     """
+    block_name = f"{name}-debater-{agent_name}"
+    prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
     positions = [stance] if stances is None else list(stances)
 
     def system(value: object, ctx: Context) -> str:
@@ -214,7 +225,8 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             stances=positions,
             max_rounds=max_rounds,
             sources=sources,
-            template=template,
+            length=prompt.length(ctx),
+            template=prompt.template(ctx),
         )
 
     def turn(_: object, ctx: Context) -> str:
@@ -232,9 +244,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             briefing=briefing if anonymity is None else anonymity.hide(briefing, ctx),
             new_angle=new_angle if anonymity is None else anonymity.hide(new_angle, ctx),
             transcript=render_transcript(ctx, anonymity=anonymity),
-            template=template,
+            template=prompt.template(ctx),
         )
 
-    return debater_block(
-        f"{name}-debater-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
-    )
+    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)

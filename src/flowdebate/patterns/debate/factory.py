@@ -13,6 +13,7 @@ from flowdebate.patterns import checks
 from flowdebate.patterns.anonymity.anonymity import Anonymity, named_models
 from flowdebate.patterns.binding import own_options
 from flowdebate.patterns.debate.assembly import DebateOptions, assemble, debate_spec
+from flowdebate.patterns.debate.debater import DebaterTemplate
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
 from flowdebate.patterns.debate.quotes.schemas import check_sources
 from flowdebate.patterns.debate.transcript import Transcript, create_debate_transcript
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
+    from flowdebate.prompts.template import Length, Profile
 
 __all__ = (
     "DebateKeywords",
@@ -49,6 +51,7 @@ class DebateKeywords(PatternKeywords, total=False):
     judge: BlockLike | JudgeOptions | ScheduleLike | None
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
+    template: DebaterTemplate | None
     anonymize_transcript: bool
     shuffle_for_judge: bool
     hide_names: bool
@@ -130,6 +133,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: DebaterTemplate | None = None,
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
     hide_names: bool = True,
@@ -211,7 +217,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=debate_spec(max_rounds, roster, texts, anonymity),
     )
     own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
-    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=DebaterTemplate)
     pipeline = assemble(
         DebateOptions(
             loop=loop,
@@ -220,7 +229,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             synthesizer=synthesizer,
             moderator=None if moderator is False else moderator,
             output_schema=None if output_schema is None else OutputSchema.of(output_schema, where=where),
-            of_debaters=defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
+            of_debaters=speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility"),
             of_judge=defaults.shown(judge_visibility, SHOWN, where=where, field="judge_visibility"),
             of_moderator=defaults,
             of_synthesizer=defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility"),

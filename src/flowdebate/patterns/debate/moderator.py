@@ -21,10 +21,10 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, render_entries, render_transcript
 from flowdebate.patterns.failures import record_failure
-from flowdebate.patterns.roles import SHOWN, RosterBlock, generator_options
+from flowdebate.patterns.roles import SHOWN, RolePrompt, RosterBlock, generator_options
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_MODERATOR",
     "MODERATOR",
+    "MODERATORS",
     "Moderator",
     "ModeratorTemplate",
     "create_moderator",
@@ -99,6 +101,10 @@ class ModeratorTemplate(Template):
 
 
 MODERATOR = ModeratorTemplate()
+"""The full texts."""
+CONCISE_MODERATOR = ModeratorTemplate()
+"""The texts for small models."""
+MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR)
 
 
 def render_moderator_system(
@@ -186,14 +192,14 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
     """The default moderator."""
 
 
-@bindable("name", "roster_names", "transcript", pattern="debate", role="moderator")
+@bindable("name", "roster_names", "transcript", pattern="debate", role="moderator", template=ModeratorTemplate)
 def create_moderator(
     *,
     name: str,
     roster_names: Sequence[str],
     transcript: Transcript,
     max_rounds: int | None = None,
-    template: ModeratorTemplate = MODERATOR,
+    template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Moderator:
     """The block `{name}-moderator`: opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
@@ -209,13 +215,16 @@ def create_moderator(
     if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
         raise ConfigurationError(where, "roster_names", roster_names, "the names of the debaters")
 
+    block_name = f"{name}-moderator"
+    prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", where=block_name)
+
     def system(value: object, ctx: Context) -> str:
         return render_moderator_system(
             question=question_of(value, ctx),
             roster=roster,
             stances=state_of(ctx, DebateState).stances,
             has_tools=bool(inner.tools),
-            template=template,
+            template=prompt.template(ctx),
         )
 
     def turn(_: object, ctx: Context) -> str:
@@ -226,7 +235,7 @@ def create_moderator(
             round=max(state.round, 1),
             max_rounds=state.max_rounds if max_rounds is None else max_rounds,
             transcript=render_transcript(ctx, names=True),
-            template=template,
+            template=prompt.template(ctx),
         )
 
     def decided(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - made below
@@ -238,7 +247,6 @@ def create_moderator(
         said["next_speakers"] = [*decision.next_speakers, *added]
         return CompletedDecision(**said, added=added) if added else decision
 
-    block_name = f"{name}-moderator"
     inner: Generator[DebateModeratorOutput] = generator(
         name=block_name,
         prompt=system,

@@ -9,10 +9,10 @@ from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.patterns.roles import SHOWN, generator_options
+from flowdebate.patterns.roles import SHOWN, RolePrompt, generator_options
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_SYNTHESIZER",
     "SYNTHESIZER",
+    "SYNTHESIZERS",
     "SynthesizerTemplate",
     "create_synthesizer",
     "render_synthesizer_system",
@@ -63,6 +65,10 @@ class SynthesizerTemplate(Template):
 
 
 SYNTHESIZER = SynthesizerTemplate()
+"""The full texts."""
+CONCISE_SYNTHESIZER = SynthesizerTemplate()
+"""The texts for small models."""
+SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
@@ -91,12 +97,12 @@ def _framing(decision: DebateModeratorDecision) -> Iterator[str]:
         yield f"round {decision.round}, new angle: {quoted(decision.new_angle)}"
 
 
-@bindable("name", pattern="debate", role="synthesizer")
+@bindable("name", pattern="debate", role="synthesizer", template=SynthesizerTemplate)
 def create_synthesizer(
     *,
     name: str,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
-    template: SynthesizerTemplate = SYNTHESIZER,
+    template: SynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """The block `{name}-synthesizer`: takes a `DebateRawOutput`, gives `output_schema`, or text without one.
@@ -106,11 +112,14 @@ def create_synthesizer(
     """
     block_name = f"{name}-synthesizer"
 
-    def system(_: object) -> str:
-        return render_synthesizer_system(template=template)
+    prompt = RolePrompt(SYNTHESIZERS, options, template=template, intent="intent/synthesize", where=block_name)
+
+    def system(_: object, ctx: Context) -> str:
+        return render_synthesizer_system(template=prompt.template(ctx))
 
     def turn(value: object, ctx: Context) -> str:
-        return render_synthesizer_turn(as_model(value, DebateRawOutput, block=ctx.block), template=template)
+        raw = as_model(value, DebateRawOutput, block=ctx.block)
+        return render_synthesizer_turn(raw, template=prompt.template(ctx))
 
     return generator(
         name=block_name,

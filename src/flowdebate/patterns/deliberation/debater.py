@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Unpack
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.deliberation.schemas import DeliberationState
 from flowdebate.patterns.deliberation.transcript import OWN, render_said, system_for_all
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHORT, debater_block, speaker_tag
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, LENGTH, SHORT, RolePrompt, debater_block, speaker_tag
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
     from flowdebate.patterns.deliberation.transcript import DeliberationTranscript
     from flowdebate.patterns.roles import BlockOptions, Members
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_PERSONA",
     "PERSONA",
+    "PERSONAS",
     "PersonaTemplate",
     "create_persona_debater",
     "render_persona_system",
@@ -50,13 +53,13 @@ class PersonaTemplate(Template):
             "Rounds: {max_rounds} at most\n\n"
             f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
             "Rules for each of your turns:\n"
-            '- Write two or three short sentences of plain text, and say "I" of yourself.\n'
+            '- Write {length} of plain text, and say "I" of yourself.\n'
             "- Speak as who you are, for yourself alone: never say what somebody else says or decides.\n"
             "- Give up a point only if you were shown that it is wrong.\n"
             "- Say something new: never repeat a sentence of the transcript.\n"
             "- Do not begin with a tag, a name or a heading."
         ),
-        metadata=uses("topic", "roster", "max_rounds"),
+        metadata=uses("topic", "roster", "max_rounds", "length"),
     )
     """The same for all personas and all turns."""
     persona: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
@@ -95,6 +98,10 @@ class PersonaTemplate(Template):
 
 
 PERSONA = PersonaTemplate()
+"""The full texts."""
+CONCISE_PERSONA = PersonaTemplate()
+"""The texts for small models."""
+PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
 
 
 def render_persona_system(
@@ -104,13 +111,14 @@ def render_persona_system(
     max_rounds: int,
     name: str,
     system_prompt: str | None = None,
+    length: str = LENGTH,
     template: PersonaTemplate = PERSONA,
 ) -> str:
     """The rules, the topic and who takes part, which are the same for all; then who the persona `name` is.
 
     `system_prompt` is the application's own text, and ends the message unchanged.
     """
-    common = system_for_all(template.system, topic, tuple(participants.items()), max_rounds)
+    common = system_for_all(template.system, topic, tuple(participants.items()), max_rounds, length)
     about = filled(template.persona, name=tag_name(name), speaker=speaker_tag(name, participants.get(name)))
     return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
 
@@ -160,8 +168,8 @@ def _names(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {final}" if others else final
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
-def create_persona_debater(
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=PersonaTemplate)
+def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,
     agent_name: str,
@@ -170,7 +178,8 @@ def create_persona_debater(
     system_prompt: str | None = None,
     participants: Members | None = None,
     max_rounds: int = 3,
-    template: PersonaTemplate = PERSONA,
+    template: PersonaTemplate | None = None,
+    length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
@@ -179,6 +188,8 @@ def create_persona_debater(
     topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
     cut at its last full sentence.
     """
+    block_name = f"{name}-debater-{agent_name}"
+    prompt = RolePrompt(PERSONAS, options, template=template, length=length, where=block_name)
     everyone = {agent_name: role} if participants is None else dict(participants)
 
     def system(value: object, ctx: Context) -> str:
@@ -188,7 +199,8 @@ def create_persona_debater(
             max_rounds=max_rounds,
             name=agent_name,
             system_prompt=system_prompt,
-            template=template,
+            length=prompt.length(ctx),
+            template=prompt.template(ctx),
         )
 
     def turn(_: object, ctx: Context) -> str:
@@ -201,9 +213,7 @@ def create_persona_debater(
             round=max(state.round, 1),
             max_rounds=max_rounds,
             system_prompt=system_prompt,
-            template=template,
+            template=prompt.template(ctx),
         )
 
-    return debater_block(
-        f"{name}-debater-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
-    )
+    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)

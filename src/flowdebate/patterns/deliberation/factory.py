@@ -10,7 +10,7 @@ from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import sequencer
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import is_own
-from flowdebate.patterns.deliberation.debater import create_persona_debater
+from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
 from flowdebate.patterns.deliberation.moderator import (
     ReportForm,
     check_report_form,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import Members, ModeratorOptions
     from flowdebate.patterns.turn import Turn
+    from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
@@ -73,6 +74,9 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: PersonaTemplate | None = None,
     moderator_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -134,8 +138,11 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         failures=failures,
         spec=deliberation_spec(roster, max_rounds),
     )
-    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=PersonaTemplate)
+    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     of_moderator = defaults.shown(moderator_visibility, SHOWN, where=where, field="moderator_visibility")
 
     members = members_of(roster)

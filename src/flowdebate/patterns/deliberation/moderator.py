@@ -18,10 +18,10 @@ from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import DeliberationState, ModeratorReport, ModeratorReported, ReportStatus
 from flowdebate.patterns.deliberation.transcript import render_said, system_for_all
 from flowdebate.patterns.failures import MISSING, record_failure
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, generator_options
 from flowdebate.patterns.state import accepted, as_model, entries_of, pattern_state, question_of, state_of
 from flowdebate.prompts.escaping import tag_name
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_MODERATOR",
     "MODERATOR",
+    "MODERATORS",
     "ModeratorTemplate",
     "ReportForm",
     "check_report_form",
@@ -96,6 +98,10 @@ class ModeratorTemplate(Template):
 
 
 MODERATOR = ModeratorTemplate()
+"""The full texts."""
+CONCISE_MODERATOR = ModeratorTemplate()
+"""The texts for small models."""
+MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR)
 
 
 def render_moderator_system(
@@ -125,7 +131,7 @@ ReportForm: TypeAlias = Literal["structured", "text"]
 """How a moderator's model is asked for its report: by a schema, or for lines of text."""
 
 
-@bindable("name", "transcript", "participants", pattern="deliberation", role="moderator")
+@bindable("name", "transcript", "participants", pattern="deliberation", role="moderator", template=ModeratorTemplate)
 def create_moderator(
     *,
     name: str,
@@ -133,7 +139,7 @@ def create_moderator(
     participants: Members,
     max_rounds: int | None = None,
     report: ReportForm = "structured",
-    template: ModeratorTemplate = MODERATOR,
+    template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[ModeratorReport]:
     """The block `{name}-moderator`: closes a round with `{summary, status, decision}`.
@@ -144,23 +150,29 @@ def create_moderator(
     structured answers.
     """
     check_report_form(report, where=f"moderator {name!r}")
+    block_name = f"{name}-moderator"
+    prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", where=block_name)
     everyone = dict(participants)
 
     def system(value: object, ctx: Context) -> str:
         return render_moderator_system(
-            topic=question_of(value, ctx), participants=everyone, lines=report == "text", template=template
+            topic=question_of(value, ctx),
+            participants=everyone,
+            lines=report == "text",
+            template=prompt.template(ctx),
         )
 
     def turn(_: object, ctx: Context) -> str:
         number = max(pattern_state(ctx).round, 1)
-        return render_moderator_turn(entries=entries_of(ctx), round=number, max_rounds=max_rounds, template=template)
+        return render_moderator_turn(
+            entries=entries_of(ctx), round=number, max_rounds=max_rounds, template=prompt.template(ctx)
+        )
 
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below
         if report == "text":
             return parse_report(answer)
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
-    block_name = f"{name}-moderator"
     return generator(
         name=block_name,
         prompt=system,

@@ -106,6 +106,9 @@ def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None)
 
 
 @lru_cache(maxsize=64)  # every turn of a deliberation asks for the same
-def system_for_all(template: str, topic: str, participants: tuple[tuple[str, str | None], ...], max_rounds: int) -> str:
+def system_for_all(
+    template: str, topic: str, participants: tuple[tuple[str, str | None], ...], max_rounds: int, length: str = ""
+) -> str:
     """A system message up to where it is the same for all turns."""
-    return filled(template, topic=quoted(topic), roster=render_members(dict(participants)), max_rounds=max_rounds)
+    about = {"roster": render_members(dict(participants)), "max_rounds": max_rounds, "length": length}
+    return filled(template, topic=quoted(topic), **about)

@@ -27,6 +27,7 @@ from flowdebate.patterns.handoff.decision import (
     needs_another_word,
     record_said,
 )
+from flowdebate.patterns.handoff.prompts import SpeakerTemplate
 from flowdebate.patterns.handoff.schemas import HandoffInput, HandoffOutput, HandoffState, OnInvalid, TransitionForm
 from flowdebate.patterns.handoff.speaker import Speaker, create_speaker
 from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.turn import Turn
+    from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
@@ -66,6 +68,9 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: SpeakerTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
@@ -127,8 +132,11 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         failures=failures,
         spec=handoff_spec(first=opens, max_turns=max_turns),
     )
-    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=SpeakerTemplate)
+    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     turn = _turn_of_speaker(loop, roster, transition=transition, on_invalid=on_invalid, options=of_debaters)
     return loop.until_stopped(loop.opening().tap(turn)).then(build_output(loop.name, loop.spec.make_output))
 

@@ -13,7 +13,7 @@ from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.handoff.answer_forms import handoff_form, read_text, salvaged
 from flowdebate.patterns.handoff.decision import HandoffDecision, check_decision, merged
 from flowdebate.patterns.handoff.prompts import (
-    SPEAKER,
+    SPEAKERS,
     SpeakerTemplate,
     render_again,
     render_speaker_system,
@@ -21,7 +21,7 @@ from flowdebate.patterns.handoff.prompts import (
     who_is,
 )
 from flowdebate.patterns.handoff.schemas import HandoffAnswer, HandoffState
-from flowdebate.patterns.roles import NOT_KEPT, generator_options, trim_to_sentence
+from flowdebate.patterns.roles import NOT_KEPT, RolePrompt, generator_options, trim_to_sentence
 from flowdebate.patterns.state import entries_of, question_of, state_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.handoff.decision import HandoffTranscript
     from flowdebate.patterns.handoff.schemas import ChosenBy, TransitionForm
     from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
@@ -93,8 +94,8 @@ class Speaker(Block[Any, HandoffDecision]):
         return self._inner.outline()
 
 
-@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="block")
-def create_speaker(
+@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="block", template=SpeakerTemplate)
+def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its default
     *,
     name: str,
     agent_name: str,
@@ -103,7 +104,8 @@ def create_speaker(
     system_prompt: str | None = None,
     transition: TransitionForm = "structured",
     max_turns: int = 10,
-    template: SpeakerTemplate = SPEAKER,
+    template: SpeakerTemplate | None = None,
+    length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Speaker:
     """The block `{name}-speaker-{agent_name}`: says something, and hands over to another one of `speakers`.
@@ -119,6 +121,7 @@ def create_speaker(
         raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
     everyone = dict(speakers)
     form = handoff_form(transition, others, where=f"speaker {block_name!r}")
+    prompt = RolePrompt(SPEAKERS, options, template=template, length=length, where=f"speaker {block_name!r}")
 
     def system(value: object, ctx: Context) -> str:
         return render_speaker_system(
@@ -127,12 +130,13 @@ def create_speaker(
             max_turns=max_turns,
             name=agent_name,
             system_prompt=system_prompt,
-            template=template,
+            length=prompt.length(ctx),
+            template=prompt.template(ctx),
         )
 
     def turn(value: object, ctx: Context) -> str:
         about: dict[str, Any] = {"entries": entries_of(ctx), "speakers": everyone, "name": agent_name}
-        about |= {"transition": transition, "template": template}
+        about |= {"transition": transition, "template": prompt.template(ctx)}
         problem = value.problem if isinstance(value, HandoffDecision) else None
         if isinstance(value, HandoffDecision) and value.text:
             return render_again(**about, problem=problem or "")
@@ -154,7 +158,7 @@ def create_speaker(
         resources={"transcript": transcript},
         **form,
         **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
-    )
+    ).with_words(prompt.words)
     return Speaker(
         inner,
         agent_name=agent_name,

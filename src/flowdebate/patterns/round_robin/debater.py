@@ -11,12 +11,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack
 
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, debater_block, render_members, speaker_tag
+from flowdebate.patterns.roles import (
+    HOW_TO_READ_SAID,
+    LENGTH,
+    RolePrompt,
+    debater_block,
+    render_members,
+    speaker_tag,
+)
 from flowdebate.patterns.round_robin.schemas import RoundRobinState
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, issues_of, render_contributions
 from flowdebate.patterns.state import entries_of, question_of, state_of
 from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +32,13 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions, Members
     from flowdebate.patterns.round_robin.schemas import RefereeAudit, RoundRobinEntry
     from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript
+    from flowdebate.prompts.template import Length
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_DEBATER",
     "DEBATER",
+    "DEBATERS",
     "RoundRobinDebaterTemplate",
     "create_round_robin_debater",
     "render_debater_system",
@@ -62,12 +72,12 @@ class RoundRobinDebaterTemplate(Template):
     rules: str = field(
         default=(
             "Rules for each of your turns:\n"
-            "- Write two or three short sentences of plain text, in the first person.\n"
+            "- Write {length} of plain text, in the first person.\n"
             "- Speak as who you are, about what you know best. Never speak for somebody else.\n"
             "- Say something new: never repeat a sentence of the transcript.\n"
             "- Do not begin with a tag or a name."
         ),
-        metadata=uses(),
+        metadata=uses("length"),
     )
     """The same for all debaters and all turns."""
     debater: str = field(default="You are {speaker}.", metadata=uses("name", "speaker"))
@@ -111,6 +121,10 @@ class RoundRobinDebaterTemplate(Template):
 
 
 DEBATER = RoundRobinDebaterTemplate()
+"""The full texts."""
+CONCISE_DEBATER = RoundRobinDebaterTemplate()
+"""The texts for small models."""
+DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
 def render_debater_system(
@@ -121,13 +135,14 @@ def render_debater_system(
     name: str,
     system_prompt: str | None = None,
     refereed: bool = False,
+    length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
     """The question, who takes part and the rules, which are the same for all; then who the debater `name` is.
 
     `system_prompt` is the application's own text, and ends the message unchanged.
     """
-    common = _common(question, tuple(members.items()), max_rounds, refereed, template)
+    common = _common(question, tuple(members.items()), max_rounds, refereed, length, template)
     about = filled(template.debater, name=tag_name(name), speaker=speaker_tag(name, members.get(name)))
     return "\n".join([f"{common}\n\n{about}", *([system_prompt] if system_prompt else [])])
 
@@ -186,14 +201,16 @@ def _common(
     members: tuple[tuple[str, str | None], ...],
     max_rounds: int,
     refereed: bool,  # noqa: FBT001 - a part of the cache's key
+    length: str,
     template: RoundRobinDebaterTemplate,
 ) -> str:
     roster = render_members(dict(members))
     system = filled(template.system, question=quoted(question), roster=roster, max_rounds=max_rounds)
-    return "\n\n".join([system, *([template.referee] if refereed else []), template.rules])
+    rules = filled(template.rules, length=length)
+    return "\n\n".join([system, *([template.referee] if refereed else []), rules])
 
 
-@bindable("name", "agent_name", "transcript", pattern="Persona", role="block")
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="block", template=RoundRobinDebaterTemplate)
 def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
     *,
     name: str,
@@ -204,7 +221,8 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     members: Members | None = None,
     max_rounds: int = 2,
     refereed: bool = False,
-    template: RoundRobinDebaterTemplate = DEBATER,
+    template: RoundRobinDebaterTemplate | None = None,
+    length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
     """The block `{name}-panelist-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
@@ -213,6 +231,8 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     the question, all that was said, also in the same round, and what the referee found of the rounds before;
     `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
     """
+    block_name = f"{name}-panelist-{agent_name}"
+    prompt = RolePrompt(DEBATERS, options, template=template, length=length, where=block_name)
     everyone = {agent_name: role} if members is None else dict(members)
 
     def system(value: object, ctx: Context) -> str:
@@ -223,7 +243,8 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
             name=agent_name,
             system_prompt=system_prompt,
             refereed=refereed,
-            template=template,
+            length=prompt.length(ctx),
+            template=prompt.template(ctx),
         )
 
     def turn(value: object, ctx: Context) -> str:
@@ -236,9 +257,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
             role=role,
             round=max(state.round, 1),
             max_rounds=max_rounds,
-            template=template,
+            template=prompt.template(ctx),
         )
 
-    return debater_block(
-        f"{name}-panelist-{agent_name}", system=system, turn=turn, transcript=transcript, options=options
-    )
+    return debater_block(block_name, prompt=prompt, system=system, turn=turn, transcript=transcript, options=options)

@@ -16,7 +16,7 @@ from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, in_declare
 from flowdebate.patterns.output import build_output, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
-from flowdebate.patterns.round_robin.debater import create_round_robin_debater
+from flowdebate.patterns.round_robin.debater import RoundRobinDebaterTemplate, create_round_robin_debater
 from flowdebate.patterns.round_robin.referee import create_referee, stash_audit, without_report
 from flowdebate.patterns.round_robin.schemas import (
     RefereeReport,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import Members, RefereeOptions, SynthesizerOptions
     from flowdebate.patterns.turn import Turn
+    from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
@@ -59,6 +60,7 @@ class RoundRobinKeywords(PatternKeywords, total=False):
 
     referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
+    template: RoundRobinDebaterTemplate | None
 
 
 @overload
@@ -133,6 +135,9 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
+    profile: Profile | None = None,
+    length: Length | None = None,
+    template: RoundRobinDebaterTemplate | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -193,8 +198,11 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         failures=failures,
         spec=round_robin_spec(max_rounds),
     )
-    defaults = RoleOptions(tools=tools, uses=uses, context=context, instructions=instructions, settings=settings)
-    of_debaters = defaults.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
+    defaults = RoleOptions(
+        tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
+    )
+    speakers = checks.speaker_options(where, defaults, length=length, template=template, kind=RoundRobinDebaterTemplate)
+    of_debaters = speakers.shown(debater_visibility, NOT_KEPT, where=where, field="debater_visibility")
     of_synthesizer = defaults.shown(synthesizer_visibility, SHOWN, where=where, field="synthesizer_visibility")
     schema = None if output_schema is None else OutputSchema.of(output_schema, where=where)
 

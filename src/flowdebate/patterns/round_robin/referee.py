@@ -15,7 +15,7 @@ from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.binding import bindable
 from flowdebate.patterns.failures import MISSING, record_failure
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RosterBlock, generator_options
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, RosterBlock, generator_options
 from flowdebate.patterns.round_robin.schemas import (
     Assessment,
     RefereeAudit,
@@ -26,7 +26,7 @@ from flowdebate.patterns.round_robin.schemas import (
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, state_of
 from flowdebate.prompts.escaping import name_among, quoted, tag_name
-from flowdebate.prompts.template import Template, filled, listed, uses
+from flowdebate.prompts.template import Profiles, Template, filled, listed, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_REFEREE",
     "REFEREE",
+    "REFEREES",
     "RefereeTemplate",
     "audit_of",
     "create_referee",
@@ -79,6 +81,10 @@ class RefereeTemplate(Template):
 
 
 REFEREE = RefereeTemplate()
+"""The full texts."""
+CONCISE_REFEREE = RefereeTemplate()
+"""The texts for small models."""
+REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
@@ -106,14 +112,14 @@ def render_referee_turn(
     return f"{transcript}\n\n{task}"
 
 
-@bindable("name", "roster_names", "transcript", pattern="round_robin", role="referee")
+@bindable("name", "roster_names", "transcript", pattern="round_robin", role="referee", template=RefereeTemplate)
 def create_referee(
     *,
     name: str,
     roster_names: Sequence[str],
     transcript: RoundRobinTranscript,
     max_rounds: int | None = None,
-    template: RefereeTemplate = REFEREE,
+    template: RefereeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> RosterBlock[RefereeReport]:
     """The block `{name}-referee`: audits a round with `{assessments, notes}`.
@@ -125,8 +131,12 @@ def create_referee(
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
 
+    block_name = f"{name}-referee"
+    prompt = RolePrompt(REFEREES, options, template=template, intent="intent/synthesize", where=block_name)
+
     def system(value: object, ctx: Context) -> str:
-        return render_referee_system(question=question_of(value, ctx), roster=roster, template=template)
+        question = question_of(value, ctx)
+        return render_referee_system(question=question, roster=roster, template=prompt.template(ctx))
 
     def turn(_: object, ctx: Context) -> str:
         state = state_of(ctx, RoundRobinState)
@@ -135,7 +145,7 @@ def create_referee(
             audits=state.audits,
             round=max(state.round, 1),
             max_rounds=max_rounds,
-            template=template,
+            template=prompt.template(ctx),
         )
 
     def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
@@ -145,7 +155,6 @@ def create_referee(
         ]
         return RefereeReport(notes=answer.notes, assessments=assessments)
 
-    block_name = f"{name}-referee"
     inner: Generator[RefereeReport] = generator(
         name=block_name,
         prompt=system,

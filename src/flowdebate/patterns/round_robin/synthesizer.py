@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.binding import bindable
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, generator_options
+from flowdebate.patterns.roles import HOW_TO_READ_SAID, SHOWN, RolePrompt, generator_options
 from flowdebate.patterns.round_robin.schemas import RoundRobinOutput
 from flowdebate.patterns.round_robin.transcript import HOW_TO_READ_AUDITS, render_contributions
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Template, filled, uses
+from flowdebate.prompts.template import Profiles, Template, filled, uses
 
 if TYPE_CHECKING:
     from flowdebate.patterns.roles import BlockOptions
     from flowdebate.runs.context import Context
 
 __all__ = (
+    "CONCISE_SYNTHESIZER",
     "SYNTHESIZER",
+    "SYNTHESIZERS",
     "RoundRobinSynthesizerTemplate",
     "create_round_robin_synthesizer",
     "render_synthesizer_system",
@@ -54,6 +56,10 @@ class RoundRobinSynthesizerTemplate(Template):
 
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
+"""The full texts."""
+CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate()
+"""The texts for small models."""
+SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_system(*, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
@@ -71,12 +77,12 @@ def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthe
     return "\n\n".join([*parts, filled(template.task, **about)])
 
 
-@bindable("name", pattern="round_robin", role="synthesizer")
+@bindable("name", pattern="round_robin", role="synthesizer", template=RoundRobinSynthesizerTemplate)
 def create_round_robin_synthesizer(
     *,
     name: str,
     output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
-    template: RoundRobinSynthesizerTemplate = SYNTHESIZER,
+    template: RoundRobinSynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """The block `{name}-synthesizer`: takes a `RoundRobinOutput`, gives `output_schema`, or text without one.
@@ -86,11 +92,14 @@ def create_round_robin_synthesizer(
     """
     block_name = f"{name}-synthesizer"
 
-    def system(_: object) -> str:
-        return render_synthesizer_system(template=template)
+    prompt = RolePrompt(SYNTHESIZERS, options, template=template, intent="intent/synthesize", where=block_name)
+
+    def system(_: object, ctx: Context) -> str:
+        return render_synthesizer_system(template=prompt.template(ctx))
 
     def turn(value: object, ctx: Context) -> str:
-        return render_synthesizer_turn(as_model(value, RoundRobinOutput, block=ctx.block), template=template)
+        raw = as_model(value, RoundRobinOutput, block=ctx.block)
+        return render_synthesizer_turn(raw, template=prompt.template(ctx))
 
     return generator(
         name=block_name,

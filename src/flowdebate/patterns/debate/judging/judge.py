@@ -65,7 +65,7 @@ __all__ = (
 P = ParamSpec("P")
 
 
-@bindable("name", "transcript", "stances", pattern="debate", role="judge")
+@bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
 def create_judge(  # noqa: PLR0913 - the options of a judge
     *,
     name: str,
@@ -143,7 +143,7 @@ def _panel(create: Callable[P, Judge]) -> Callable[P, Judge]:
     return create_judge_panel
 
 
-create_judge_panel = bindable("name", "transcript", "stances", pattern="debate", role="judge")(
+create_judge_panel = bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)(
     _panel(create_judge.create)
 )
 

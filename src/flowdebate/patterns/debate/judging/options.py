@@ -12,6 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip
 from flowdebate.patterns.debate.judging.schedules import NAMES, Schedule, ScheduleLike, as_schedule
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.patterns.debate.judging.prompt import JudgeTemplate
     from flowdebate.patterns.roles import BlockOptions
+    from flowdebate.prompts.template import Profile
 
 __all__ = (
     "JudgeOptions",
@@ -30,7 +32,7 @@ __all__ = (
 )
 
 _WHERE = "JudgeOptions"
-_BLOCK = ("model", "instructions", "tools", "uses", "context", "settings", "visibility")
+_BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 """Options of the judge's block, not of the judging."""
 
 
@@ -66,6 +68,8 @@ class JudgeOptions:
     """The model of one judge; None for the debate's. A panel has `models`."""
     template: JudgeTemplate | None = None
     """The texts of its prompt; None for the default ones."""
+    profile: Profile | None = None
+    """The profile of its default prompt; None for the debate's."""
     instructions: TextSlot | None = None
     """Added to its system message, in place of the debate's instructions; so are the following for the debate's."""
     tools: Sequence[ToolLike] | None = None
@@ -83,6 +87,7 @@ class JudgeOptions:
             self._require(
                 getattr(self, option) in get_args(kind), option, f"one of {', '.join(map(repr, get_args(kind)))}"
             )
+        check_profile(_WHERE, self.profile)
         self._check_models()
         average, person = self.on_flip == "average", self.on_flip == "human" and callable(self.ask)
         self._require(

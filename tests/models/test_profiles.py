@@ -1,0 +1,92 @@
+"""The profile of default prompts that a model asks for, through every model around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import (
+    CircuitBreaker,
+    ConcurrencyLimit,
+    Fallback,
+    LocalModel,
+    OpenAIModel,
+    RateLimit,
+    RecordingModel,
+    ReplayModel,
+    Retrying,
+    SharedRateLimit,
+    Timeout,
+)
+from flowdebate.models.base import profile_of
+from flowdebate.models.resolve import PinnedModel
+from flowdebate.models.wrapper import PerRequestWrapper, Wrapper
+from flowdebate.testing import FunctionModel, ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Small(ScriptedModel):
+    """A model that asks for short prompts."""
+
+    profile: Any = "concise"
+
+
+def test_models_without_the_attribute_get_the_full_prompts() -> None:
+    """Hosted, scripted and written by the application; the local model gets concise ones."""
+    assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
+    assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
+    assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
+
+
+WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "breaker": CircuitBreaker,
+    "concurrency": lambda inner: ConcurrencyLimit(inner, 2),
+    "fallback": lambda inner: Fallback(inner, ScriptedModel()),
+    "own": Wrapper,
+    "per request": PerRequestWrapper,
+    "pinned": PinnedModel,
+    "rate": lambda inner: RateLimit(inner, requests=5),
+    "retrying": Retrying,
+    "shared rate": lambda inner: SharedRateLimit(inner, url="postgresql://localhost/runs", requests=5),
+    "timeout": lambda inner: Timeout(inner, 5),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_a_model_around_another_asks_for_the_others_prompts(wrap: Callable[[Any], Any]) -> None:
+    """Whatever limits, retries or replaces it; a chain of fallbacks is its first model."""
+    assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
+    assert profile_of(wrap(ScriptedModel())) == "full"
+
+
+def test_a_chain_of_fallbacks_asks_for_the_prompts_of_its_first_model() -> None:
+    """The models behind it get the same prompt."""
+    assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
+
+
+def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) -> None:
+    """Others would not be found in the cassette; cassettes of models with full prompts are as they were."""
+    small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
+    assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
+    assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"
+    assert "profile" not in large.read_text()
+
+
+def test_an_attribute_that_is_no_text_means_something_else() -> None:
+    """Models of other libraries have profiles of their own kind."""
+    model = Small()
+    model.profile = object()
+    assert profile_of(model) == "full"
+
+
+def test_an_unknown_profile_of_a_model_is_refused() -> None:
+    """With its name: it may be misspelt."""
+    model = Small(name="mine")
+    model.profile = "concice"
+    with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be 'concise', 'full' or None"):
+        profile_of(model)
