@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.failures import FailurePolicy, StandIn
 from flowdebate.patterns.roles import DebaterOptions, RoleOptions
-from flowdebate.prompts.template import check_length, check_profile
+from flowdebate.prompts.template import check_length
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def speaker_options(
     where: str, defaults: RoleOptions, *, length: Length | None, template: Template | None, kind: type[Template]
 ) -> DebaterOptions:
     """The options of those who speak: `defaults`, which reach all roles, with `length` and `template`."""
-    check_profile(where, defaults.profile)
     check_length(where, length)
     if not isinstance(template, (kind, NoneType)):
         raise ConfigurationError(where, "template", template, f"a {kind.__name__}, or None")

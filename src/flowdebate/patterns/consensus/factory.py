@@ -13,6 +13,7 @@ from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -133,6 +134,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     checks.check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )

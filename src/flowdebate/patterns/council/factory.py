@@ -15,6 +15,7 @@ from flowdebate.patterns.council.schemas import CouncilTranscript, create_counci
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, CommonKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,6 +158,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=council_spec(roster),
     )
     names = tuple(member.name for member in roster)
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )

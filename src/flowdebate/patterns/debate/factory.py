@@ -20,6 +20,7 @@ from flowdebate.patterns.debate.transcript import Transcript, create_debate_tran
 from flowdebate.patterns.loop import checked_loop
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Debater, checked_roster
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,6 +218,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         spec=debate_spec(max_rounds, roster, texts, anonymity),
     )
     own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )

@@ -37,6 +37,7 @@ from flowdebate.patterns.roles import NOT_KEPT, SHOWN, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import hear
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,6 +139,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         failures=failures,
         spec=deliberation_spec(roster, max_rounds),
     )
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )

@@ -35,6 +35,7 @@ from flowdebate.patterns.output import build_output
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
 from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
@@ -132,6 +133,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
         failures=failures,
         spec=handoff_spec(first=opens, max_turns=max_turns),
     )
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )

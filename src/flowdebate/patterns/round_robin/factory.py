@@ -29,6 +29,7 @@ from flowdebate.patterns.round_robin.synthesizer import create_round_robin_synth
 from flowdebate.patterns.round_robin.transcript import RoundRobinTranscript, create_round_robin_transcript
 from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import record_turn
+from flowdebate.prompts.template import check_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,6 +199,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         failures=failures,
         spec=round_robin_spec(max_rounds),
     )
+    check_profile(where, profile)
     defaults = RoleOptions(
         tools=tools, uses=uses, context=context, instructions=instructions, settings=settings, profile=profile
     )
