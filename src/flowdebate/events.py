@@ -25,7 +25,14 @@ from flowdebate.patterns.consensus.events import (
 from flowdebate.patterns.council.schemas import ReviewFinished
 from flowdebate.patterns.debate.schemas import JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import (
+    RoleFailed,
+    RoundsEnded,
+    RoundStarted,
+    TurnFinished,
+    TurnsOrdered,
+    TurnStarted,
+)
 from flowdebate.patterns.handoff.schemas import HandoffMade
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.resources.tasks.collection import TaskChanged
@@ -78,6 +85,7 @@ __all__ = (
     "ToolCalled",
     "TurnFinished",
     "TurnStarted",
+    "TurnsOrdered",
     "VerdictReached",
     "VoteCast",
 )
@@ -100,6 +108,7 @@ RunEvent: TypeAlias = (
 
 PatternEvent: TypeAlias = (
     RoundStarted
+    | TurnsOrdered
     | TurnStarted
     | TurnFinished
     | RoleFailed

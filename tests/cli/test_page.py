@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.cli.page import Page, render
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.pages.debate import DebateLive
@@ -115,3 +116,28 @@ def test_a_notice_goes_when_something_comes() -> None:
     assert "The moderator opens the round" in waiting
     live.page.end_text()
     assert screen.getvalue() == f"{waiting}\r\x1b[2K"
+
+
+def test_those_who_speak_at_once_are_shown_whole_as_they_finish() -> None:
+    """Pieces of two texts do not mingle; the next round, one after the other, streams again."""
+    stream = io.StringIO()
+    live = View(stream)
+    turns: list[dict[str, Any]] = [
+        {"block": "a", "agent_name": "anna", "stance": "cap rents", "round": 1},
+        {"block": "b", "agent_name": "ben", "stance": "free rents", "round": 1},
+    ]
+    live.show(TurnsOrdered(round=1, turn_order="simultaneous", speakers=("anna", "ben")))
+    for each in turns:
+        live.show(TurnStarted(**each))
+    for event in (
+        TextDelta(block="a", text="Homes "),
+        TextDelta(block="b", text="Build "),
+        BlockAnswered(block="b", output="Build more."),
+        TurnFinished(**turns[1]),
+        TextDelta(block="a", text="first."),
+        BlockAnswered(block="a", output="Homes first."),
+        TurnFinished(**turns[0]),
+    ):
+        live.show(event)
+    shown = stream.getvalue()
+    assert shown.split() == ["ben:", "free", "rents", "Build", "more.", "anna:", "cap", "rents", "Homes", "first."]

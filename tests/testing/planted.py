@@ -42,7 +42,7 @@ from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from flowdebate.testing.check import CheckOptions, Finding
@@ -244,6 +244,11 @@ def forgetting(_: object, *entries: DebateContributionEntry) -> DebateTranscript
     return DebateTranscriptState(entries=list(entries))
 
 
+def as_they_arrived(state: DebateTranscriptState, entries: Sequence[DebateContributionEntry]) -> DebateTranscriptState:
+    """A transcript that is not put in order."""
+    return state if len(entries) == len(state.entries) else DebateTranscriptState(entries=list(entries))
+
+
 def misattributing(state: DebateTranscriptState, *entries: DebateContributionEntry) -> DebateTranscriptState:
     """A transcript in which all is said by the first debater."""
     said = [entry.model_copy(update={"agent_name": "ann", "stance": "for"}) for entry in entries]
@@ -377,6 +382,11 @@ PLANTED: dict[str, Planted] = {
             assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
     ),
+    "arguments in the order of arrival": Planted(
+        make=lambda: rent(turn_order="simultaneous"),
+        promise="turns_keep_their_order",
+        library=lambda: patched(DebateTranscriptState, "with_entries", as_they_arrived),
+    ),
     "a wire form without rounds": Planted(
         make=rent,
         promise="reads_back_from_json",
@@ -403,6 +413,10 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
         "debate, moderated, with a predicate": lambda: debate(
             name="rent", debaters=SIDES, max_rounds=3, moderator=True, terminate_when=agreed, failures=SKIP
         ),
+        "debate, all at once": lambda: debate(
+            name="rent", debaters=SIDES, turn_order="simultaneous", moderator=True, failures=SKIP
+        ),
+        "debate, by lot": lambda: rent(turn_order="shuffled", failures=SKIP),
         "debate, judged in both orders": lambda: rent(lambda _: "No.", judge="swap", failures=SKIP),
         "deliberation": lambda: deliberation(name="rent", debaters=MEMBERS, failures=SKIP),
         "handoff": lambda: handoff(name="rent", debaters=MEMBERS, max_turns=4),

@@ -17,13 +17,16 @@ __all__ = ("in_order",)
 T = TypeVar("T")
 
 
-async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None) -> list[T]:
+async def in_order(  # noqa: C901 - each way in which a call may end
+    calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None, finish: bool = False
+) -> list[T]:
     """Await `calls` together, at most `limit` at once; results in the order of the calls.
 
     The first failure cancels the others and is raised as itself; when several fail at the same moment, the one of
     the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and
     waits for them; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for
-    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised.
+    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
+    others also finish when one fails.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -39,7 +42,8 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
                 results[index] = await call()
         except Exception as failure:
             failures[index] = failure
-            raise
+            if not finish:
+                raise
         except Suspended as branch:
             suspended[index] = branch
         except asyncio.CancelledError:
@@ -53,8 +57,8 @@ async def in_order(calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | 
                 group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
         raise _raised(group_failure, failures) from None
-    if suspended:
-        raise merged(suspended)
+    if failures or suspended:
+        raise _first(failures) if failures else merged(suspended)
     return [results[index] for index in range(len(calls))]
 
 

@@ -9,6 +9,7 @@ from flowdebate._util.wire import BaseEvent
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import Recovery, Role
+    from flowdebate.patterns.turn_order import TurnOrder
 
 __all__ = (
     "RoleFailed",
@@ -16,6 +17,7 @@ __all__ = (
     "RoundsEnded",
     "TurnFinished",
     "TurnStarted",
+    "TurnsOrdered",
 )
 
 
@@ -26,6 +28,17 @@ class RoundStarted(BaseEvent):
     kind: ClassVar[str] = "round_started"
     round: int
     max_rounds: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnsOrdered(BaseEvent):
+    """The order of a round's turns, in a pattern with another `turn_order` than the declared one."""
+
+    kind: ClassVar[str] = "turns_ordered"
+    round: int
+    turn_order: TurnOrder
+    speakers: tuple[str, ...]
+    """Names in the order of their turns; with "simultaneous", the order in which they are recorded."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 An assembly adds the steps from top to bottom:
 
     pipeline = loop.opening()                          # clears the transcript, opens the first round
-    pipeline = in_declared_order(pipeline, turns)      # what a round consists of
+    pipeline = loop.with_turns(pipeline, turns)        # what a round consists of
     pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
     pipeline = pipeline.then(build_output(loop))
 """
@@ -29,9 +29,10 @@ from flowdebate.patterns.output import stamp_subject
 from flowdebate.patterns.roles import RosterBlock
 from flowdebate.patterns.state import PatternInput, entries_of, pattern_state
 from flowdebate.patterns.turn import Turn, audit_resources, create_init_transcript
+from flowdebate.patterns.turn_order import RoundOfTurns, check_turn_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Debater, Persona
     from flowdebate.patterns.state import PatternState
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -50,7 +52,6 @@ __all__ = (
     "PatternSpec",
     "check_quorum",
     "checked_loop",
-    "in_declared_order",
     "input_validator",
     "note_of_ends",
     "round_limit",
@@ -101,6 +102,9 @@ class Loop:
     """The model of all blocks inside that name none."""
     failures: FailurePolicy
     spec: PatternSpec
+    turn_order: TurnOrder = "declared"
+    reverse: bool = False
+    """Whether the speakers of each round have their turns in the reverse order."""
 
     def opening(self) -> Sequencer[Any, Any]:
         """The pattern's sequencer up to the first turn of a round."""
@@ -135,6 +139,22 @@ class Loop:
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, path=ctx.path))
+
+    def with_turns(
+        self,
+        pipeline: Sequencer[Any, Any],
+        turns: Mapping[str, Turn],
+        *,
+        speakers: Callable[[Context], Sequence[str]] | None = None,
+    ) -> Sequencer[Any, Any]:
+        """`pipeline` with the `turns` of a round: of all (None), or of those whom `speakers(ctx)` names."""
+        if speakers is None and self.turn_order == "declared":
+            for turn in reversed([*turns.values()]) if self.reverse else turns.values():
+                pipeline = pipeline.tap(turn)
+            return pipeline
+        name = f"{self.name}-turns"
+        order, reverse = self.turn_order, self.reverse
+        return pipeline.tap(RoundOfTurns(name, turns, turn_order=order, speakers=speakers, reverse=reverse))
 
     def until_stopped(self, pipeline: Sequencer[Any, Any], *ends: str) -> Sequencer[Any, Any]:
         """`pipeline`, which goes back to the next round until there is a reason to stop.
@@ -250,6 +270,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     collection_id: str | None,
     failures: FailurePolicy | None,
     spec: PatternSpec,
+    turn_order: TurnOrder = "declared",
 ) -> Loop:
     """The loop with these options, or ConfigurationError.
 
@@ -259,6 +280,7 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
     checks.check_transcript(transcript, create_transcript, where=where)
     checks.check_predicate(terminate_when, where=where)
     check_model(model, where=where)
+    check_turn_order(turn_order, where=where)
     policy = FailurePolicy() if failures is None else failures
     checks.check_failure_policy(policy, where=where)
     if collection_id is not None:
@@ -274,14 +296,8 @@ def checked_loop(  # noqa: PLR0913 - the options that the patterns have in commo
         model=model,
         failures=policy,
         spec=spec,
+        turn_order=turn_order,
     )
-
-
-def in_declared_order(pipeline: Sequencer[Any, Any], turns: Iterable[Block[Any, Any]]) -> Sequencer[Any, Any]:
-    """`pipeline` with `turns` one after the other: later speakers see what earlier ones said."""
-    for turn in turns:
-        pipeline = pipeline.tap(turn)
-    return pipeline
 
 
 def round_limit(round: int, *, max_rounds: int, predicate: bool, limit: str = "max_rounds") -> str | None:  # noqa: A002

@@ -12,7 +12,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import OutputError, error_text, problems_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from flowdebate.runs.context import Context
 
@@ -133,7 +133,11 @@ class TranscriptState(WireModel, Generic[EntryT]):
 
     def with_entry(self, *entries: EntryT) -> Self:
         """This transcript, longer by `entries`."""
-        return self.model_copy(update={"entries": FrozenList([*self.entries, *entries])})
+        return self.with_entries([*self.entries, *entries])
+
+    def with_entries(self, entries: Iterable[EntryT]) -> Self:
+        """A transcript of `entries`."""
+        return self.model_copy(update={"entries": FrozenList(entries)})
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

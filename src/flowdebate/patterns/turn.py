@@ -14,6 +14,7 @@ from flowdebate.patterns.events import TurnFinished, TurnStarted
 from flowdebate.patterns.failures import ask, record_failure
 from flowdebate.patterns.state import accepted, pattern_state
 from flowdebate.resources.tasks.collection import create_task_collection
+from flowdebate.runs.context import Scope
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 
 if TYPE_CHECKING:
@@ -164,12 +165,14 @@ class Turn(Block[Any, Any]):
         self._record = record
         self._failures = failures
 
-    async def act(self, _: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
+        """The turn; where others speak at the same time, the `Scope` that the debater sees is `value`."""
+        seen = value if isinstance(value, Scope) else ctx.scope
         number, stance = pattern_state(ctx).round, self.stance
         return await take_turn(
             ctx,
             self._speakers,
-            lambda debater, task: self._argued(debater, task, ctx),
+            lambda debater, task: self._argued(debater, task, ctx, seen),
             goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
             metadata={"round": number} if stance is None else {"round": number, "stance": stance},
             failures=self._failures,
@@ -179,10 +182,11 @@ class Turn(Block[Any, Any]):
             stance=stance,
         )
 
-    async def _argued(self, debater: Block[Any, Any], task: TurnTask, ctx: Context) -> Any:  # noqa: ANN401 - as above
-        transcript = ctx.scope.handles["transcript"]
+    async def _argued(self, debater: Block[Any, Any], task: TurnTask, ctx: Context, seen: Scope) -> Any:  # noqa: ANN401 - as above
+        transcript = seen.handles["transcript"]
         before = transcript.state
-        said = await ask(debater, self._input_type.about(pattern_state(ctx).question), ctx, self._failures)
+        reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
+        said = await ask(debater, self._input_type.about(pattern_state(ctx).question), reading, self._failures)
         if transcript.state is not before:  # by a block that records, inside of the debater's
             raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
         task.heard()

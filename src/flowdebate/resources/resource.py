@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -113,6 +114,12 @@ class StateHandle(Protectable, Generic[StateT]):
         self._state = self._saved[self.resource.key] = state
         if self._around is not None:
             self._around.set(state)
+
+    def snapshot(self) -> StateHandle[StateT]:
+        """A handle of its own on the value of now, from which no change gets out."""
+        made = copy(self)
+        made._saved, made._around = {}, None  # noqa: SLF001 - of its own class
+        return made
 
     def view(self, block: str) -> StateView[StateT]:
         """The value as the block `block` sees it."""

@@ -195,6 +195,12 @@ class RoundsDocument(Document):
     """Roles that act after all rounds."""
     max_rounds: int | None = None
 
+    @property
+    def notes(self) -> list[str]:
+        """The order of turns, where it is not the declared one."""
+        order = getattr(self.raw, "turn_order", "declared")
+        return [] if order == "declared" else [f"Turn order: {order}"]
+
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """All contributions, each with its round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, TextDelta, ToolCalled
 from flowdebate.service.documents import speakers_of
 from flowdebate.service.options import OutputOptions
@@ -98,8 +98,15 @@ class OneByOne(Live):
         """The block whose text is shown."""
         self._streamed = False
         """Whether some of its text was shown already."""
+        self._together: Together | None = None
+        """The view of a round's turns, where all speak at once."""
 
     def sections(self, event: object) -> Iterator[Section]:
+        if isinstance(event, TurnsOrdered):
+            self._together = Together(self.plan) if event.turn_order == "simultaneous" else None
+        if self._together is not None and self._together.awaits(event):
+            yield from self._together.sections(event)
+            return
         match event:
             case RoleFailed() if event.instead != "cut_off":
                 yield from super().sections(event)
@@ -182,6 +189,10 @@ class Together(Live):
         if self._awaited:
             yield Notice(text=f"{', '.join(self._awaited.values())} …")
 
+    def awaits(self, event: object) -> bool:
+        """Whether `event` is about a turn."""
+        return isinstance(event, TurnStarted) or getattr(event, "block", None) in self._awaited
+
     def all_said(self) -> bool:
         """Whether all have spoken."""
         return not self._awaited
@@ -192,8 +203,10 @@ class Together(Live):
         self._awaited.pop(turn.block, None)
 
     def _said(self, turn: TurnFinished) -> Iterator[Section]:
-        answer = self._answers.pop(turn.block)
+        answer = self._answers.pop(turn.block, None)
         del self._awaited[turn.block]
+        if answer is None:  # of a human, who sees what it types
+            return
         flag: Flag | None = "cut_off" if answer.truncated else None
         yield Entry(name=turn.agent_name, about=self.about(turn.agent_name), text=str(answer.output), flag=flag)
 

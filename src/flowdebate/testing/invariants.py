@@ -16,7 +16,7 @@ from flowdebate.errors import FlowDebateError, error_text, shown
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.prompts.escaping import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
@@ -199,12 +199,29 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_those_called_speak(run: Played) -> Problems:
-    """In each round of a moderated debate those speak whom the moderator called, in that order."""
+    """In each round of a moderated debate those speak whom the moderator called, in that order or the debate's own."""
+    ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
         spoke = [event.agent_name for event in run.events(TurnStarted) if event.round == decision.round]
-        called = decision.next_speakers if run.complete else decision.next_speakers[: len(spoke)]
-        if spoke != called:
-            yield f"round {decision.round}: {called} were called, {spoke} spoke"
+        called = decision.next_speakers
+        if sorted(order := ordered.get(decision.round, called)) != sorted(called):
+            yield f"round {decision.round}: {called} were called, {order} have turns"
+        expected = order if run.complete else order[: len(spoke)]
+        if spoke != expected:
+            yield f"round {decision.round}: {expected} were called, {spoke} spoke"
+
+
+def turns_keep_their_order(run: Played) -> Problems:
+    """Turns begin, and entries stand, in the order that was announced for the round; nobody is in it by chance."""
+    for event in run.events(TurnsOrdered):
+        order = list(event.speakers)
+        began = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
+        if began != (order if run.complete else order[: len(began)]):
+            yield f"round {event.round}: the order is {order}, the turns are {began}"
+        said = [entry.speaker for entry in run.raw.entries if entry.round == event.round] if run.raw else []
+        rest = iter(order)
+        if not all(speaker in rest for speaker in said):  # skipped turns leave gaps
+            yield f"round {event.round}: the order is {order}, the entries are of {said}"
 
 
 def arguments_say_something(run: Played) -> Problems:
@@ -363,6 +380,7 @@ OF_A_RUN: Sequence[Callable[[Played], Problems]] = (
     records_what_was_said,
     tasks_match_the_transcript,
     only_those_called_speak,
+    turns_keep_their_order,
     arguments_say_something,
     winner_is_among_the_positions,
     tells_its_failures,

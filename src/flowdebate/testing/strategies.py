@@ -34,6 +34,7 @@ from flowdebate.patterns.debate.schemas import (
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.failures import FailurePolicy
 from flowdebate.patterns.roster import Debater, Persona, as_seen, checked_roster
+from flowdebate.patterns.turn_order import TURN_ORDERS
 from flowdebate.testing.cases import Answers, DebateCase
 from flowdebate.testing.examples import FAULTS, Example
 from flowdebate.testing.hostile import Returns, Sabotage, StopWhen, Unprintable, Unreadable
@@ -292,6 +293,8 @@ def debates(
         options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
         options["terminate_when"] = draw(termination_predicates(hostile=hostile)) if draw(st.booleans()) else None
+    if "turn_order" not in fixed:
+        options["turn_order"] = draw(st.sampled_from(TURN_ORDERS))
     if hostile and "failures" not in fixed:
         on_failure: Any = draw(st.sampled_from(["fail", "skip"]))
         options["failures"] = FailurePolicy(on_failure=on_failure, quorum=draw(st.integers(1, 3)))

@@ -59,6 +59,11 @@ def _moderated() -> Any:
     )
 
 
+def _at_once() -> Any:
+    sides = [Debater("ann", "for"), Debater("bob", "against"), Debater("cy", "neither")]
+    return debate(name="rent", debaters=sides, max_rounds=2, turn_order="simultaneous", failures=SKIP)
+
+
 def _personas() -> list[Persona]:
     return [Persona(name, role="expert") for name in _NAMES]
 
@@ -66,6 +71,7 @@ def _personas() -> list[Persona]:
 PATTERNS: dict[str, Callable[[], Any]] = {
     "debate": _debate,
     "moderated": _moderated,
+    "at once": _at_once,
     "deliberation": lambda: deliberation(name="deal", debaters=_personas(), max_rounds=2, failures=SKIP),
     "handoff": lambda: handoff(name="talk", debaters=_personas(), max_turns=4, failures=SKIP),
     "consensus": lambda: consensus(name="plan", agents=_personas(), max_rounds=2),

@@ -34,7 +34,7 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.synthesizer import create_synthesizer
 from flowdebate.patterns.failures import MISSING, IfHeard, WithFallback, is_provider_failure, record_failure
-from flowdebate.patterns.loop import Loop, PatternSpec, in_declared_order
+from flowdebate.patterns.loop import Loop, PatternSpec
 from flowdebate.patterns.output import publish, status_of, with_synthesizer
 from flowdebate.patterns.state import accepted, as_model, entries_of, state_of
 from flowdebate.patterns.turn import record_turn
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.roles import RoleOptions
     from flowdebate.patterns.roster import Debater
     from flowdebate.patterns.turn import Turn
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
 
@@ -104,7 +105,9 @@ def assemble(debate: DebateOptions) -> Sequencer[Any, Any]:
 
     pipeline = loop.opening()
     if debate.moderator is None:
-        pipeline = in_declared_order(pipeline, turns.values())
+        pipeline = loop.with_turns(pipeline, turns)
+    elif loop.turn_order != "declared" or loop.reverse:
+        pipeline = loop.with_turns(pipeline.tap(_moderation(debate)), turns, speakers=partial(_speakers_of_round, None))
     else:
         dispatch = router(name=f"{loop.name}-dispatch", choose=_itself, routes=turns)
         pipeline = pipeline.tap(_moderation(debate)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
@@ -198,6 +201,7 @@ def debate_spec(
     roster: Sequence[Debater] = (),
     sources: Mapping[str, str] | None = None,
     anonymity: Anonymity | None = None,
+    turn_order: TurnOrder = "declared",
 ) -> PatternSpec:
     """The loop's parts for a debate: it stops by its cap or its moderator, and its voices are stances."""
 
@@ -210,7 +214,7 @@ def debate_spec(
         new_state=partial(
             DebateState, stances={debater.name: debater.stance for debater in roster}, max_rounds=max_rounds
         ),
-        make_output=partial(raw_output, sources=sources, anonymity=anonymity),
+        make_output=partial(raw_output, sources=sources, anonymity=anonymity, turn_order=turn_order),
         stop_reason=stops,
         voice_of=attrgetter("stance"),
         speaker="debater",
@@ -231,7 +235,12 @@ def stop_reason(round: int, *, max_rounds: int, moderator_done: bool, predicate:
 
 
 def raw_output(
-    ctx: Context, status: RunStatus, *, sources: Mapping[str, str] | None = None, anonymity: Anonymity | None = None
+    ctx: Context,
+    status: RunStatus,
+    *,
+    sources: Mapping[str, str] | None = None,
+    anonymity: Anonymity | None = None,
+    turn_order: TurnOrder = "declared",
 ) -> DebateRawOutput:
     """The raw output of the debate around a step, so far."""
     state = state_of(ctx, DebateState)
@@ -247,6 +256,7 @@ def raw_output(
         seed=ctx.seed,
         leaks=None if anonymity is None else anonymity.leaks(ctx),
         quotes=_quotes(ctx, sources),
+        turn_order=turn_order,
     )
 
 

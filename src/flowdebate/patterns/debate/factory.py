@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.schemas import BaselineName, DebateRawOutput
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import ModeratorOptions, SynthesizerOptions
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.prompts.template import Length, Profile
 
 __all__ = (
@@ -53,6 +54,7 @@ class DebateKeywords(PatternKeywords, total=False):
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
     template: DebaterTemplate | None
+    turn_order: TurnOrder
     anonymize_transcript: bool
     shuffle_for_judge: bool
     hide_names: bool
@@ -126,6 +128,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     terminate_when: Function | None = None,
+    turn_order: TurnOrder = "declared",
     transcript: Transcript | None = None,
     output_schema: Any = None,
     instructions: TextSlot | None = None,
@@ -151,9 +154,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     """Build a debate, a block that argues a question and decides it: `await pattern.run("Should we ship?")`.
 
     In each round every debater speaks once, in declared order. With a `moderator`, the debaters it picks when it opens
-    the round speak instead. Later speakers see earlier arguments. The rounds end after `max_rounds`, or earlier if the
-    moderator says `done` or `terminate_when(ctx)` returns true after a round. Then the judge reads the whole transcript
-    once, and the synthesizer turns the result into the output.
+    the round speak instead. Later speakers see earlier arguments, unless `turn_order` lets all speak at once. The
+    rounds end after `max_rounds`, or earlier if the moderator says `done` or `terminate_when(ctx)` returns true after a
+    round. Then the judge reads the whole transcript once, and the synthesizer turns the result into the output.
 
     - `judge`, `synthesizer`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the
       default block. `synthesizer=False` returns the `DebateRawOutput` itself. `judge` also takes a schedule for the
@@ -161,6 +164,10 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       judges; `synthesizer` also takes `SynthesizerOptions`. What `create_judge()`, `create_synthesizer()` and the like
       are called without (name, stances, transcript, output schema), the debate fills in, with its options.
     - `moderator`: True or `ModeratorOptions` for the default moderator, a block or a function; None or False for none.
+    - `turn_order`: "declared" (default); "rotated": each round begins with the next debater; "shuffled": drawn for each
+      round from the run's seed; "simultaneous": all speak at once, and see the arguments of earlier rounds only. With a
+      moderator it orders the debaters that it picks, "declared" as it names them. A debater who is picked twice speaks
+      again once all others have spoken, if they speak at once.
     - `transcript`: pass one to share it with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to the default blocks only. By
@@ -215,7 +222,8 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         model=model,
         collection_id=collection_id,
         failures=failures,
-        spec=debate_spec(max_rounds, roster, texts, anonymity),
+        spec=debate_spec(max_rounds, roster, texts, anonymity, turn_order),
+        turn_order=turn_order,
     )
     own_judge: Any = judge  # a block or a function: what else it may be is in `asked`
     check_profile(where, profile)

@@ -25,6 +25,7 @@ from flowdebate.patterns.state import (
     ProviderFailure,
     TranscriptState,
 )
+from flowdebate.patterns.turn_order import TurnOrder, is_declared
 from flowdebate.prompts.escaping import quoted, tag_text
 
 __all__ = (
@@ -237,6 +238,8 @@ class DebateRawOutput(PatternOutput):
     """The quotes of each argument, looked up in the debate's sources; None (and not written) without sources."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
     """Answers without a debate; None (and not written) unless `baselines` asked for them."""
+    turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
+    """The order of turns in each round; not written where it is the declared one."""
 
     def task_for_human(self) -> str | None:
         """The verdict in words, for a human synthesizer; None without one."""

@@ -12,7 +12,7 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.patterns import checks
 from flowdebate.patterns.binding import is_own
 from flowdebate.patterns.failures import IfHeard
-from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, in_declared_order, round_limit
+from flowdebate.patterns.loop import Loop, PatternSpec, checked_loop, round_limit
 from flowdebate.patterns.output import build_output, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, SHOWN, PatternKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, checked_roster
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.failures import FailurePolicy
     from flowdebate.patterns.roles import Members, RefereeOptions, SynthesizerOptions
     from flowdebate.patterns.turn import Turn
+    from flowdebate.patterns.turn_order import TurnOrder
     from flowdebate.prompts.template import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -62,6 +63,7 @@ class RoundRobinKeywords(PatternKeywords, total=False):
     referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
     template: RoundRobinDebaterTemplate | None
+    turn_order: TurnOrder
 
 
 @overload
@@ -128,6 +130,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     referee: BlockLike | RefereeOptions | bool | None = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     terminate_when: Function | None = None,
+    turn_order: TurnOrder = "declared",
     transcript: RoundRobinTranscript | None = None,
     output_schema: Any = None,
     instructions: TextSlot | None = None,
@@ -146,7 +149,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any]:
     """Build a round robin, a block that works on a question and delivers: `await pattern.run("How do we launch?")`.
 
-    In each round every debater speaks once, in declared order, and sees everything said before, in the same round too.
+    In each round every debater speaks once, in declared order, and sees everything said before, in the same round too
+    (see `turn_order`).
     After `max_rounds`, or if `terminate_when(ctx)` returns true after a round, the synthesizer turns it all into the
     output. It is the loop of `debate()` without a moderator, with roles instead of stances and a deliverable instead of
     a verdict.
@@ -159,6 +163,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     - `synthesizer`, a debater's `block`: a block or a function; None is the default block. `synthesizer=False` returns
       the `RoundRobinOutput` itself.
     - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
+    - `turn_order`: "declared" (default); "rotated": each round begins with the next debater; "shuffled": drawn for each
+      round from the run's seed; "simultaneous": all speak at once, and see the contributions of earlier rounds only.
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent. A role's own options
       (`RefereeOptions`, `SynthesizerOptions`, `Persona(…, options=DebaterOptions(…))`) take the place of these.
@@ -197,7 +203,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         model=model,
         collection_id=collection_id,
         failures=failures,
-        spec=round_robin_spec(max_rounds),
+        spec=round_robin_spec(max_rounds, turn_order),
+        turn_order=turn_order,
     )
     check_profile(where, profile)
     defaults = RoleOptions(
@@ -210,8 +217,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 
     members = {debater.name: debater.role for debater in roster}
     refereed = referee is not None and referee is not False
-    turns = [_turn(loop, debater, members, of_debaters, refereed=refereed) for debater in roster]
-    pipeline = in_declared_order(loop.opening(), turns)
+    turns = {debater.name: _turn(loop, debater, members, of_debaters, refereed=refereed) for debater in roster}
+    pipeline = loop.with_turns(loop.opening(), turns)
     if referee is not None and referee is not False:
         pipeline = pipeline.tap(_audit(loop, referee, list(members), defaults))
     pipeline = loop.until_stopped(pipeline).then(build_output(loop.name, loop.spec.make_output))
@@ -266,7 +273,7 @@ def _audit(
     )
 
 
-def round_robin_spec(max_rounds: int) -> PatternSpec:
+def round_robin_spec(max_rounds: int, turn_order: TurnOrder = "declared") -> PatternSpec:
     """The loop's parts for a round robin: it stops by its cap, and its voices are names."""
 
     def stops(state: RoundRobinState, /, *, predicate: bool) -> str | None:
@@ -275,14 +282,14 @@ def round_robin_spec(max_rounds: int) -> PatternSpec:
     return PatternSpec(
         input_type=RoundRobinInput,
         new_state=RoundRobinState,
-        make_output=raw_output,
+        make_output=partial(raw_output, turn_order=turn_order),
         stop_reason=stops,
         voice_of=attrgetter("agent_name"),
         speaker="panelist",
     )
 
 
-def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
+def raw_output(ctx: Context, status: RunStatus, *, turn_order: TurnOrder = "declared") -> RoundRobinOutput:
     """The raw output of the round robin around a step, so far."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
@@ -294,4 +301,5 @@ def raw_output(ctx: Context, status: RunStatus) -> RoundRobinOutput:
         status=status,
         losses=list(state.losses),
         seed=ctx.seed,
+        turn_order=turn_order,
     )

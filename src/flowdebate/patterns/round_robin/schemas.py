@@ -17,6 +17,7 @@ from flowdebate.patterns.state import (
     ProviderFailure,
     TranscriptState,
 )
+from flowdebate.patterns.turn_order import TurnOrder, is_declared
 
 __all__ = (
     "Assessment",
@@ -120,6 +121,8 @@ class RoundRobinOutput(PatternOutput):
     """The provider failures that it went on without."""
     seed: int | None = None
     """The seed of the run."""
+    turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
+    """The order of turns in each round; not written where it is the declared one."""
 
     @property
     def answer(self) -> None:

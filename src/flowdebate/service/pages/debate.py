@@ -10,6 +10,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
 from flowdebate.patterns.debate.schemas import BaselineName, JudgeViewMade, ModeratorDecided, VerdictReached
 from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.files import read_text
 from flowdebate.service.live import OneByOne
 from flowdebate.service.options import (
@@ -72,6 +73,13 @@ class DebateOptions(OutputOptions):
         ),
     ] = None
     rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
+    turn_order: Annotated[
+        TurnOrder | None,
+        Option(
+            panel="Rounds",
+            help="Order of the turns in each round; with simultaneous, all speak at once. Default: declared.",
+        ),
+    ] = None
     moderator: Annotated[
         Flag | None,
         Option(panel="Rounds", help="A moderator opens each round, picks its speakers and may end the debate."),
@@ -212,6 +220,7 @@ class DebatePage(PatternPage):
                 for each in plan.speakers
             ],
             max_rounds=plan.length,
+            turn_order=options.turn_order or "declared",
             moderator=self._moderator(plan, transcript, humans),
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
             sources=options.sources if isinstance(options.sources, dict) and options.sources else None,

@@ -54,7 +54,7 @@ class DebateDocument(RoundsDocument):
 
     @property
     def notes(self) -> list[str]:
-        return notes_on(self.raw, self.usage)
+        return [*super().notes, *notes_on(self.raw, self.usage)]
 
     def rounds(self) -> Iterable[int]:
         said = {entry.round for entry in self.raw.transcript}

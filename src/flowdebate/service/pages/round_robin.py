@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from flowdebate.patterns.events import RoundsEnded, TurnFinished
 from flowdebate.patterns.round_robin.schemas import RefereeReported, RoundRobinOutput
+from flowdebate.patterns.turn_order import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.service.documents import RoundsDocument, Speaker
 from flowdebate.service.live import OneByOne
 from flowdebate.service.options import Count, Flag, Option, OutputOptions, PersonaEntry, Text, roster_option
@@ -57,6 +58,13 @@ class RoundRobinOptions(OutputOptions):
         ),
     ] = None
     rounds: Annotated[Count | None, Option(panel="Rounds", help="Maximum number of rounds. Default: 2.")] = None
+    turn_order: Annotated[
+        TurnOrder | None,
+        Option(
+            panel="Rounds",
+            help="Order of the turns in each round; with simultaneous, all speak at once. Default: declared.",
+        ),
+    ] = None
     referee: Annotated[
         Flag | None, Option(panel="Rounds", help="A referee reviews the arguments after each round.")
     ] = None
@@ -143,6 +151,7 @@ class RoundRobinPage(PatternPage):
         return plan.create(
             debaters=plan.speakers,
             max_rounds=plan.length,
+            turn_order=options.turn_order or "declared",
             referee=referee,
             synthesizer=None if options.synthesizes else False,
             transcript=transcript,
