@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import BaseModel
 
 from flowdebate.errors import ReadOnly
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = (
     "FrozenDict",
     "FrozenList",
     "frozen",
+    "longer",
 )
 
 
@@ -63,6 +67,16 @@ def frozen(value: Any) -> Any:  # noqa: ANN401 - of the same type
         changes = {name: new for name, old in fields.items() if (new := frozen(old)) is not old}
         return value.model_copy(update=changes) if changes else value
     return value
+
+
+def longer(items: Sequence[Any], *further: object) -> FrozenList:
+    """A frozen list of `items` and `further`; only what is not in a frozen list yet is looked at.
+
+    >>> longer(longer([], [1]), [2])
+    [[1], [2]]
+    """
+    before = items if isinstance(items, FrozenList) else frozen(items)
+    return FrozenList([*before, *map(frozen, further)])
 
 
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

@@ -6,6 +6,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
@@ -107,10 +108,6 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-_PLAIN = frozenset({str, type(None), bool, dict, list})
-"""Types that nearly all functions answer with, which need no further look."""
-
-
 def takes(function: Callable[..., object], count: int) -> bool:
     """Whether `function` can be called with `count` arguments; True for a builtin that does not say."""
     try:
@@ -122,8 +119,12 @@ def takes(function: Callable[..., object], count: int) -> bool:
 
 def is_awaitable(outcome: object) -> bool:
     """Whether `outcome` must be awaited; decided by its type, since attributes of values may be slow or wrong."""
-    kind = type(outcome)
-    return kind not in _PLAIN and hasattr(kind, "__await__")
+    return _awaits(type(outcome))
+
+
+@lru_cache(maxsize=256)  # a class of pydantic takes its time to say that it lacks an attribute
+def _awaits(kind: type) -> bool:
+    return hasattr(kind, "__await__")
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel
 
 from flowdebate._util.frozen import frozen
 from flowdebate.errors import ConfigurationError, ReadOnly
@@ -102,12 +104,12 @@ class SequencerHandle:
             changes = {name: frozen(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
-        elif is_dataclass(state) and not isinstance(state, type):
-            self._check(changes, {field.name for field in fields(state)})
-            self.state = replace(state, **changes)
-        else:
+        elif isinstance(state, BaseModel):
             self._check(changes, type(state).model_fields)
             self.state = state.model_copy(update=changes)
+        else:
+            self._check(changes, {field.name for field in fields(state)})
+            self.state = replace(state, **changes)
 
     def _check(self, changes: Iterable[str], known: Collection[str]) -> None:
         for name in changes:

@@ -234,8 +234,9 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
         decision = state.decision
         briefing = decision.briefing if decision else None
         new_angle = decision.new_angle if decision else None
+        entries = entries_of(ctx) if anonymity is None else anonymity.entries(ctx)
         return render_debater_turn(
-            entries=entries_of(ctx) if anonymity is None else anonymity.entries(ctx),
+            entries=entries,
             stance=stance,
             role=role,
             round=max(state.round, 1),
@@ -243,7 +244,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
             stances=positions,
             briefing=briefing if anonymity is None else anonymity.hide(briefing, ctx),
             new_angle=new_angle if anonymity is None else anonymity.hide(new_angle, ctx),
-            transcript=render_transcript(ctx, anonymity=anonymity),
+            transcript=render_transcript(entries, ctx, anonymity=anonymity),
             template=prompt.template(ctx),
         )
 

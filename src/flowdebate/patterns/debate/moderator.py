@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
+from flowdebate._util.frozen import longer
 from flowdebate._util.text import is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.handler import Handler, handler
@@ -175,9 +176,11 @@ def owed_a_turn(
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
     """
+    speaking = {stances[name] for name in decision.next_speakers if name in stances}
+    if speaking.issuperset(stances.values()):
+        return []
     heard = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
     spoke = {entry.agent_name: place for place, entry in enumerate(entries)}
-    speaking = {stances[name] for name in decision.next_speakers if name in stances}
     latest = max((heard.get(stance, -1) for stance in speaking), default=-1)
     with_reason = not speaking or not is_blank(decision.reason or "")
     owed = []
@@ -234,7 +237,7 @@ def create_moderator(
             decisions=state.moderator_decisions,
             round=max(state.round, 1),
             max_rounds=state.max_rounds if max_rounds is None else max_rounds,
-            transcript=render_transcript(ctx, names=True),
+            transcript=render_transcript(entries_of(ctx), ctx, names=True),
             template=prompt.template(ctx),
         )
 
@@ -266,7 +269,7 @@ def decide_declared_order(
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
-    ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])
+    ctx.scope.handle.update(moderator_decisions=longer(state.moderator_decisions, decision))
     ctx.emit(ModeratorDecided(block=moderator, decision=decision))
     return decision
 
@@ -302,7 +305,7 @@ def stash_moderator_decision(
             said["reason"] = None  # nobody is left out, whatever a small model says
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **said)
-        ctx.scope.handle.update(moderator_decisions=[*state.moderator_decisions, decision])
+        ctx.scope.handle.update(moderator_decisions=longer(state.moderator_decisions, decision))
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision
 

@@ -117,13 +117,14 @@ def render_entries(
     return "\n".join(_lines(entries, None, names=names, below=below)) or EMPTY
 
 
-def render_transcript(ctx: Context, *, names: bool = False, anonymity: Anonymity | None = None) -> str:
-    """`render_entries` of the transcript so far, with the aliases of `anonymity`; a debate renders an argument once."""
-    shown = [] if anonymity is None else anonymity.entries(ctx)
+def render_transcript(
+    shown: Sequence[DebateContributionEntry], ctx: Context, *, names: bool = False, anonymity: Anonymity | None = None
+) -> str:
+    """`render_entries` of the transcript so far, each entry once a debate; `shown` is what `anonymity` shows of it."""
 
-    def extended(text: str, entries: Sequence[DebateContributionEntry], count: int) -> str:
-        last = entries[count - 1].round if count else None
-        further = "\n".join(_lines((shown or entries)[count:], last, names=names))
+    def extended(text: str, _: object, count: int) -> str:
+        last = shown[count - 1].round if count else None
+        further = "\n".join(_lines(shown[count:], last, names=names))
         return f"{text}\n{further}" if text else further
 
     return derived(ctx, (render_transcript, names, anonymity), "", extended) or EMPTY

@@ -14,6 +14,7 @@ from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, T
 from flowdebate.resources.resource import Protectable
 from flowdebate.resources.tasks.task import (
     TASK_STATUSES,
+    TERMINAL_STATUSES,
     Task,
     TaskSpec,
     TaskStatus,
@@ -106,7 +107,18 @@ class TaskCollection(Protectable):
     ('completed', 'paper-2')
     """
 
-    __slots__ = ("_collection_id", "_counts", "_dependents", "_feed", "_now", "_ready", "_tasks", "_where", "reserved")
+    __slots__ = (
+        "_collection_id",
+        "_counts",
+        "_dependents",
+        "_feed",
+        "_now",
+        "_ready",
+        "_tasks",
+        "_unfinished",
+        "_where",
+        "reserved",
+    )
 
     def __init__(
         self,
@@ -123,6 +135,7 @@ class TaskCollection(Protectable):
         self._now = now
         self._feed = None if on_change is None else _ChangeFeed(on_change)
         self._tasks: dict[str, Task] = {}  # in order of creation
+        self._unfinished: dict[str, None] = {}  # their ids, in the same order
         self._counts: Counter[TaskStatus] = Counter()
         self._ready: list[tuple[int, int, str]] = []  # heap of (-priority, seq, id); may hold outdated entries
         self._dependents: dict[str, list[str]] = {}  # ids of the tasks that wait for this id
@@ -258,9 +271,10 @@ class TaskCollection(Protectable):
         """The tasks with this status, for this assignee (None: all), and with all `labels`, in order of creation."""
         self._check_status(status)
         wanted = frozenset(check_names(self._where, "labels", labels))
+        finished = status is None or status in TERMINAL_STATUSES
         return [
             task
-            for task in self._tasks.values()
+            for task in (self._tasks.values() if finished else map(self._tasks.__getitem__, self._unfinished))
             if (status is None or task.status == status)
             and (assignee is None or task.assignee == assignee)
             and wanted <= task.labels
@@ -293,6 +307,7 @@ class TaskCollection(Protectable):
         added = new_tasks(self._where, self._collection_id, self._tasks, specs, at=self._now())
         for task in added:
             self._tasks[task.id] = task
+            self._unfinished[task.id] = None
         self._counts["pending"] += len(added)
         for task in added:
             for dep in task.deps:
@@ -342,6 +357,8 @@ class TaskCollection(Protectable):
         moved = self._tasks[task.id] = changed(task, values)
         self._counts[task.status] -= 1
         self._counts[status] += 1
+        if status in TERMINAL_STATUSES:
+            del self._unfinished[task.id]
         if status == "pending":
             self._enqueue(moved)
         elif status == "completed":
