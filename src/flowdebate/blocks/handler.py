@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from flowdebate.blocks.base import Block
@@ -14,7 +15,7 @@ from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Hashable, Mapping
 
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
@@ -49,6 +50,8 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+    if _is_plain(function, 2):
+        return function
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -58,6 +61,15 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     if _fits(signature, 1):
         return _of_value(function)
     raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+
+
+def _is_plain(function: Function, count: int) -> bool:
+    """Whether `function` takes `count` arguments and has no options: no need for its signature, which takes a while."""
+    if not isinstance(function, FunctionType) or function.__dict__ or function.__defaults__:
+        return False
+    code = function.__code__
+    variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount == count and not code.co_kwonlyargcount and not variadic
 
 
 def _of_value(function: Function) -> Invocation:
@@ -119,11 +131,12 @@ def takes(function: Callable[..., object], count: int) -> bool:
 
 def is_awaitable(outcome: object) -> bool:
     """Whether `outcome` must be awaited; decided by its type, since attributes of values may be slow or wrong."""
-    return _awaits(type(outcome))
+    kind: Any = type(outcome)
+    return _awaits(kind)
 
 
 @lru_cache(maxsize=256)  # a class of pydantic takes its time to say that it lacks an attribute
-def _awaits(kind: type) -> bool:
+def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import isroutine
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,7 +106,7 @@ class OutputSchema:
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
-            return cls(spec)
+            return _of_model(spec)
         if isinstance(spec, Mapping):
             return cls(_json_schema_model(deepcopy(dict(spec)), where, field), unwrap="root")
         return _of_type(spec, where, field)
@@ -147,6 +147,11 @@ class OutputSchema:
         """Wrap a bare value of a non-object type in the object of its schema."""
         wrapped = isinstance(value, Mapping) and set(value) == {"value"}
         return {"value": value} if self._unwrap == "value" and not wrapped else value
+
+
+@lru_cache(maxsize=256)  # the JSON Schema of a model takes longer than a debate without one
+def _of_model(model: type[BaseModel]) -> OutputSchema:
+    return OutputSchema(model)
 
 
 def _finite(text: str | bytes) -> str | bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
@@ -323,6 +323,11 @@ def decision_among(roster: Sequence[str]) -> type[DebateModeratorOutput]:
 
     Without `next_speakers` all of them speak.
     """
+    return _decision_among(tuple(roster))
+
+
+@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
+def _decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
     speaker = Annotated[str, AfterValidator(_one_of(roster)), Field(json_schema_extra={"enum": list(roster)})]
     words = Annotated[str, AfterValidator(_short)]
     return create_model(

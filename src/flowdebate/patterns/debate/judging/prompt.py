@@ -178,7 +178,12 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 def verdict_among(stances: Sequence[str]) -> type[WireModel]:
     """The answer schema of a judge that names a winner, after its reasoning: models commit to what they write first."""
-    winner: Any = Literal[tuple(dict.fromkeys(stances))]
+    return _verdict_among(tuple(dict.fromkeys(stances)))
+
+
+@lru_cache(maxsize=256)  # an application builds a pattern for each question, about the same sides
+def _verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
+    winner: Any = Literal[stances]
     return create_model(
         "DebateVerdict",
         __base__=WireModel,
